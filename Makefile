@@ -1,0 +1,18 @@
+.PHONY: install check e2e ci
+
+install:
+	pip install -c constraints.txt torch==2.13.0
+	pip install -c constraints.txt -e '.[flower,dev]'
+	pre-commit install
+
+check:          ## under two minutes
+	ruff format --check .
+	ruff check .
+	mypy
+	pytest -q -n 2 -m "not e2e"
+
+e2e:            ## real Ray, SuperLink and SuperNodes, and kill -9
+	pytest -n 2 -m e2e
+
+ci:
+	.ci/run

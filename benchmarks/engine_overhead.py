@@ -1,0 +1,92 @@
+"""What the engine costs: CPU time of a local federated run over the bare loop of the same work.
+
+Both sides train FedStar on `single` for the same rounds, on the same batches, and judge every
+client on the same held-out batches each round, in one process and one thread. The federated side
+also keeps every client's state on disk with a hash, checks and merges replies and writes the run
+folder. The ratio to a loop that only trains and never looks at its scores is printed too.
+
+    RAMET_DATA=DIR python benchmarks/engine_overhead.py [ROUNDS] [TRIALS]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from ramet.engine import LocalWire
+from ramet.engine.node import start_model
+from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
+from ramet.randomness import Randomness
+from ramet.run_folder import RunFolder
+
+
+def bare(experiment: Experiment) -> tuple[float, float]:
+    """Train and judge every client round by round, and nothing else: seconds of each."""
+    method, seed = experiment.method, experiment.settings.seed
+    sites = []
+    for client in experiment.clients:
+        samples = experiment.samples(client)
+        model = start_model(method, method.task.shape(samples), seed, client)
+        sites.append((client, samples, model, method.training.optimiser(model)))
+    training = judging = 0.0
+    for number in range(1, experiment.settings.rounds + 1):
+        for client, samples, model, optimiser in sites:
+            began = time.process_time()
+            model.train()
+            order = Randomness(seed, client, number).generator("order of epoch 0")
+            for batch in method.task.batches(samples, method.training.batch_size, order):
+                loss = method.task.loss(model, batch)
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+            trained = time.process_time()
+            method.task.judge(model, samples, torch.device("cpu"))
+            training += trained - began
+            judging += time.process_time() - trained
+    return training, judging
+
+
+def federated(settings: RunSettings) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder.create(Path(folder) / "run", settings)
+        experiment = run.experiment()
+        for client in experiment.clients:
+            experiment.samples(client)
+        wire = LocalWire(lambda client: experiment.node(client, run.clients))
+        began = time.process_time()
+        run.execute(wire, lambda _: None)
+        return time.process_time() - began
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rounds, trials = (int(given) for given in (sys.argv[1:] + ["3", "12"][len(sys.argv) - 1 :]))
+    settings = checked_settings(
+        method="fedstar", setting="single", rounds=rounds, seed=1, data=default_data()
+    )
+    experiment = Experiment(settings)
+    bare(experiment)
+    plain, same, whole = [], [], []
+    for trial in range(trials):
+        training, judging = bare(experiment)
+        plain.append(training)
+        same.append(training + judging)
+        whole.append(federated(settings))
+        print(
+            f"trial {trial + 1}: bare {training:.2f} s of training and {judging:.2f} s of judging, "
+            f"federated {whole[-1]:.2f} s of CPU"
+        )
+    print(f"medians: bare {median(same):.2f} s, federated {median(whole):.2f} s")
+    print(f"quickest trials, over a loop that only trains: {min(whole) / min(plain):.3f}")
+    print(
+        f"quickest trials, over a loop that trains and judges: ratio {min(whole) / min(same):.3f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Ramet: federated learning on graphs.
+
+Each site keeps its data and its private encoder, and shares the rest.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ramet.errors import RametError
+    from ramet.methods import METHODS, Method, fedavg, fedstar, local
+    from ramet.partition import SETTINGS
+    from ramet.runs import Result, resume, run
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "METHODS": "ramet.methods",
+    "Method": "ramet.methods",
+    "RametError": "ramet.errors",
+    "Result": "ramet.runs",
+    "SETTINGS": "ramet.partition",
+    "fedavg": "ramet.methods",
+    "fedstar": "ramet.methods",
+    "local": "ramet.methods",
+    "resume": "ramet.runs",
+    "run": "ramet.runs",
+}
+
+__all__ = [
+    "METHODS",
+    "SETTINGS",
+    "Method",
+    "RametError",
+    "Result",
+    "__version__",
+    "fedavg",
+    "fedstar",
+    "local",
+    "resume",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used, so that `import ramet` and `ramet --help` are quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ramet' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,229 @@
+"""The command `ramet`. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from ramet import __version__
+from ramet.errors import RametError
+
+if TYPE_CHECKING:
+    from ramet.metrics import Record
+    from ramet.runs import Result
+
+app = typer.Typer(
+    help="Federated learning on graphs: each site keeps its data and shares what helps the others.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out, err = Console(), Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        out.print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Argument(help="A name from `ramet methods`, or file.py:factory.")],
+    setting: Annotated[str, typer.Option(help="A name from `ramet settings`.")] = "tiny",
+    rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
+    seed: Annotated[int, typer.Option(help="Moves weights, dropout and batch order.")] = 0,
+    engine: Annotated[
+        Literal["local", "ray", "superlink"],
+        typer.Option(help="This process, Flower's simulation, or a real SuperLink on loopback."),
+    ] = "local",
+    device: Annotated[
+        Literal["cpu", "cuda", "mps"], typer.Option(help="Where clients compute; cpu is tested.")
+    ] = "cpu",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Datasets' folder. Default: $RAMET_DATA or ~/.cache/ramet."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="The run's folder. Default: a new one in runs/.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An argument of the method or setting."),
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Share these parameters instead of the method's."),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Run a method on a setting.
+
+    Example: ramet run fedstar --setting single --rounds 200 --seed 1
+    """
+    from ramet import runs
+
+    with _progress() as observe:
+        result = runs.run(
+            method,
+            setting,
+            rounds=rounds,
+            seed=seed,
+            engine=engine,
+            device=device,
+            data=data,
+            out=folder,
+            share=share,
+            threads=threads,
+            observe=observe,
+            **_options(option or []),
+        )
+    _show(result, as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    as_json: Json = False,
+) -> None:
+    """Finish a run that was stopped; the numbers are those of a run that never was."""
+    from ramet import runs
+
+    with _progress() as observe:
+        result = runs.resume(folder, observe=observe)
+    _show(result, as_json)
+
+
+@app.command()
+def methods() -> None:
+    """List the methods, what they share, and what --set may set."""
+    from rich.table import Table
+
+    from ramet.experiment import arguments
+    from ramet.methods import METHODS
+
+    table = Table("method", "idea", "shares", "paper", "--set")
+    for name, factory in METHODS.items():
+        method = factory()
+        idea = (factory.__doc__ or "").strip().splitlines()[0]
+        shares = ", ".join(method.shared.patterns) or "nothing"
+        table.add_row(name, idea, shares, method.paper, " ".join(arguments(factory)))
+    out.print(table)
+
+
+@app.command()
+def settings() -> None:
+    """List the settings and their clients."""
+    from rich.table import Table
+
+    from ramet.experiment import arguments
+    from ramet.partition import SETTINGS
+
+    table = Table("setting", "about", "clients", "--set")
+    for name, factory in SETTINGS.items():
+        made = factory()
+        clients = " ".join(made.clients) if made.cut is None else f"{len(made.clients)} parts"
+        table.add_row(name, made.about, clients, " ".join(arguments(factory)))
+    out.print(table)
+
+
+@app.command("app")
+def write_app(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the Flower app.")],
+) -> None:
+    """Write the thin Flower app, to `flwr run` it on a SuperLink of your own."""
+    import shutil
+
+    from ramet import flower
+
+    if folder.exists():
+        raise RametError(f"{folder} is there already. Give a new folder.")
+    shutil.copytree(flower.THIN_APP, folder)
+    out.print(
+        f"Wrote {folder}. Start it with: flwr run {folder} CONNECTION --stream", soft_wrap=True
+    )
+
+
+def main() -> None:
+    """Errors that people can mend are one line and exit code 2."""
+    try:
+        app()
+    except RametError as error:
+        err.print(f"ramet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _options(given: list[str]) -> dict[str, str]:
+    pairs = [option.partition("=") for option in given]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise RametError(f"--set takes KEY=VALUE, not '{key}'. Example: --set lr=0.01.")
+    return {key.replace("-", "_"): value for key, _, value in pairs}
+
+
+def _show(result: Result, as_json: bool) -> None:
+    from ramet.report import result_table
+
+    if as_json:
+        sys.stdout.write(json.dumps(result.summary) + "\n")
+        return
+    out.print(result_table(result.summary))
+    out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Record], None]]:
+    """Rounds done, accuracy, bytes and time left; plain lines where there is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from ramet.report import percent, size
+
+    sent = 0
+    with Progress(
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not err.is_terminal,
+    ) as bar:
+        task = bar.add_task("rounds", total=None, facts="starting")
+
+        def observe(record: Record) -> None:
+            nonlocal sent
+            sent += record.up + record.down
+            facts = (
+                f"test {percent(record.mean('test'))} %  val {percent(record.mean('val'))} %  "
+                f"{size(sent)} sent"
+            )
+            if record.failed:
+                facts += f"  without {', '.join(record.failed)}"
+            bar.update(task, completed=record.round, facts=facts)
+            if not err.is_terminal and _worth_a_line(record.round):
+                err.print(f"round {record.round}: {facts}", highlight=False, soft_wrap=True)
+
+        yield observe
+
+
+def _worth_a_line(number: int) -> bool:
+    return number in (1, 2, 5) or number % 10 == 0

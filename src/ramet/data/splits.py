@@ -1,0 +1,65 @@
+"""Seeded splits, and the manifest that proves which split a run used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ramet.errors import RametError
+
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which samples train, which choose, which judge."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        indices = {part: getattr(self, part).tolist() for part in PARTS}
+        text = json.dumps(indices, sort_keys=True)
+        return {"sha256": hashlib.sha256(text.encode()).hexdigest(), **indices}
+
+
+def stratified(labels: Tensor, seed: int, members: Tensor | None = None) -> Split:
+    """8:1:1 with the classes in even shares: a fifth is taken off, then halved.
+
+    ``members`` limits the split to some samples (one client's part of a dataset).
+    """
+    chosen = torch.arange(labels.numel()) if members is None else members
+    train, rest = _divide(chosen, labels, 0.2, seed)
+    val, test = _divide(rest, labels, 0.5, seed)
+    return Split(train, val, test)
+
+
+def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    classes = labels[members]
+    if members.numel() < 2:
+        raise RametError(
+            f"a client with {members.numel()} graphs cannot be split 8:1:1; it needs 10 or more. "
+            "Use fewer clients or a larger dataset."
+        )
+    from sklearn.model_selection import train_test_split  # takes a second to import
+
+    counts = torch.bincount(classes)
+    smaller_part = round(members.numel() * min(share, 1 - share))
+    even = bool((counts[counts > 0] >= 2).all()) and smaller_part >= int((counts > 0).sum())
+    kept, taken = train_test_split(
+        np.arange(members.numel()),
+        test_size=share,
+        random_state=seed,
+        shuffle=True,
+        stratify=classes.numpy() if even else None,
+    )
+    return members[torch.from_numpy(kept)], members[torch.from_numpy(taken)]

@@ -1,0 +1,23 @@
+"""A round, without a network."""
+
+from ramet.engine.check import fault
+from ramet.engine.checkpoint import DamagedError, Snapshot, Snapshots
+from ramet.engine.local import LocalWire
+from ramet.engine.node import Node, NotSharedError, start_shared
+from ramet.engine.rounds import SERVER, Answer, Observer, Rounds, Wire
+
+__all__ = [
+    "SERVER",
+    "Answer",
+    "DamagedError",
+    "LocalWire",
+    "Node",
+    "NotSharedError",
+    "Observer",
+    "Rounds",
+    "Snapshot",
+    "Snapshots",
+    "Wire",
+    "fault",
+    "start_shared",
+]

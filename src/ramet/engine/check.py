@@ -1,0 +1,50 @@
+"""Look at every reply before it is merged: a bad one is named and left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ramet.payload import Arrays, Payload
+
+LARGEST = 1e9
+HEAVIEST = 1e12
+
+
+def fault(reply: Payload, expected: Arrays, train: bool) -> str | None:
+    """What is wrong with a reply, in a few words, or None."""
+    wanted = expected if train else {}
+    return (
+        _names_fault(reply.arrays, wanted)
+        or next((f for name in wanted if (f := _array_fault(name, reply, expected))), None)
+        or _numbers_fault(reply.numbers, train)
+    )
+
+
+def _names_fault(arrays: Arrays, wanted: Arrays) -> str | None:
+    missing, extra = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
+    if missing:
+        return f"lacks {', '.join(missing)}"
+    return f"has more than was asked: {', '.join(extra)}" if extra else None
+
+
+def _array_fault(name: str, reply: Payload, expected: Arrays) -> str | None:
+    array, like = reply.arrays[name], expected[name]
+    if array.shape != like.shape or array.dtype != like.dtype:
+        return (
+            f"{name} is {array.dtype}{list(array.shape)} instead of {like.dtype}{list(like.shape)}"
+        )
+    if not np.isfinite(array).all():
+        return f"{name} is not finite"
+    return f"{name} is out of range" if array.size and np.abs(array).max() > LARGEST else None
+
+
+def _numbers_fault(numbers: Mapping[str, float], train: bool) -> str | None:
+    bad = [name for name, number in numbers.items() if not math.isfinite(number)]
+    if bad:
+        return f"{', '.join(sorted(bad))} is not finite"
+    if train and not 0 < numbers.get("weight", 0) <= HEAVIEST:
+        return f"weight {numbers.get('weight')} is not a number of samples"
+    return None

@@ -1,0 +1,216 @@
+"""One site's side of a round: lay over what arrived, judge, train, send only what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ramet.engine.checkpoint import Snapshot, Snapshots
+from ramet.errors import RametError
+from ramet.methods import Method
+from ramet.models import GraphShape
+from ramet.payload import Arrays, Payload, digest
+from ramet.randomness import EVERYONE, Randomness
+from ramet.tasks import GraphSamples
+
+MODEL, OPTIMISER = "model/", "optimiser/"
+FINAL_MODEL = 0
+"""The step under which a site keeps the model that the run ends with."""
+
+
+Trained: TypeAlias = tuple[nn.Module, torch.optim.Optimizer]
+
+
+class NotSharedError(RametError):
+    """Something was about to leave the site, or to be written into it, that is not shared."""
+
+
+def request(round_number: int, train: bool, arrays: Arrays) -> Payload:
+    """What the server sends: the arrays to lay over, and what to do then."""
+    return Payload(arrays, {"round": round_number, "train": int(train)})
+
+
+def start_model(method: Method, shape: GraphShape, seed: int, client: str) -> nn.Module:
+    """A fresh model: private parts drawn for this client, shared parts drawn alike for all."""
+    with Randomness(seed, client, 0).torch_draws("start"):
+        model = method.model(shape)
+    lay_over(model, start_shared(method, shape, seed))
+    return model
+
+
+def start_shared(method: Method, shape: GraphShape, seed: int) -> dict[str, np.ndarray]:
+    """The shared arrays before round 1, which server and sites draw from the run's seed alone.
+
+    Parts that do not depend on a client's features and classes are drawn for the plainest shape,
+    so that clients of different shapes start them alike.
+    """
+    drawn = _shared_arrays(method, shape, seed)
+    plain = _shared_arrays(method, shape.plain(), seed)
+    alike = all(drawn[name].shape == plain[name].shape for name in drawn)
+    return plain if alike else drawn
+
+
+def _shared_arrays(method: Method, shape: GraphShape, seed: int) -> dict[str, np.ndarray]:
+    with Randomness(seed, EVERYONE, 0).torch_draws("start"):
+        arrays = _arrays(method.model(shape).state_dict())
+    return {name: arrays[name] for name in method.shared.pick(arrays)}
+
+
+def lay_over(model: nn.Module, arrays: Arrays) -> None:
+    """Overwrite the named parts of the model."""
+    state = model.state_dict()
+    with torch.no_grad():
+        for name, array in arrays.items():
+            if name not in state or state[name].shape != array.shape:
+                raise RametError(
+                    f"'{name}' with shape {list(array.shape)} does not fit this client's model. "
+                    "Share only parts that have the same size on every client."
+                )
+            state[name].copy_(torch.from_numpy(array))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A client: its samples, its method and where its private state lies.
+
+    The state on disk is the state, so it makes no difference whether the same process answers the
+    next message; one that does finds what it just saved still in memory.
+    """
+
+    client: str
+    method: Method
+    samples: GraphSamples
+    seed: int
+    snapshots: Snapshots
+    device: torch.device
+    _warm: dict[int, Trained] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def answer(self, asked: Payload) -> Payload:
+        """Take what the server sent, do a round's work, and give what goes back."""
+        with _tiny_numbers_as_zero():
+            return self._answer(asked)
+
+    def _answer(self, asked: Payload) -> Payload:
+        round_number = int(asked.numbers["round"])
+        for name in asked.arrays:
+            if name not in self.method.shared:
+                raise self._not_shared("accept", name)
+        model, optimiser = self._restored(round_number)
+        lay_over(model, asked.arrays)
+        numbers: dict[str, float] = {}
+        if round_number > 1:  # before the first round there is nothing to judge
+            numbers |= self.method.task.judge(model, self.samples, self.device)
+        if asked.numbers["train"]:
+            numbers["weight"] = self.method.task.weight(self.samples)
+            numbers["loss"] = self._train(model, optimiser, round_number)
+            state = _arrays(model.state_dict())
+            shared = self.method.shared.pick(state)
+            reply = Payload({name: state[name].copy() for name in shared}, numbers)
+        else:
+            reply = Payload({}, numbers, self._finish(model, optimiser))
+        return self._released(reply)
+
+    def _released(self, reply: Payload) -> Payload:
+        """The only way out: refuses what is not declared, and counts the bytes that leave."""
+        for name in reply.arrays:
+            if name not in self.method.shared:
+                raise self._not_shared("send", name)
+        return Payload(reply.arrays, {**reply.numbers, "up": reply.nbytes}, reply.notes)
+
+    def _restored(self, round_number: int) -> Trained:
+        """The whole last state from before this round, or a fresh one."""
+        warm, last_step = dict(self._warm), self.snapshots.last_step(before=round_number)
+        self._warm.clear()
+        if last_step in warm:
+            return warm[last_step]
+        shape = self.method.task.shape(self.samples)
+        last = None if last_step is None else self.snapshots.load(last_step)
+        if last is None:
+            model = start_model(self.method, shape, self.seed, self.client)
+        else:
+            with torch.random.fork_rng():
+                model = self.method.model(shape)
+            lay_over(model, _under(MODEL, last.arrays))
+        model.to(self.device)
+        optimiser = self.method.training.optimiser(model)
+        if last is not None:
+            _restore_moments(optimiser, model, _under(OPTIMISER, last.arrays), self.device)
+        return model, optimiser
+
+    def _train(
+        self, model: nn.Module, optimiser: torch.optim.Optimizer, round_number: int
+    ) -> float:
+        randomness = Randomness(self.seed, self.client, round_number)
+        loss = self.method.training.fit(
+            model, optimiser, self.method.task, self.samples, randomness, self.device
+        )
+        self.snapshots.save(Snapshot(round_number, _whole_state(model, optimiser)))
+        self._warm[round_number] = model, optimiser
+        return loss
+
+    def _finish(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, str]:
+        """Keep the final model, and vouch for the private part of the state by its digest."""
+        state = _whole_state(model, optimiser)
+        final = Snapshots(self.snapshots.folder / "final", keep=1)
+        final.save(Snapshot(FINAL_MODEL, _under(MODEL, state)))
+        shared = {MODEL + name for name in state_names(model) if name in self.method.shared}
+        return {"private": digest({k: v for k, v in state.items() if k not in shared})}
+
+    def _not_shared(self, verb: str, name: str) -> NotSharedError:
+        declared = ", ".join(self.method.shared.patterns) or "nothing"
+        return NotSharedError(
+            f"client {self.client} refuses to {verb} '{name}': {self.method.name} shares "
+            f"{declared}. Declare it in the method's `shared`."
+        )
+
+
+@contextmanager
+def _tiny_numbers_as_zero() -> Iterator[None]:
+    """Weight decay shrinks unused weights below 1e-38, where CPUs compute many times slower."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def state_names(model: nn.Module) -> tuple[str, ...]:
+    return tuple(model.state_dict())
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Views where the tensors are on the CPU: copy what outlives the next change."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def _under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _whole_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, np.ndarray]:
+    """Every array of the model and every moment of its optimiser, by name."""
+    tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for kind, moment in optimiser.state.get(parameter, {}).items():
+            if isinstance(moment, Tensor):
+                tensors[f"{OPTIMISER}{kind}/{name}"] = moment
+    return _arrays(tensors)
+
+
+def _restore_moments(
+    optimiser: torch.optim.Optimizer, model: nn.Module, moments: Arrays, device: torch.device
+) -> None:
+    parameters = dict(model.named_parameters())
+    for key, array in moments.items():
+        kind, _, name = key.partition("/")
+        optimiser.state[parameters[name]][kind] = torch.from_numpy(array).to(device)

@@ -1,0 +1,295 @@
+"""From names and options to checked, frozen settings, and from those to ready-to-run parts."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_type_hints
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ramet.data import GraphBlock, StructureEncoding, read_block, stratified
+from ramet.engine import Node, Rounds, Snapshots, start_shared
+from ramet.errors import RametError, unknown
+from ramet.methods import METHODS, Method
+from ramet.models import GraphShape
+from ramet.partition import SETTINGS, Setting
+from ramet.payload import only
+from ramet.tasks import GraphSamples
+
+Engine = Literal["local", "ray", "superlink"]
+Device = Literal["cpu", "cuda", "mps"]
+Made = TypeVar("Made")
+
+
+class RunSettings(BaseModel):
+    """Everything that decides a run's numbers, and where its data lie."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    setting: str
+    rounds: int = Field(ge=1)
+    seed: int = Field(0, ge=0)
+    engine: Engine = "local"
+    device: Device = "cpu"
+    data: Path
+    options: dict[str, str] = {}
+    share: tuple[str, ...] | None = None
+    split_seed: int = Field(123, ge=0)
+    threads: int = Field(1, ge=1)
+
+
+def checked_settings(**given: Any) -> RunSettings:
+    """Settings from arguments; an omitted number of rounds is the setting's own."""
+    if given.get("rounds") is None:
+        given["rounds"] = 1
+        given["rounds"] = Experiment(_validated(given)).setting.rounds
+    settings = _validated(given)
+    Experiment(settings).check_names()
+    return settings
+
+
+def _validated(given: Mapping[str, Any]) -> RunSettings:
+    try:
+        return RunSettings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RametError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+
+
+def default_data() -> Path:
+    """Where datasets lie unless --data says otherwise."""
+    return Path(os.environ.get("RAMET_DATA") or Path.home() / ".cache" / "ramet")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The parts of a run, each made when it is first needed."""
+
+    settings: RunSettings
+
+    @cached_property
+    def method(self) -> Method:
+        method = _made(method_factory(self.settings.method), self._options_of("method"))
+        share = self.settings.share
+        return method if share is None else replace(method, shared=only(*share))
+
+    @cached_property
+    def setting(self) -> Setting:
+        return _made(_setting_factory(self.settings.setting), self._options_of("setting"))
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self.setting.clients
+
+    def samples(self, client: str) -> GraphSamples:
+        """The client's graphs, split by the split seed."""
+        if client not in self._samples:
+            if client not in self.setting.source_of:
+                raise unknown("client", client, self.clients)
+            block = self._block(self.setting.source_of[client])
+            self._samples[client] = GraphSamples(block, self._splits(client, block))
+        return self._samples[client]
+
+    def node(self, client: str, states: Path) -> Node:
+        return Node(
+            client=client,
+            method=self.method,
+            samples=self.samples(client),
+            seed=self.settings.seed,
+            snapshots=Snapshots(states / client),
+            device=torch.device(self.settings.device),
+        )
+
+    def rounds(self, snapshots: Path) -> Rounds:
+        return Rounds(
+            method=self.method,
+            clients=self.clients,
+            rounds=self.settings.rounds,
+            seed=self.settings.seed,
+            start=self._start(),
+            snapshots=Snapshots(snapshots),
+        )
+
+    def check_names(self) -> None:
+        """Complain about unknown names, bad options and idle patterns before anything is read."""
+        method, _ = self.method, self.setting
+        start_shared(method, self._plain_shape(), self.settings.seed)
+
+    def check_clients(self) -> None:
+        """What is shared must have one shape on all clients."""
+        first, *others = self.clients
+        expected = self._sizes(first)[1]
+        for client in others:
+            for name, shape in self._sizes(client)[1].items():
+                if shape != expected[name]:
+                    raise RametError(
+                        f"'{name}' cannot be shared: it is {list(expected[name])} on {first} but "
+                        f"{list(shape)} on {client}. Share parts that do not depend on a client's "
+                        "features and classes."
+                    )
+
+    def scalars(self) -> dict[str, int]:
+        """How many numbers each client's model has."""
+        return {client: self._sizes(client)[0] for client in self.clients}
+
+    def shared_scalars(self) -> int:
+        return sum(array.size for array in self._start().values())
+
+    def manifest(self) -> dict[str, Any]:
+        """Who holds which samples, with a hash: two runs with equal manifests used equal splits."""
+        return {
+            "setting": self.settings.setting,
+            "split_seed": self.settings.split_seed,
+            "clients": {
+                client: {
+                    "source": self.setting.source_of[client],
+                    **self.samples(client).split.manifest,
+                }
+                for client in self.clients
+            },
+        }
+
+    def _start(self) -> dict[str, Any]:
+        """The shared start; data are read only where what is shared depends on them."""
+        plain = self._plain_shape()
+        other = replace(plain, features=plain.features + 1, classes=plain.classes + 1)
+        method, seed = self.method, self.settings.seed
+        start = start_shared(method, plain, seed)
+        if all(
+            start[name].shape == a.shape for name, a in start_shared(method, other, seed).items()
+        ):
+            return start
+        return start_shared(method, method.task.shape(self.samples(self.clients[0])), seed)
+
+    def _plain_shape(self) -> GraphShape:
+        return GraphShape(0, self.method.inputs.width, 0).plain()
+
+    def _sizes(self, client: str) -> tuple[int, dict[str, tuple[int, ...]]]:
+        """How many scalars the client's model has, and the shapes of what it shares."""
+        shape = self.method.task.shape(self.samples(client))
+        if shape not in self._sizes_seen:
+            with torch.random.fork_rng():
+                model = self.method.model(shape)
+            state = model.state_dict()
+            self._sizes_seen[shape] = (
+                sum(parameter.numel() for parameter in model.parameters()),
+                {name: tuple(state[name].shape) for name in self.method.shared.pick(state)},
+            )
+        return self._sizes_seen[shape]
+
+    def _block(self, source: str) -> GraphBlock:
+        return _read_once(source, self.method.inputs, self.settings.data)
+
+    def _splits(self, client: str, block: GraphBlock) -> Any:
+        members = self._members
+        return stratified(
+            block.labels, self.settings.split_seed, members[client] if members else None
+        )
+
+    @cached_property
+    def _sizes_seen(self) -> dict[GraphShape, tuple[int, dict[str, tuple[int, ...]]]]:
+        """By shape: many clients may have the same one."""
+        return {}
+
+    @cached_property
+    def _samples(self) -> dict[str, GraphSamples]:
+        """Those read so far."""
+        return {}
+
+    @cached_property
+    def _members(self) -> Any:
+        labels = self._block(self.setting.sources[0]).labels
+        return self.setting.members_of(labels, self.settings.split_seed)
+
+    def _options_of(self, kind: Literal["method", "setting"]) -> dict[str, str]:
+        """The options that are this factory's; one that is nobody's is an error."""
+        accepted = {
+            "method": arguments(method_factory(self.settings.method)),
+            "setting": arguments(_setting_factory(self.settings.setting)),
+        }
+        known = {**accepted["method"], **accepted["setting"]}
+        for key in self.settings.options:
+            if key not in known:
+                raise unknown("option", key, known)
+        return {k: v for k, v in self.settings.options.items() if k in accepted[kind]}
+
+
+@lru_cache(maxsize=32)
+def _read_once(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
+    return read_block(source, encoding, root)
+
+
+def method_factory(name: str) -> Callable[..., Method]:
+    """A method by its name, or `module:factory` or `file.py:factory` for one's own."""
+    if ":" not in name:
+        if name not in METHODS:
+            raise unknown("method", name, METHODS)
+        return METHODS[name]
+    place, _, attribute = name.rpartition(":")
+    try:
+        module = (
+            _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        )
+    except (ImportError, OSError) as error:
+        raise RametError(f"cannot load the method '{name}': {error}.") from error
+    if not hasattr(module, attribute):
+        raise RametError(f"{place} has no '{attribute}'. Name a function that gives a Method.")
+    factory: Callable[..., Method] = getattr(module, attribute)
+    return factory
+
+
+def _load_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise OSError(f"no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _setting_factory(name: str) -> Callable[..., Setting]:
+    if name not in SETTINGS:
+        raise unknown("setting", name, SETTINGS)
+    return SETTINGS[name]
+
+
+def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
+    """What --set may set: the factory's arguments, and the fields of those that are settings."""
+    hints = get_type_hints(factory, include_extras=True)
+    found: dict[str, Any] = {}
+    for name in inspect.signature(factory).parameters:
+        if is_dataclass(hints[name]):
+            found |= {field.name: field.type for field in fields(hints[name])}
+        else:
+            found[name] = hints[name]
+    return found
+
+
+def _made(factory: Callable[..., Made], options: Mapping[str, str]) -> Made:
+    """Call a factory with options given as text, converted and checked by their types."""
+    hints = get_type_hints(factory, include_extras=True)
+    chosen: dict[str, Any] = {}
+    try:
+        for name, parameter in inspect.signature(factory).parameters.items():
+            if is_dataclass(hints[name]):
+                own = {f.name: options[f.name] for f in fields(hints[name]) if f.name in options}
+                kind = type(parameter.default)
+                chosen[name] = TypeAdapter(kind).validate_python(
+                    {**{f.name: getattr(parameter.default, f.name) for f in fields(kind)}, **own}
+                )
+            elif name in options:
+                chosen[name] = TypeAdapter(hints[name]).validate_python(options[name])
+        return factory(**chosen)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = first["loc"][0] if first["loc"] else name
+        raise RametError(f"--set {where}={first['input']}: {first['msg']}.") from error

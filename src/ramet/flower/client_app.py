@@ -1,0 +1,83 @@
+"""A site's side of Flower: one message in, one round's work, one message out.
+
+Over a SuperLink every message starts a fresh process, and `context.state` is lost when the
+SuperNode restarts: so private state lies on the site's own disk.
+
+The SuperNode's node config says who the site is: ``client`` its name, ``state`` the folder for its
+private state, ``data`` its data. In Flower's simulation there is none; there the partition's
+number picks the client, and state lies in the run's folder.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ramet.errors import RametError
+from ramet.experiment import Experiment, RunSettings
+from ramet.flower.records import from_records, from_run_config, to_records
+from ramet.payload import Payload
+
+app = ClientApp()
+
+
+@app.query()
+def introduce(message: Message, context: Context) -> Message:
+    """Tell the server which client this node is."""
+    name = _name(context, _experiment(_settings(context)))
+    return Message(RecordDict({"who": ConfigRecord({"client": name})}), reply_to=message)
+
+
+@app.train()
+def answer(message: Message, context: Context) -> Message:
+    """Lay over what arrived, judge it, train, send what is shared."""
+    settings = _settings(context)
+    torch.set_num_threads(settings.threads)
+    experiment = _experiment(settings)
+    asked = from_records(message.content)
+    node = experiment.node(_name(context, experiment), _states(context, asked))
+    return Message(to_records(node.answer(asked)), reply_to=message)
+
+
+def _settings(context: Context) -> RunSettings:
+    settings = from_run_config(context.run_config)
+    data = context.node_config.get("data")
+    return settings.model_copy(update={"data": Path(str(data))}) if data else settings
+
+
+def _experiment(settings: RunSettings) -> Experiment:
+    return _kept_experiment(settings.model_dump_json())
+
+
+@lru_cache(maxsize=4)
+def _kept_experiment(settings: str) -> Experiment:
+    """A process that answers several messages, as in a simulation, reads its data once."""
+    return Experiment(RunSettings.model_validate_json(settings))
+
+
+def _name(context: Context, experiment: Experiment) -> str:
+    config = context.node_config
+    if "client" in config:
+        return str(config["client"])
+    if "partition-id" in config:
+        return experiment.clients[int(config["partition-id"])]
+    raise RametError(
+        "this SuperNode does not say which client it is. Start it with "
+        '--node-config \'client="NAME" state="FOLDER"\'.'
+    )
+
+
+def _states(context: Context, asked: Payload) -> Path:
+    """Where this run's private state lies; runs never see each other's."""
+    run = asked.notes.get("run", "")
+    if not re.fullmatch(r"[0-9a-f]{32}", run):
+        raise RametError(f"the server named the run '{run}', which is no run's name.")
+    folder = context.node_config.get("state") or context.run_config["folder"]
+    if not folder:
+        raise RametError('this SuperNode has no folder for state. Give state="FOLDER".')
+    return Path(str(folder)) / "clients" / run

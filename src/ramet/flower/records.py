@@ -1,0 +1,67 @@
+"""Payloads as Flower's records and back; settings as Flower's flat run config and back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from ramet.errors import RametError
+from ramet.experiment import RunSettings, checked_settings, default_data
+from ramet.payload import Payload
+
+ARRAYS, NUMBERS, NOTES = "arrays", "numbers", "notes"
+
+
+def to_records(payload: Payload) -> RecordDict:
+    return RecordDict(
+        {
+            ARRAYS: ArrayRecord({name: Array(array) for name, array in payload.arrays.items()}),
+            NUMBERS: MetricRecord(dict(payload.numbers)),
+            NOTES: ConfigRecord(dict(payload.notes)),
+        }
+    )
+
+
+def from_records(content: RecordDict) -> Payload:
+    """Flower's arrays are read without pickle; a missing or misshapen part is an error."""
+    try:
+        return Payload(
+            {name: array.numpy() for name, array in content.array_records[ARRAYS].items()},
+            {name: _number(value) for name, value in content.metric_records[NUMBERS].items()},
+            {name: str(note) for name, note in content.config_records[NOTES].items()},
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise RametError(f"a message that is not Ramet's ({error}).") from error
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int]:
+    """The settings as the app's run config; values with spaces are quoted as in a shell."""
+    plain = settings.model_dump(mode="json", exclude={"options", "share", "split_seed"})
+    return {
+        **plain,
+        "split-seed": settings.split_seed,
+        "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
+        "share": shlex.join(settings.share or ()),
+        "folder": str(folder),
+    }
+
+
+def from_run_config(config: Mapping[str, Any]) -> RunSettings:
+    given = {**config, "split_seed": config["split-seed"]}
+    for name in ("split-seed", "folder"):
+        del given[name]
+    given["rounds"] = given["rounds"] or None
+    given["data"] = Path(given["data"] or default_data())
+    given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
+    given["share"] = tuple(shlex.split(given["share"])) or None
+    return checked_settings(**given)

@@ -1,0 +1,152 @@
+"""A Ramet method as a Flower strategy, for those who have a ServerApp and ClientApp already.
+
+    from ramet import fedstar
+    from ramet.flower.strategy import MethodStrategy
+
+    strategy = MethodStrategy(fedstar())
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=10)
+
+Clients are sent the method's shared arrays and nothing else; they reply as Flower's own examples
+do, with one ArrayRecord and a MetricRecord that holds "num-examples". What a client keeps private
+is kept by its ClientApp.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from logging import INFO, WARNING
+
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.common import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+
+from ramet.engine import SERVER, fault
+from ramet.methods import Method
+from ramet.methods.merging import Reply
+from ramet.payload import Arrays, Payload
+from ramet.randomness import Randomness
+
+EXAMPLES = "num-examples"
+
+
+class MethodStrategy(Strategy):
+    """Runs a method's activation, sharing and merging under Flower's own loop."""
+
+    def __init__(self, method: Method, seed: int = 0, min_nodes: int = 2) -> None:
+        self.method = method
+        self.seed = seed
+        self.min_nodes = min_nodes
+        self._whole: dict[str, Array] = {}
+        self._start: Arrays = {}
+        self._state: Payload | None = None
+
+    def summary(self) -> None:
+        shared = ", ".join(self.method.shared.patterns) or "nothing"
+        log(INFO, "\t├──> Ramet's %s (%s), sharing %s", self.method.name, self.method.paper, shared)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        self._begin(arrays)
+        nodes = {str(node): node for node in self._nodes(grid)}
+        chosen = self.method.activation.ask(
+            sorted(nodes), Randomness(self.seed, SERVER, server_round)
+        )
+        wanted = [nodes[name] for name in chosen]
+        return self._messages(MessageType.TRAIN, server_round, config, wanted)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        assert self._state is not None
+        metrics: list[RecordDict] = []
+        self._state = self.method.merging.merge(
+            self._state, self._sound(replies, server_round, metrics)
+        )
+        if not metrics:
+            return None, None
+        merged = {name: Array(array) for name, array in self._state.arrays.items()}
+        return ArrayRecord({**self._whole, **merged}), aggregate_metricrecords(metrics, EXAMPLES)
+
+    def configure_evaluate(
+        self,
+        server_round: int,
+        arrays: ArrayRecord,  # noqa: ARG002 (the state says what each node is sent)
+        config: ConfigRecord,
+        grid: Grid,
+    ) -> Iterable[Message]:
+        return self._messages(MessageType.EVALUATE, server_round, config, self._nodes(grid))
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        sound = [reply.content for reply in replies if self._answered(reply, server_round)]
+        return aggregate_metricrecords(sound, EXAMPLES) if sound else None
+
+    def _begin(self, arrays: ArrayRecord) -> None:
+        if self._state is None:
+            self._whole = dict(arrays.items())
+            shared = self.method.shared.pick(self._whole)
+            self._start = {name: self._whole[name].numpy() for name in shared}
+            self._state = self.method.merging.start(self._start)
+
+    def _nodes(self, grid: Grid) -> list[int]:
+        while len(nodes := sorted(grid.get_node_ids())) < self.min_nodes:
+            time.sleep(0.2)
+        return nodes
+
+    def _messages(
+        self, kind: str, server_round: int, config: ConfigRecord, nodes: Iterable[int]
+    ) -> list[Message]:
+        assert self._state is not None
+        told = ConfigRecord({**config, "server-round": server_round})
+        messages = []
+        for node in nodes:
+            asked = self.method.merging.ask(self._state, str(node))
+            sent = ArrayRecord({name: Array(array) for name, array in asked.items()})
+            content = RecordDict({"arrays": sent, "config": told})
+            messages.append(Message(content, node, kind, group_id=str(server_round)))
+        return messages
+
+    def _sound(
+        self, replies: Iterable[Message], server_round: int, metrics: list[RecordDict]
+    ) -> Iterator[Reply]:
+        for message in replies:
+            if not self._answered(message, server_round):
+                continue
+            node = str(message.metadata.src_node_id)
+            reply = _payload(message.content)
+            reason = "is not one ArrayRecord and one MetricRecord with num-examples"
+            if reply is None or (reason := fault(reply, self._start, train=True) or ""):
+                log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
+                continue
+            metrics.append(RecordDict(dict(message.content.metric_records.items())))
+            yield node, reply
+
+    def _answered(self, message: Message, server_round: int) -> bool:
+        if message.has_error():
+            reason = message.error.reason
+            log(WARNING, "Round %s: a node failed: %s", server_round, reason)
+        return not message.has_error()
+
+
+def _payload(content: RecordDict) -> Payload | None:
+    """A reply in Flower's usual form, or None if it is not in that form."""
+    if len(content.array_records) != 1 or len(content.metric_records) != 1:
+        return None
+    (arrays,), (numbers,) = content.array_records.values(), content.metric_records.values()
+    examples = numbers.get(EXAMPLES)
+    if not isinstance(examples, int | float):
+        return None
+    return Payload({name: array.numpy() for name, array in arrays.items()}, {"weight": examples})

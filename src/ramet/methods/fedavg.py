@@ -1,0 +1,46 @@
+r"""FedAvg: average what can be averaged.
+
+McMahan et al., *Communication-Efficient Learning of Deep Networks from Decentralized Data*, 2017.
+
+.. math:: \bar w^{(t+1)} = \sum_i \frac{|d_i|}{|D|}\, w_i^{(t)}
+
+=====================  ==========================================
+paper symbol           name here
+=====================  ==========================================
+:math:`w_i`            the arrays in a client's reply
+:math:`|d_i|`          ``weight``: the client's training samples
+:math:`\bar w`         the state of :class:`WeightedMean`
+=====================  ==========================================
+
+Clients of different domains have inputs and classes of different sizes, so the first and the last
+layers stay private; the GIN layers between them are shared.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pydantic import PositiveInt
+
+from ramet.methods.base import Method
+from ramet.methods.merging import WeightedMean
+from ramet.methods.training import LocalTraining
+from ramet.models import GIN, Chance
+from ramet.payload import only
+
+
+def fedavg(
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 3,
+    dropout: Chance = 0.5,
+    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
+) -> Method:
+    """Share the GIN layers."""
+    return Method(
+        name="fedavg",
+        paper="arXiv:1602.05629",
+        model=partial(GIN, hidden=hidden, layers=layers, dropout=dropout),
+        shared=only("layers.*"),
+        training=training,
+        merging=WeightedMean(),
+    )

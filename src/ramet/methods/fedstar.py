@@ -1,0 +1,53 @@
+r"""FedStar: domains differ in features but resemble each other in structure, so share that.
+
+Tan et al., *Federated Learning on Non-IID Graphs via Structural Knowledge Sharing*, AAAI 2023.
+
+Every client trains a feature channel and a structure channel side by side. The structure channel
+sees structure encodings only, and it alone is averaged:
+
+.. math:: \bar w_g = \sum_m \frac{|D_m|}{N}\, w_{g,m}
+
+=====================  ====================================================
+paper symbol           name here
+=====================  ====================================================
+:math:`w_{h,m}`        every parameter outside ``structure.*``: private
+:math:`w_{g,m}`        ``structure.*``: shared
+:math:`s_v`            ``Batch.structure``, made by ``StructureEncoding``
+:math:`k_1, k_2`       ``degrees``, ``walk``
+:math:`|D_m|`          ``weight``: the client's training graphs
+=====================  ====================================================
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pydantic import PositiveInt
+
+from ramet.methods.base import Method
+from ramet.methods.merging import WeightedMean
+from ramet.methods.training import LocalTraining
+from ramet.models import Chance, DualChannel
+from ramet.payload import only
+from ramet.tasks import StructureEncoding
+
+
+def fedstar(
+    degrees: PositiveInt = 16,
+    walk: PositiveInt = 16,
+    isolated_as_one: bool = False,
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 3,
+    dropout: Chance = 0.5,
+    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
+) -> Method:
+    """Share the structure channel only; everything else is private."""
+    return Method(
+        name="fedstar",
+        paper="arXiv:2211.13009",
+        model=partial(DualChannel, hidden=hidden, layers=layers, dropout=dropout),
+        inputs=StructureEncoding(degrees, walk, isolated_as_one),
+        shared=only("structure.*"),
+        training=training,
+        merging=WeightedMean(),
+    )

@@ -1,0 +1,6 @@
+"""Scores, bytes and time, counted by those who watch, never by a method."""
+
+from ramet.metrics.record import Record
+from ramet.metrics.summary import scores, traffic
+
+__all__ = ["Record", "scores", "traffic"]

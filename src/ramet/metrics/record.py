@@ -1,0 +1,44 @@
+"""What one round gave: a line of the run folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Record:
+    """Round ``round``: clients trained and replied, the server merged, and the merge was judged.
+
+    The merge of a round reaches the clients with their next message, so ``judged`` and its
+    ``down`` bytes are of the exchange after the one that ``trained``.
+    """
+
+    round: int
+    trained: Mapping[str, Mapping[str, float]]  # client -> loss, weight, up
+    judged: Mapping[str, Mapping[str, float]]  # client -> scores, down
+    failed: Mapping[str, str]  # client -> reason
+    seconds: float
+
+    def mean(self, score: str) -> float:
+        """The unweighted mean of a score over the clients."""
+        return fmean(numbers[score] for numbers in self.judged.values())
+
+    @property
+    def up(self) -> int:
+        return int(sum(numbers["up"] for numbers in self.trained.values()))
+
+    @property
+    def down(self) -> int:
+        return int(sum(numbers["down"] for numbers in self.judged.values()))
+
+    def line(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def parse(line: str) -> Record:
+        facts: dict[str, Any] = json.loads(line)
+        return Record(**facts)

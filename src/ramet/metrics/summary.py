@@ -1,0 +1,36 @@
+"""From the rounds of a run to the numbers that are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ramet.metrics.record import Record
+
+
+def scores(records: Sequence[Record]) -> dict[str, Any]:
+    """Test score of the last round, and of the round whose mean validation score is best."""
+    final = records[-1]
+    best = max(records, key=lambda record: record.mean("val"))
+    return {
+        "test": final.mean("test"),
+        "test_at_best_val": best.mean("test"),
+        "best_val_round": best.round,
+        "clients": {client: numbers["test"] for client, numbers in final.judged.items()},
+    }
+
+
+def traffic(records: Sequence[Record]) -> dict[str, float]:
+    """Bytes of arrays sent, by direction."""
+    up, down = sum(record.up for record in records), sum(record.down for record in records)
+    return {
+        "up_per_client_round": _each(up, [record.trained for record in records]),
+        "down_per_client_round": _each(down, [record.judged for record in records]),
+        "total": up + down,
+    }
+
+
+def _each(total: int, rounds: Sequence[Mapping[str, Any]]) -> float:
+    """Per client and round; a whole number stays one."""
+    count = sum(len(clients) for clients in rounds)
+    return total // count if total % count == 0 else total / count

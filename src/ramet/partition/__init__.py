@@ -1,0 +1,6 @@
+"""Who owns what."""
+
+from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
+from ramet.partition.settings import SETTINGS, Setting
+
+__all__ = ["SETTINGS", "AtRandom", "ByLabel", "BySize", "Cut", "Setting"]

@@ -1,0 +1,76 @@
+"""What crosses the wire, and the rule that says what may.
+
+A `Payload` is named arrays, numbers and short notes. `Sharing` is the declared list of arrays that
+leave a site: patterns over parameter names, as data, so that it can be printed, checked and
+audited.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.errors import RametError
+
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Payload:
+    """One message's content; also the form in which server rules keep their state."""
+
+    arrays: Arrays = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays themselves, without names, numbers, notes and framing."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def digest(arrays: Arrays) -> str:
+    """SHA-256 over names, types, shapes and values, in the order of the names."""
+    seen = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        seen.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        seen.update(np.ascontiguousarray(array).data)
+    return seen.hexdigest()
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Patterns (as in file names: `structure.*`) over parameter names; no pattern, no sharing."""
+
+    patterns: tuple[str, ...]
+
+    def __contains__(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def pick(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The shared ones among `names`; a pattern that matches none of them is an error."""
+        known = tuple(names)
+        for pattern in self.patterns:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise RametError(
+                    f"the sharing pattern '{pattern}' matches no parameter. "
+                    f"The model has: {', '.join(known)}."
+                )
+        return tuple(name for name in known if name in self)
+
+
+def only(*patterns: str) -> Sharing:
+    """Share the parameters whose names match one of the patterns, and nothing else."""
+    return Sharing(patterns)
+
+
+everything = only("*")
+nothing = only()

@@ -1,0 +1,194 @@
+"""What a run leaves on disk.
+
+=======================  ===========================================================
+``settings.json``        everything that decides the run's numbers
+``versions.json``        what it ran with
+``split.json``           who held which samples, with hashes
+``rounds.jsonl``         one line per round
+``server/``              the server's last snapshots
+``clients/RUN/NAME/``    each client's last snapshots, and its final model
+``result.json``          the final scores; there only when the run is finished
+=======================  ===========================================================
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ramet.engine import Observer, Wire
+from ramet.engine.checkpoint import write_whole
+from ramet.errors import RametError
+from ramet.experiment import Experiment, RunSettings
+from ramet.metrics import Record, scores, traffic
+
+_PACKAGES = ("ramet", "torch", "torch_geometric", "numpy", "scikit-learn", "flwr", "ray")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run's folder."""
+
+    path: Path
+
+    @property
+    def clients(self) -> Path:
+        return self.path / "clients" / self.run_name
+
+    @property
+    def started(self) -> bool:
+        return self._settings.exists()
+
+    @cached_property
+    def run_name(self) -> str:
+        """A name no other run has: sites keep the states of different runs apart by it."""
+        name: str = json.loads((self.path / "versions.json").read_text())["run"]
+        return name
+
+    @staticmethod
+    def create(path: Path, settings: RunSettings) -> RunFolder:
+        """Claim a folder for a new run and write down what is known before it starts."""
+        folder = RunFolder(path)
+        if folder.started:
+            raise RametError(
+                f"{path} already holds a run. Go on with `ramet resume {path}`, or give another "
+                "folder with --out."
+            )
+        if path.exists() and any(path.iterdir()):
+            raise RametError(f"{path} is not empty. Give a new folder with --out.")
+        experiment = Experiment(settings)
+        experiment.check_clients()
+        manifest = experiment.manifest()
+        path.mkdir(parents=True, exist_ok=True)
+        folder._write("versions.json", {"run": uuid.uuid4().hex, **versions()})
+        folder._write("split.json", manifest)
+        folder._write("settings.json", settings.model_dump(mode="json"))
+        return folder
+
+    @staticmethod
+    def open(path: Path) -> RunFolder:
+        folder = RunFolder(path)
+        if not folder.started:
+            raise RametError(
+                f"{path} holds no run. Give the folder that `ramet run` printed, or start one "
+                "with `ramet run METHOD`."
+            )
+        return folder
+
+    def experiment(self) -> Experiment:
+        return Experiment(RunSettings.model_validate_json(self._settings.read_text()))
+
+    def check_split(self) -> None:
+        """A resumed run must see the samples it began with."""
+        stored = json.loads((self.path / "split.json").read_text())
+        if stored != json.loads(json.dumps(self.experiment().manifest())):
+            raise RametError(
+                f"the data no longer give the split of {self.path / 'split.json'}. Point --data "
+                "to the data the run began with."
+            )
+
+    def execute(self, wire: Wire, observe: Observer) -> None:
+        """Do what is missing of the run, over any wire, and leave the result."""
+        with self.locked("run"):
+            experiment = self.experiment()
+            rounds = experiment.rounds(self.path / "server")
+            self._forget_after(rounds.resume_point() - 1)
+
+            def note(record: Record) -> None:
+                self._append(record)
+                observe(record)
+
+            sha256 = rounds.run(wire, note)
+            self._write("result.json", self._summary(experiment, sha256))
+
+    def records(self) -> list[Record]:
+        """The rounds so far; a line that a crash cut short is not one."""
+        if not self._lines.exists():
+            return []
+        whole = self._lines.read_text().rpartition("\n")[0]
+        return [Record.parse(line) for line in whole.splitlines()]
+
+    def result(self) -> dict[str, Any] | None:
+        path = self.path / "result.json"
+        found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return found
+
+    @contextmanager
+    def locked(self, work: str) -> Iterator[None]:
+        """One process at a time does this kind of work on the folder."""
+        lock = FileLock(self.path / f".{work}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RametError(
+                f"another process is working on {self.path}. Wait for it, or give another folder "
+                "with --out."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def _settings(self) -> Path:
+        return self.path / "settings.json"
+
+    @property
+    def _lines(self) -> Path:
+        return self.path / "rounds.jsonl"
+
+    def _summary(self, experiment: Experiment, sha256: str) -> dict[str, Any]:
+        settings, records = experiment.settings, self.records()
+        found = scores(records)
+        found["clients"] = {client: found["clients"].get(client) for client in experiment.clients}
+        return {
+            "method": settings.method,
+            "setting": settings.setting,
+            "seed": settings.seed,
+            "rounds": settings.rounds,
+            "engine": settings.engine,
+            "scores": found,
+            "traffic": traffic(records),
+            "model": {
+                "scalars": experiment.scalars(),
+                "shared_scalars": experiment.shared_scalars(),
+            },
+            "sha256": sha256,
+            "seconds": round(sum(record.seconds for record in records), 3),
+        }
+
+    def _append(self, record: Record) -> None:
+        with self._lines.open("a") as file:
+            file.write(record.line() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _forget_after(self, last: int) -> None:
+        """Drop the lines of rounds that will be done again."""
+        kept = [record.line() + "\n" for record in self.records() if record.round <= last]
+        write_whole(self._lines, "".join(kept).encode())
+
+    def _write(self, name: str, content: Any) -> None:
+        write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def versions() -> dict[str, str]:
+    """What a figure has to carry beside it."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,165 @@
+"""Run a method in one call; the command line is a thin skin over this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from ramet.engine import LocalWire, Observer
+from ramet.errors import RametError
+from ramet.experiment import Device, Engine, Experiment, checked_settings, default_data
+from ramet.metrics import Record
+from ramet.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its summary, and a table of every round and client."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row per round and client: loss, scores and bytes."""
+        rows = [
+            {"round": record.round, "client": client}
+            | dict(record.trained.get(client, {}))
+            | dict(record.judged.get(client, {}))
+            for record in RunFolder(self.folder).records()
+            for client in sorted({*record.trained, *record.judged})
+        ]
+        return pd.DataFrame(rows)
+
+
+def run(
+    method: str = "fedstar",
+    setting: str = "tiny",
+    *,
+    rounds: int | None = None,
+    seed: int = 0,
+    engine: Engine = "local",
+    device: Device = "cpu",
+    data: Path | str | None = None,
+    out: Path | str | None = None,
+    share: Sequence[str] | None = None,
+    threads: int = 1,
+    observe: Observer | None = None,
+    **options: Any,
+) -> Result:
+    """Run a method on a setting and wait for the result.
+
+    Args:
+        method: a name from ``ramet methods``, or ``module:factory`` or ``file.py:factory``.
+        setting: a name from ``ramet settings``.
+        rounds: how many; the setting's own number if not given.
+        seed: moves initial weights, dropout and batch order; the split stays.
+        engine: ``local`` (this process), ``ray`` (Flower's simulation) or ``superlink`` (a real
+            SuperLink and one SuperNode per client on loopback). All give the same numbers.
+        device: where clients compute; only ``cpu`` is tested.
+        data: where datasets lie, or are downloaded to.
+        out: the run's folder; must not hold a run yet.
+        share: patterns that replace the method's own choice of what is shared.
+        threads: PyTorch's threads per client; another number may move the last bits.
+        observe: called with each round's record.
+        options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
+    """
+    settings = checked_settings(
+        method=_absolute(method),
+        setting=setting,
+        rounds=rounds,
+        seed=seed,
+        engine=engine,
+        device=device,
+        data=Path(data or default_data()).absolute(),
+        share=tuple(share) if share is not None else None,
+        threads=threads,
+        options={key: str(value) for key, value in options.items()},
+    )
+    check_device(device)
+    check_engine(engine)
+    path = Path(out) if out else _fresh_path(Experiment(settings), seed)
+    return _finish(RunFolder.create(path.absolute(), settings), observe)
+
+
+def resume(folder: Path | str, *, observe: Observer | None = None) -> Result:
+    """Finish a run that was stopped; a finished one just gives its result."""
+    run_folder = RunFolder.open(Path(folder).absolute())
+    found = run_folder.result()
+    if found is not None:
+        return Result(run_folder.path, found)
+    check_device(run_folder.experiment().settings.device)
+    run_folder.check_split()
+    return _finish(run_folder, observe)
+
+
+def check_device(device: str) -> None:
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": _has_mps()}
+    if not available[device]:
+        usable = ", ".join(name for name, there in available.items() if there)
+        raise RametError(f"this machine has no {device}. Use --device {usable}.")
+
+
+def check_engine(engine: str) -> None:
+    if engine != "local" and not (find_spec("flwr") and find_spec("ray")):
+        raise RametError(
+            f"the engine {engine} needs Flower. Install it: pip install 'ramet[flower]'"
+        )
+
+
+def _has_mps() -> bool:
+    return torch.backends.mps.is_available()
+
+
+def _finish(folder: RunFolder, observe: Observer | None) -> Result:
+    experiment = folder.experiment()
+    watch = observe or _ignore
+    if experiment.settings.engine == "local":
+        _run_here(folder, experiment, watch)
+    else:
+        from ramet.flower.launch import launch
+
+        launch(folder, watch)
+    summary = folder.result()
+    if summary is None:
+        raise RametError(
+            f"the run ended without a result. Go on with `ramet resume {folder.path}`."
+        )
+    return Result(folder.path, summary)
+
+
+def _run_here(folder: RunFolder, experiment: Experiment, observe: Observer) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(experiment.settings.threads)
+    try:
+        folder.execute(LocalWire(lambda client: experiment.node(client, folder.clients)), observe)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _ignore(record: Record) -> None:
+    """Nobody watches."""
+
+
+def _absolute(method: str) -> str:
+    """A method's file is named from the root, so that every process of the run finds it."""
+    place, colon, factory = method.rpartition(":")
+    return f"{Path(place).absolute()}{colon}{factory}" if place.endswith(".py") else method
+
+
+def _fresh_path(experiment: Experiment, seed: int) -> Path:
+    when = time.strftime("%Y%m%d-%H%M%S")
+    stem = f"{experiment.method.name}-{experiment.settings.setting}-seed{seed}-{when}"
+    path, tried = Path("runs") / stem, 1
+    while path.exists():
+        tried += 1
+        path = Path("runs") / f"{stem}-{tried}"
+    return path

@@ -1,0 +1,69 @@
+"""Tell the class of a graph: cross-entropy on batches of graphs, accuracy on held-out ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ramet.data import Batch, GraphBlock, Split
+from ramet.models import GraphShape
+
+Scores: TypeAlias = dict[str, float]
+_JUDGED_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class GraphSamples:
+    """One client's graphs and which of them train, choose and judge."""
+
+    block: GraphBlock
+    split: Split
+
+    @cached_property
+    def held_out(self) -> list[Batch]:
+        """Validation graphs, then test graphs, cut once."""
+        both = torch.cat([self.split.val, self.split.test])
+        return [self.block.cut(graphs) for graphs in torch.split(both, _JUDGED_AT_ONCE)]
+
+
+@dataclass(frozen=True)
+class GraphClassification:
+    """What training and judging mean for graphs with one label each."""
+
+    def shape(self, samples: GraphSamples) -> GraphShape:
+        block = samples.block
+        return GraphShape(block.feature_width, block.structure.size(1), block.classes)
+
+    def weight(self, samples: GraphSamples) -> int:
+        """How much this client's reply counts: its number of training graphs."""
+        return samples.split.train.numel()
+
+    def batches(self, samples: GraphSamples, size: int, order: torch.Generator) -> Iterator[Batch]:
+        """All training graphs once, shuffled."""
+        train = samples.split.train
+        shuffled = train[torch.randperm(train.numel(), generator=order)]
+        return (samples.block.cut(graphs) for graphs in torch.split(shuffled, size))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return functional.cross_entropy(model(batch), batch.labels)
+
+    @torch.inference_mode()
+    def judge(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
+        """Accuracy on the validation and the test graphs."""
+        model.eval()
+        right = torch.cat(
+            [
+                model(batch.to(device)).argmax(dim=1).cpu() == batch.labels
+                for batch in samples.held_out
+            ]
+        )
+        val, test = torch.split(
+            right.to(torch.float64), [samples.split.val.numel(), samples.split.test.numel()]
+        )
+        return {"val": float(val.mean()), "test": float(test.mean())}

@@ -1,0 +1,68 @@
+"""Parts that many tests use; all of them real."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from ramet.data import GraphBlock, StructureEncoding, read_block, stratified
+from ramet.engine import Node, Snapshots
+from ramet.methods import Method
+from ramet.tasks import GraphSamples
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """Where the real datasets lie; tests that need them say so by asking for this."""
+    root = os.environ.get("RAMET_DATA")
+    if not root:
+        pytest.skip("RAMET_DATA is not set, so the real datasets are not here")
+    return Path(root)
+
+
+@pytest.fixture
+def tiny_samples() -> Callable[[str, Method], GraphSamples]:
+    def make(name: str, method: Method) -> GraphSamples:
+        block = read_block(f"tiny:{name}", method.inputs, Path())
+        return GraphSamples(block, stratified(block.labels, 123))
+
+    return make
+
+
+@pytest.fixture
+def tiny_node(
+    tmp_path: Path, tiny_samples: Callable[[str, Method], GraphSamples]
+) -> Callable[..., Node]:
+    def make(name: str, method: Method, seed: int = 0) -> Node:
+        return Node(
+            client=name,
+            method=method,
+            samples=tiny_samples(name, method),
+            seed=seed,
+            snapshots=Snapshots(tmp_path / "states" / name),
+            device=torch.device("cpu"),
+        )
+
+    return make
+
+
+@pytest.fixture
+def two_graphs() -> GraphBlock:
+    """A triangle with a tail (nodes 0-1-2, 2-3), and a pair with a lone node (4-5, 6)."""
+    links = torch.tensor([[0, 1], [1, 2], [0, 2], [2, 3], [4, 5]])
+    block = GraphBlock.from_links(
+        rows=torch.cat([links[:, 0], links[:, 1]]),
+        columns=torch.cat([links[:, 1], links[:, 0]]),
+        node_starts=torch.tensor([0, 4, 7]),
+        features=torch.tensor([0, 1, 1, 0, 1, 0, 1]),
+        feature_width=2,
+        labels=torch.tensor([0, 1]),
+        name="two graphs",
+    )
+    return block.with_structure(StructureEncoding(3, 4)(block))

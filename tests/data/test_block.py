@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Batch as PyGBatch
+from torch_geometric.datasets import TUDataset
+
+from ramet.data import GraphBlock, StructureEncoding, read_block
+from ramet.errors import RametError
+
+
+def test_cut_by_hand(two_graphs: GraphBlock) -> None:
+    batch = two_graphs.cut(torch.tensor([1, 0]))
+    assert batch.labels.tolist() == [1, 0]
+    assert batch.graph.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert batch.features.tolist() == [1, 0, 1, 0, 1, 1, 0]
+    assert batch.degrees.tolist() == [1, 1, 0, 2, 2, 3, 1]
+    assert batch.row_starts.tolist() == [0, 1, 2, 2, 4, 6, 9, 10]
+    assert batch.columns.tolist() == [1, 0, 4, 5, 3, 5, 3, 4, 6, 5]
+    dense = batch.adjacency.to_dense()
+    assert torch.equal(dense, dense.t())
+    assert dense.sum() == 10
+
+
+def test_one_way_links_are_refused() -> None:
+    with pytest.raises(RametError, match=r"one-way links.*ToUndirected"):
+        GraphBlock.from_links(
+            rows=torch.tensor([0]),
+            columns=torch.tensor([1]),
+            node_starts=torch.tensor([0, 2]),
+            features=torch.tensor([0, 0]),
+            feature_width=1,
+            labels=torch.tensor([0]),
+            name="arrows",
+        )
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["MUTAG", "ENZYMES", "Letter-high"])
+def test_a_cut_batch_equals_pygs(name: str, data_root: object) -> None:
+    block = read_block(f"tu:{name}", StructureEncoding(0, 0), data_root)  # type: ignore[arg-type]
+    dataset = TUDataset(f"{data_root}/TUDataset", name, use_node_attr=name.startswith("Letter"))
+    chosen = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(1))[:40]
+    ours, theirs = block.cut(chosen), PyGBatch.from_data_list([dataset[i] for i in chosen.tolist()])
+    assert torch.equal(ours.labels, theirs.y)
+    assert torch.equal(ours.graph, theirs.batch)
+    features = ours.features
+    if not features.is_floating_point():
+        features = torch.nn.functional.one_hot(features, block.feature_width).float()
+    assert torch.equal(features, theirs.x)
+    our_links = torch.stack([ours.rows, ours.columns.long()])
+    assert set(map(tuple, our_links.t().tolist())) == set(
+        map(tuple, theirs.edge_index.t().tolist())
+    )
+    assert our_links.size(1) == theirs.edge_index.size(1)

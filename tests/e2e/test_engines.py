@@ -1,0 +1,75 @@
+"""Real Ray, real SuperLink, real SuperNodes: one set of numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import ramet
+
+pytestmark = pytest.mark.e2e
+ROUNDS = 5
+
+
+@lru_cache
+def locally(method: str, folder: str) -> ramet.Result:
+    return ramet.run(method, "tiny", rounds=ROUNDS, seed=3, out=Path(folder) / method)
+
+
+@pytest.fixture(scope="session")
+def local_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("local"))
+
+
+@pytest.mark.parametrize("method", ["fedstar", "fedavg"])
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
+def test_engines_agree_to_the_last_bit(
+    engine: Literal["ray", "superlink"], method: str, local_runs: str, tmp_path: Path
+) -> None:
+    expected = locally(method, local_runs)
+    out = tmp_path / "r"
+    result = ramet.run(method, "tiny", rounds=ROUNDS, seed=3, engine=engine, out=out)
+    for fact in ("sha256", "scores", "traffic", "model"):
+        assert result.summary[fact] == expected.summary[fact]
+    ours, theirs = result.frame, expected.frame
+    assert ours.equals(theirs)
+    assert not processes_of(out)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Live processes that carry the Flower home of this run."""
+    mark = f"FLWR_HOME={(folder / 'flower-home.txt').read_text()}\0".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
+    """kill -9 of the command leaves Flower's processes behind; resume ends them and goes on."""
+    out = tmp_path / "r"
+    command = [sys.executable, "-m", "ramet", "run", "fedstar", "--rounds", str(ROUNDS)]
+    command += ["--seed", "3", "--engine", "ray", "--out", str(out)]
+    with subprocess.Popen(command, start_new_session=True) as running:
+        lines = out / "rounds.jsonl"
+        end = time.monotonic() + 120
+        while not (lines.exists() and lines.read_text().count("\n") >= 2):
+            assert time.monotonic() < end, "no round was done in two minutes"
+            assert running.poll() is None
+            time.sleep(0.05)
+        os.kill(running.pid, signal.SIGKILL)
+    result = ramet.resume(out)
+    assert result.summary["sha256"] == locally("fedstar", local_runs).summary["sha256"]
+    assert not processes_of(out)

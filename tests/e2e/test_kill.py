@@ -1,0 +1,55 @@
+"""kill -9 at random moments, then `ramet resume`: the numbers of a run that was never killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+ROUNDS, KILLS = 30, 10
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "ramet", *map(str, arguments)]
+
+
+def start(out: Path) -> list[str]:
+    return command("run", "fedstar", "--rounds", ROUNDS, "--seed", 7, "--out", out, "--json")  # type: ignore[arg-type]
+
+
+def output(arguments: list[str]) -> dict[str, Any]:
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return output(start(tmp_path_factory.mktemp("undisturbed") / "r"))
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_killed_run_ends_as_if_it_never_was(
+    number: int, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    out, share = tmp_path / "r", random.Random(number).random()
+    with subprocess.Popen(start(out), stdout=subprocess.DEVNULL) as running:
+        while not (out / "clients").exists():
+            assert running.poll() is None
+            time.sleep(0.01)
+        time.sleep(share * 0.8 * undisturbed["seconds"])
+        running.send_signal(signal.SIGKILL)
+    assert running.returncode == -signal.SIGKILL, "the run was over before it was killed"
+    resumed = output(command("resume", out, "--json"))
+    for fact in ("sha256", "scores", "traffic", "model"):
+        assert resumed[fact] == undisturbed[fact]
+    rounds = [json.loads(line)["round"] for line in (out / "rounds.jsonl").read_text().splitlines()]
+    assert rounds == list(range(1, ROUNDS + 1))

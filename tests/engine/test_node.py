@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ramet.engine import DamagedError, Node, Snapshots
+from ramet.engine.node import request
+from ramet.errors import RametError
+from ramet.methods import fedstar
+from ramet.payload import digest
+
+NodeMaker = Callable[..., Node]
+
+
+def test_repeating_a_round_gives_the_same_reply_and_state(tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", fedstar())
+    first = node.answer(request(1, True, {}))
+    sent = {name: array * 0.9 for name, array in first.arrays.items()}
+    second = node.answer(request(2, True, sent))
+    state = digest(node.snapshots.load(2).arrays)
+    again = node.answer(request(2, True, sent))
+    assert digest(again.arrays) == digest(second.arrays)
+    assert again.numbers == second.numbers
+    assert digest(node.snapshots.load(2).arrays) == state
+
+
+def test_a_new_process_goes_on_where_the_old_one_ended(tiny_node: NodeMaker) -> None:
+    def three_rounds(fresh_each_time: bool, seed: int) -> str:
+        node = tiny_node("trees", fedstar(), seed)
+        for number in (1, 2, 3):
+            if fresh_each_time:
+                node = tiny_node("trees", fedstar(), seed)
+            node.answer(request(number, True, {}))
+        state = digest(node.snapshots.load(3).arrays)
+        for step in node.snapshots.steps():
+            (node.snapshots.folder / f"{step:06d}.safetensors").unlink()
+        return state
+
+    assert three_rounds(True, 5) == three_rounds(False, 5)
+    assert three_rounds(True, 5) != three_rounds(True, 6)
+
+
+def test_moments_survive(tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", fedstar())
+    node.answer(request(1, True, {}))
+    node.answer(request(2, True, {}))
+    state = node.snapshots.load(2).arrays
+    moments = [name for name in state if name.startswith("optimiser/exp_avg/")]
+    model = [name for name in state if name.startswith("model/")]
+    assert len(moments) == len(model)
+    steps = {float(state[name]) for name in state if name.startswith("optimiser/step/")}
+    assert steps == {2.0}  # 120 graphs are one batch of 128
+
+
+def test_a_client_that_was_away_goes_on_from_its_own_last_state(tiny_node: NodeMaker) -> None:
+    node = tiny_node("blocks", fedstar())
+    reply = node.answer(request(1, True, {}))
+    later = node.answer(request(7, True, dict(reply.arrays)))
+    assert node.snapshots.steps() == [1, 7]
+    assert later.numbers["loss"] != reply.numbers["loss"]
+
+
+def test_a_damaged_private_state_is_an_error_not_a_fresh_start(tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", fedstar())
+    node.answer(request(1, True, {}))
+    path = node.snapshots.folder / "000001.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(DamagedError):
+        tiny_node("rings", fedstar()).answer(request(2, True, {}))
+
+
+def test_arrays_of_the_wrong_size_are_refused(tiny_node: NodeMaker) -> None:
+    wrong = {"structure.embed.bias": np.zeros(3, np.float32)}
+    with pytest.raises(RametError, match=r"structure.embed.bias' with shape \[3\] does not fit"):
+        tiny_node("rings", fedstar()).answer(request(1, True, wrong))
+
+
+def test_the_closing_message_leaves_the_merged_model_at_the_site(tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", fedstar())
+    reply = node.answer(request(1, True, {}))
+    merged = {name: np.full_like(array, 0.25) for name, array in reply.arrays.items()}
+    closing = node.answer(request(2, False, merged))
+    assert not closing.arrays
+    assert len(closing.notes["private"]) == 64
+    final = Snapshots(Path(node.snapshots.folder) / "final").load(0)
+    assert (final.arrays["structure.embed.bias"] == 0.25).all()
+    assert "classify.bias" in final.arrays
+    assert node.snapshots.steps() == [1]

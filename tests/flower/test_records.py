@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+
+from ramet.errors import RametError
+from ramet.experiment import checked_settings
+from ramet.flower.records import from_records, from_run_config, to_records, to_run_config
+from ramet.payload import Payload, digest
+
+
+def test_payloads_come_back_as_they_went() -> None:
+    rng = np.random.default_rng(0)
+    sent = Payload(
+        {"z": rng.normal(size=(3, 4)).astype(np.float32), "a": np.array(2.5, np.float32)},
+        {"weight": 150, "loss": 0.125},
+        {"client": "MUTAG"},
+    )
+    came = from_records(to_records(sent))
+    assert list(came.arrays) == ["z", "a"]
+    assert digest(came.arrays) == digest(sent.arrays)
+    assert (came.numbers, came.notes) == (sent.numbers, sent.notes)
+    assert came.nbytes == sent.nbytes == 13 * 4
+
+
+def test_strangers_messages_are_refused() -> None:
+    with pytest.raises(RametError, match="not Ramet's"):
+        from_records(RecordDict({"arrays": ConfigRecord({"x": 1})}))
+
+
+def test_settings_survive_flowers_flat_config() -> None:
+    settings = checked_settings(
+        method="fedstar",
+        setting="tiny",
+        rounds=None,
+        seed=4,
+        engine="ray",
+        data=Path("/a folder/with=signs"),
+        options={"lr": "0.01", "hidden": "32"},
+        share=("structure.*", "layers.0.*"),
+    )
+    config = to_run_config(settings, Path("/runs/one"))
+    assert config["folder"] == "/runs/one"
+    assert config["rounds"] == 30
+    assert from_run_config(config) == settings

@@ -1,0 +1,119 @@
+"""What every method passes; a new one is here by being in the dict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapshots, start_shared
+from ramet.engine.node import request, start_model
+from ramet.methods import METHODS, Method
+from ramet.metrics import Record
+from ramet.payload import Payload
+from ramet.tasks import GraphSamples
+
+CLIENTS = ("rings", "trees", "blocks")
+NodeMaker = Callable[..., Node]
+
+
+@pytest.fixture(params=sorted(METHODS))
+def method(request: pytest.FixtureRequest) -> Method:
+    made: Method = METHODS[request.param]()
+    assert made.name == request.param
+    return made
+
+
+def rounds_of(method: Method, node: Node, folder: Path, clients: tuple[str, ...]) -> Rounds:
+    return Rounds(
+        method=method,
+        clients=clients,
+        rounds=3,
+        seed=0,
+        start=start_shared(method, method.task.shape(node.samples), 0),
+        snapshots=Snapshots(folder),
+    )
+
+
+def test_what_leaves_a_client_is_shared_and_counted(method: Method, tiny_node: NodeMaker) -> None:
+    reply = tiny_node("rings", method).answer(request(1, True, {}))
+    assert all(name in method.shared for name in reply.arrays)
+    assert reply.numbers["up"] == sum(array.nbytes for array in reply.arrays.values())
+    assert reply.numbers["weight"] == 120
+    assert set(reply.numbers) == {"up", "weight", "loss"}
+    assert not reply.notes
+
+
+def test_a_client_takes_only_what_is_shared(method: Method, tiny_node: NodeMaker) -> None:
+    with pytest.raises(NotSharedError, match=r"rings refuses to accept 'classify.bias'"):
+        tiny_node("rings", method).answer(request(1, True, {"classify.bias": np.zeros(2)}))
+
+
+def test_a_client_sends_only_what_is_shared(method: Method, tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", method)
+    with pytest.raises(NotSharedError, match=r"refuses to send 'classify.bias'.*Declare it"):
+        node._released(Payload({"classify.bias": np.zeros(2, np.float32)}))
+
+
+def test_all_start_with_the_same_shared_and_their_own_private_arrays(
+    method: Method, tiny_samples: Callable[[str, Method], GraphSamples]
+) -> None:
+    states = [
+        start_model(method, method.task.shape(tiny_samples(client, method)), 0, client).state_dict()
+        for client in CLIENTS
+    ]
+    first, second, _ = states
+    for name in first:
+        same = first[name].shape == second[name].shape and torch.equal(first[name], second[name])
+        constant = bool((first[name] == first[name].flatten()[0]).all())
+        assert constant or same == (name in method.shared)
+
+
+def test_one_client_alone_is_local_training(
+    method: Method, tiny_node: NodeMaker, tmp_path: Path
+) -> None:
+    alone = tiny_node("trees", method)
+    records: list[Record] = []
+    wire = LocalWire(lambda _: alone)
+    rounds_of(method, alone, tmp_path / "server", ("trees",)).run(wire, records.append)
+    apart = replace(alone, snapshots=Snapshots(tmp_path / "apart"))
+    losses = [apart.answer(request(number, True, {})).numbers["loss"] for number in (1, 2, 3)]
+    assert [record.trained["trees"]["loss"] for record in records] == losses
+
+
+def test_training_learns(method: Method, tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", method)
+    losses = [node.answer(request(number, True, {})).numbers["loss"] for number in range(1, 9)]
+    assert losses[-1] < losses[0] * 0.8
+
+
+def test_a_client_that_fails_or_answers_nonsense_does_not_stop_the_round(
+    method: Method, tiny_node: NodeMaker, tmp_path: Path
+) -> None:
+    nodes = {client: tiny_node(client, method) for client in CLIENTS}
+
+    class Troubled(LocalWire):
+        def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+            for client, reply in super().exchange(requests):
+                assert isinstance(reply, Payload)
+                if client == "trees":
+                    yield client, "the machine is on fire"
+                elif client == "blocks":
+                    yield client, Payload(reply.arrays, {**reply.numbers, "weight": float("nan")})
+                else:
+                    yield client, reply
+
+    records: list[Record] = []
+    rounds = rounds_of(method, nodes["rings"], tmp_path / "server", CLIENTS)
+    rounds.run(Troubled(lambda client: nodes[client]), records.append)
+    assert len(records) == 3
+    for record in records:
+        assert list(record.trained) == ["rings"]
+        assert record.failed == {
+            "blocks": "weight is not finite",
+            "trees": "the machine is on fire",
+        }

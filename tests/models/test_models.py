@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch_geometric.nn import GCNConv, GINConv, global_add_pool
+
+from ramet.data import GraphBlock
+from ramet.models import GIN, DualChannel, GraphShape
+from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, self_and_neighbours
+
+BZR = GraphShape(features=53, structure=32, classes=2)
+
+
+def scalars(model: nn.Module, prefix: str = "") -> int:
+    return sum(p.numel() for name, p in model.named_parameters() if name.startswith(prefix))
+
+
+def test_sizes_are_the_papers() -> None:
+    assert scalars(GIN(BZR)) == 32_706
+    assert scalars(GIN(BZR), "layers.") == 24_960
+    assert scalars(DualChannel(BZR)) == 67_842
+    assert scalars(DualChannel(BZR), "structure.") == 14_592
+
+
+def test_the_sum_over_neighbours_and_its_gradient_by_hand(two_graphs: GraphBlock) -> None:
+    batch = two_graphs.cut(torch.tensor([0]))
+    values = torch.tensor([[1.0], [10.0], [100.0], [1000.0]], requires_grad=True)
+    sums = self_and_neighbours(values, batch)
+    assert sums.flatten().tolist() == [111, 111, 1111, 1100]
+    (sums * torch.tensor([[1.0], [2.0], [4.0], [8.0]])).sum().backward()  # type: ignore[no-untyped-call]
+    assert values.grad is not None
+    assert values.grad.flatten().tolist() == [7, 7, 15, 12]
+
+
+def test_layers_equal_pygs(two_graphs: GraphBlock) -> None:
+    torch.manual_seed(0)
+    batch = two_graphs.cut(torch.tensor([0, 1]))
+    links = torch.stack([batch.columns.long(), batch.rows])
+    values = torch.randn(batch.nodes, 6)
+    gin = GINLayer(6, 5)
+    theirs_gin = GINConv(nn.Sequential(gin.first, nn.ReLU(), gin.second), eps=0.0)
+    assert torch.allclose(gin(values, batch), theirs_gin(values, links), atol=1e-6)
+    gcn, theirs_gcn = GCNLayer(6, 5), GCNConv(6, 5)
+    theirs_gcn.lin.weight.data.copy_(gcn.weight.data)
+    theirs_gcn.bias.data.copy_(gcn.bias.data.normal_())
+    assert torch.allclose(gcn(values, batch), theirs_gcn(values, links), atol=1e-6)
+
+
+def test_dual_channel_equals_the_papers_equations_in_pyg(two_graphs: GraphBlock) -> None:
+    torch.manual_seed(1)
+    shape = GraphShape(two_graphs.feature_width, two_graphs.structure.size(1), 3)
+    model = DualChannel(shape, hidden=8, layers=3).eval()
+    batch = two_graphs.cut(torch.tensor([1, 0]))
+    links = torch.stack([batch.columns.long(), batch.rows])
+    x = model.embed(nn.functional.one_hot(batch.features, 2).float())
+    s = model.structure.embed(batch.structure)
+    for gin, gcn in zip(model.layers, model.structure.layers, strict=True):
+        theirs = GCNConv(8, 8)
+        theirs.lin.weight.data.copy_(gcn.weight.data)
+        theirs.bias.data.copy_(gcn.bias.data)
+        mlp = nn.Sequential(gin.first, nn.ReLU(), gin.second)  # type: ignore[arg-type]
+        x = GINConv(mlp)(torch.cat([x, s], 1), links).relu()
+        s = theirs(s, links).tanh()
+    pooled = global_add_pool(model.mix(torch.cat([x, s], 1)), batch.graph)
+    expected = model.classify(model.hidden(pooled).relu())
+    assert torch.allclose(model(batch), expected, atol=1e-5)
+
+
+def test_an_index_is_a_one_hot_row() -> None:
+    layer, kinds = InputLinear(5, 4), torch.tensor([3, 0, 3])
+    assert torch.allclose(layer(kinds), layer(nn.functional.one_hot(kinds, 5).float()), atol=1e-7)
+
+
+def test_dropout_keeps_the_mean_follows_the_seed_and_is_off_in_eval() -> None:
+    drop, ones = Dropout(0.5), torch.ones(999, 101)
+    torch.manual_seed(3)
+    first = drop(ones)
+    torch.manual_seed(3)
+    assert torch.equal(drop(ones), first)
+    assert set(first.unique().tolist()) == {0.0, 2.0}
+    assert abs(float(first.mean()) - 1.0) < 0.02
+    quarter = Dropout(0.25)(ones)
+    assert abs(float((quarter == 0).float().mean()) - 0.25) < 0.01
+    assert abs(float(quarter.mean()) - 1.0) < 0.02
+    assert torch.equal(drop.eval()(ones), ones)

@@ -1,0 +1,246 @@
+"""The command as people use it: its exit code and what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from ramet.cli import main
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    stdout: str
+    stderr: str
+
+
+def ramet(*arguments: str | Path) -> Done:
+    """The command's own entry point, in this process: starting one costs seconds each time."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["ramet", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as leaving:
+            return Done(int(leaving.code or 0), out.getvalue(), err.getvalue())
+    return Done(0, out.getvalue(), err.getvalue())
+
+
+def refused(*arguments: str | Path) -> str:
+    """The one line that a bad call prints."""
+    done = ramet(*arguments)
+    assert done.code == 2, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert not done.stdout
+    return lines[0]
+
+
+@pytest.fixture(autouse=True)
+def _wide_and_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("RAMET_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("runs") / "star"
+    done = ramet("run", "fedstar", "--rounds", "3", "--seed", "1", "--out", folder, "--json")
+    assert done.code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return folder, found
+
+
+def test_a_real_process_ends_with_its_exit_code_and_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ramet", "run", "fedstarr"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("ramet: unknown method 'fedstarr'")
+
+
+def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[str, Any]]) -> None:
+    _, found = finished
+    assert {key: found[key] for key in ("method", "setting", "seed", "rounds", "engine")} == {
+        "method": "fedstar",
+        "setting": "tiny",
+        "seed": 1,
+        "rounds": 3,
+        "engine": "local",
+    }
+    assert set(found["scores"]["clients"]) == {"rings", "trees", "blocks"}
+    mean = sum(found["scores"]["clients"].values()) / 3
+    assert found["scores"]["test"] == pytest.approx(mean)
+    assert 0 <= found["scores"]["test_at_best_val"] <= 1
+    assert found["traffic"] == {
+        "up_per_client_round": 58_368,
+        "down_per_client_round": 58_368,
+        "total": 2 * 58_368 * 3 * 3,
+    }
+    assert found["model"]["shared_scalars"] == 14_592
+    assert found["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
+    assert len(found["sha256"]) == 64
+    assert found["seconds"] > 0
+
+
+def test_the_run_folder_holds_what_a_figure_needs(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = finished
+    assert json.loads((folder / "settings.json").read_text())["seed"] == 1
+    assert {"python", "torch", "ramet"} <= json.loads((folder / "versions.json").read_text()).keys()
+    split = json.loads((folder / "split.json").read_text())["clients"]
+    assert [len(split["rings"][part]) for part in ("train", "val", "test")] == [120, 15, 15]
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
+    assert json.loads((folder / "result.json").read_text()) == found
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    _, found = finished
+    for seed, same in ((1, True), (2, False)):
+        out = tmp_path / str(seed)
+        done = ramet("run", "fedstar", "--rounds", "3", "--seed", str(seed), "--out", out, "--json")
+        assert (json.loads(done.stdout)["sha256"] == found["sha256"]) is same
+
+
+def test_resuming_a_finished_run_prints_the_same_object(
+    finished: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, found = finished
+    assert json.loads(ramet("resume", folder, "--json").stdout) == found
+
+
+def test_a_table_per_client_and_the_folder_are_printed(tmp_path: Path) -> None:
+    done = ramet("run", "local", "--rounds", "1", "--out", tmp_path / "r")
+    assert all(word in done.stdout for word in ("rings", "trees", "blocks", "mean, last round"))
+    assert str(tmp_path / "r") in done.stdout
+
+
+def test_methods_and_settings_are_listed() -> None:
+    listed = ramet("methods").stdout
+    assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))
+    listed = ramet("settings").stdout
+    assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
+
+
+def test_the_thin_app_is_written_once(tmp_path: Path) -> None:
+    assert ramet("app", tmp_path / "app").code == 0
+    assert "ramet.flower.server_app:app" in (tmp_path / "app" / "pyproject.toml").read_text()
+    assert "Give a new folder" in refused("app", tmp_path / "app")
+
+
+def test_a_method_of_ones_own_from_a_file(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from dataclasses import replace\n"
+        "from ramet import fedavg\n"
+        "from ramet.methods.activation import RandomClients\n"
+        "def sampled(count: int = 2):\n"
+        "    return replace(fedavg(), name='sampled', activation=RandomClients(count))\n"
+    )
+    done = ramet(
+        "run", f"{own}:sampled", "--rounds", "2", "--set", "count=1", "--out", tmp_path / "r"
+    )
+    assert done.code == 0, done.stderr
+    for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines():
+        assert len(json.loads(line)["trained"]) == 1
+
+
+class TestBadUse:
+    """Each mistake is one line that says the way out."""
+
+    def test_unknown_method(self) -> None:
+        assert "Did you mean 'fedstar'?" in refused("run", "fedstarr")
+
+    def test_unknown_setting(self) -> None:
+        assert "Did you mean 'single'?" in refused("run", "fedstar", "--setting", "singel")
+
+    def test_unknown_option(self) -> None:
+        line = refused("run", "fedstar", "--set", "learning_rate=1")
+        assert "unknown option 'learning_rate'" in line
+        assert "lr" in line
+
+    def test_bad_value(self) -> None:
+        assert "--set lr=-1: Input should be greater than 0" in refused(
+            "run", "fedstar", "--set", "lr=-1"
+        )
+        assert "KEY=VALUE" in refused("run", "fedstar", "--set", "lr")
+        assert "rounds" in refused("run", "fedstar", "--rounds", "0")
+
+    def test_pattern_that_matches_nothing(self, tmp_path: Path) -> None:
+        line = refused("run", "fedstar", "--share", "structur.*", "--out", tmp_path / "r")
+        assert "'structur.*' matches no parameter" in line
+        assert "structure.embed.weight" in line
+        assert not (tmp_path / "r").exists()
+
+    def test_sharing_what_differs_in_size(self, tmp_path: Path) -> None:
+        line = refused("run", "fedavg", "--share", "embed.*", "--out", tmp_path / "r")
+        assert "'embed.weight' cannot be shared" in line
+        assert not (tmp_path / "r").exists()
+
+    def test_missing_data(self, tmp_path: Path) -> None:
+        line = refused(
+            *("run", "fedstar", "--setting", "single"),
+            *("--data", tmp_path / "none", "--out", tmp_path / "r"),
+        )
+        assert "MUTAG is not in" in line
+        assert "--data" in line
+
+    def test_two_runs_into_one_folder(self, finished: tuple[Path, dict[str, Any]]) -> None:
+        line = refused("run", "local", "--out", finished[0])
+        assert f"ramet resume {finished[0]}" in line
+        assert "--out" in line
+
+    def test_a_folder_that_is_not_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("please do not touch")
+        assert "is not empty" in refused("run", "local", "--out", tmp_path)
+
+    def test_resuming_what_is_no_run(self, tmp_path: Path) -> None:
+        assert "holds no run" in refused("resume", tmp_path)
+
+    def test_corrupt_checkpoint(self, tmp_path: Path) -> None:
+        folder = tmp_path / "r"
+        assert ramet("run", "fedavg", "--rounds", "2", "--out", folder).code == 0
+        (folder / "result.json").unlink()
+        for snapshot in (folder / "server").glob("*.safetensors"):
+            snapshot.write_bytes(snapshot.read_bytes()[:-3])
+        line = refused("resume", folder)
+        assert "is damaged" in line
+        assert "start the run anew in another folder" in line
+
+    def test_a_device_that_is_not_there(self) -> None:
+        import torch
+
+        if torch.cuda.is_available():
+            pytest.skip("this machine has CUDA")
+        assert "no cuda. Use --device cpu" in refused("run", "local", "--device", "cuda")
+
+
+def test_one_corrupt_checkpoint_falls_back_and_ends_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    whole = json.loads(ramet("run", "fedstar", "--rounds", "4", "--out", folder, "--json").stdout)
+    (folder / "result.json").unlink()
+    newest = sorted((folder / "server").glob("*.safetensors"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-3])
+    again = json.loads(ramet("resume", folder, "--json").stdout)
+    assert again["sha256"] == whole["sha256"]
+    assert again["scores"] == whole["scores"]
+    assert again["traffic"] == whole["traffic"]

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import torch
+
+from ramet.randomness import Randomness
+
+
+def test_every_part_of_the_address_matters() -> None:
+    base = Randomness(1, "MUTAG", 3).number("training")
+    assert base == Randomness(1, "MUTAG", 3).number("training")
+    others = {
+        Randomness(2, "MUTAG", 3).number("training"),
+        Randomness(1, "BZR", 3).number("training"),
+        Randomness(1, "MUTAG", 4).number("training"),
+        Randomness(1, "MUTAG", 3).number("start"),
+    }
+    assert len(others) == 4
+    assert base not in others
+
+
+def test_draws_do_not_depend_on_what_was_drawn_before_and_leave_no_trace() -> None:
+    torch.manual_seed(5)
+    undisturbed = torch.rand(3)
+    torch.manual_seed(5)
+    torch.rand(7)
+    with Randomness(1, "a", 1).torch_draws("x"):
+        first = torch.rand(4)
+    torch.manual_seed(5)
+    with Randomness(1, "a", 1).torch_draws("x"):
+        second = torch.rand(4)
+    assert torch.equal(first, second)
+    assert torch.equal(torch.rand(3), undisturbed)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ramet
+from ramet.errors import RametError
+from ramet.metrics import Record
+from ramet.run_folder import RunFolder
+
+
+def test_python_gives_a_frame_with_a_row_per_round_and_client(tmp_path: Path) -> None:
+    seen: list[Record] = []
+    result = ramet.run("fedstar", rounds=3, out=tmp_path / "r", observe=seen.append, lr=0.01)
+    frame = result.frame
+    assert len(frame) == 9
+    assert set(frame.columns) == {
+        *("round", "client", "loss", "weight", "up", "val", "test", "down"),
+    }
+    last = frame[frame["round"] == 3]
+    assert last["test"].mean() == pytest.approx(result.summary["scores"]["test"])
+    assert (frame["up"] == 58_368).all()
+    assert [record.round for record in seen] == [1, 2, 3]
+
+
+def test_all_can_be_shared_where_clients_have_one_domain(tmp_path: Path, data_root: Path) -> None:
+    result = ramet.run(
+        *("fedavg", "by-label"),
+        rounds=2,
+        share=["*"],
+        data=data_root,
+        out=tmp_path / "r",
+        dataset="MUTAG",
+        clients=4,
+        alpha=5.0,
+    )
+    assert result.summary["model"]["shared_scalars"] == 29_762
+    assert set(result.summary["model"]["scalars"].values()) == {29_762}
+
+
+def test_sizes_on_the_real_bzr(tmp_path: Path, data_root: Path) -> None:
+    sizes = {"fedstar": 67_842, "fedavg": 32_706}
+    for method, size in sizes.items():
+        result = ramet.run(method, "single", rounds=1, data=data_root, out=tmp_path / method)
+        assert result.summary["model"]["scalars"]["BZR"] == size
+
+
+def test_a_resumed_run_must_see_its_own_split(tmp_path: Path) -> None:
+    result = ramet.run("local", rounds=1, out=tmp_path / "r")
+    (result.folder / "result.json").unlink()
+    split = json.loads((result.folder / "split.json").read_text())
+    split["clients"]["rings"]["train"][0] += 1
+    (result.folder / "split.json").write_text(json.dumps(split))
+    with pytest.raises(RametError, match=r"no longer give the split.*--data"):
+        ramet.resume(result.folder)
+
+
+def test_a_folder_is_worked_on_by_one_process_at_a_time(tmp_path: Path) -> None:
+    result = ramet.run("local", rounds=1, out=tmp_path / "r")
+    (result.folder / "result.json").unlink()
+    with (
+        RunFolder(result.folder).locked("run"),
+        pytest.raises(RametError, match=r"another process is working on .*--out"),
+    ):
+        ramet.resume(result.folder)
+
+
+def test_unknown_names_in_the_package_are_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'fedmagic'"):
+        _ = ramet.fedmagic
