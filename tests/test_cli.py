@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +164,20 @@ def test_a_method_of_ones_own_from_a_file(tmp_path: Path) -> None:
     assert done.code == 0, done.stderr
     for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines():
         assert len(json.loads(line)["trained"]) == 1
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    command = [sys.executable, "-m", "ramet", "run", "fedavg", "--rounds", "500", "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while not (out / "clients").exists():
+            assert running.poll() is None
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        told = running.stderr.read().splitlines()[-1]
+    assert running.returncode == 130
+    assert told == f"ramet: stopped. Go on with `ramet resume {out}`."
 
 
 class TestBadUse:

@@ -162,8 +162,12 @@ def main() -> None:
     try:
         app()
     except RametError as error:
-        err.print(f"ramet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _complain(str(error))
         sys.exit(2)
+
+
+def _complain(text: str) -> None:
+    err.print(f"ramet: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _options(given: list[str]) -> dict[str, str]:
@@ -198,7 +202,7 @@ def _progress() -> Iterator[Callable[[Record], None]]:
     from ramet.report import percent, size
 
     sent = 0
-    with Progress(
+    bar = Progress(
         TextColumn("round"),
         MofNCompleteColumn(),
         BarColumn(bar_width=30),
@@ -206,23 +210,37 @@ def _progress() -> Iterator[Callable[[Record], None]]:
         TimeRemainingColumn(),
         console=err,
         disable=not err.is_terminal,
-    ) as bar:
+    )
+    with _stopped_by_ctrl_c(), bar:
         task = bar.add_task("rounds", total=None, facts="starting")
 
         def observe(record: Record) -> None:
             nonlocal sent
-            sent += record.up + record.down
+            sent += record.bytes_up + record.bytes_down
             facts = (
                 f"test {percent(record.mean('test'))} %  val {percent(record.mean('val'))} %  "
                 f"{size(sent)} sent"
             )
             if record.failed:
                 facts += f"  without {', '.join(record.failed)}"
-            bar.update(task, completed=record.round, facts=facts)
+            bar.update(task, completed=record.round, total=record.rounds, facts=facts)
             if not err.is_terminal and _worth_a_line(record.round):
-                err.print(f"round {record.round}: {facts}", highlight=False, soft_wrap=True)
+                err.print(
+                    f"round {record.round} of {record.rounds}: {facts}",
+                    highlight=False,
+                    soft_wrap=True,
+                )
 
         yield observe
+
+
+@contextmanager
+def _stopped_by_ctrl_c() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        _complain(" ".join(getattr(stop, "__notes__", ["stopped."])))
+        raise typer.Exit(130) from stop
 
 
 def _worth_a_line(number: int) -> bool:

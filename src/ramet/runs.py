@@ -34,8 +34,9 @@ class Result:
             {"round": record.round, "client": client}
             | dict(record.trained.get(client, {}))
             | dict(record.judged.get(client, {}))
+            | ({"down": record.down[client]} if client in record.down else {})
             for record in RunFolder(self.folder).records()
-            for client in sorted({*record.trained, *record.judged})
+            for client in sorted({*record.trained, *record.down})
         ]
         return pd.DataFrame(rows)
 
@@ -122,12 +123,16 @@ def _has_mps() -> bool:
 def _finish(folder: RunFolder, observe: Observer | None) -> Result:
     experiment = folder.experiment()
     watch = observe or _ignore
-    if experiment.settings.engine == "local":
-        _run_here(folder, experiment, watch)
-    else:
-        from ramet.flower.launch import launch
+    try:
+        if experiment.settings.engine == "local":
+            _run_here(folder, experiment, watch)
+        else:
+            from ramet.flower.launch import launch
 
-        launch(folder, watch)
+            launch(folder, watch)
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"stopped. Go on with `ramet resume {folder.path}`.")
+        raise
     summary = folder.result()
     if summary is None:
         raise RametError(

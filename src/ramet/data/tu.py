@@ -6,7 +6,9 @@ coordinates; sets without either (COLLAB, IMDB) use the one-hot degree.
 
 from __future__ import annotations
 
+import io
 import os
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import torch
@@ -50,7 +52,8 @@ def _open(root: Path, name: str) -> TUDataset:
     if not os.access(root if root.exists() else root.parent, os.W_OK) and not present:
         raise RametError(f"cannot write to {root}. Give a folder you own with --data DIR.")
     try:
-        return TUDataset(str(root / "TUDataset"), name, use_node_attr=name in WITH_COORDINATES)
+        with redirect_stderr(io.StringIO()):  # PyG tells of its downloading and processing
+            return TUDataset(str(root / "TUDataset"), name, use_node_attr=name in WITH_COORDINATES)
     except (OSError, ValueError, RuntimeError) as error:
         if present:
             raise

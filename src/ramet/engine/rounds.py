@@ -43,6 +43,7 @@ class _Exchange:
     """What one message to each asked client brought back."""
 
     round: int
+    rounds: int
     started: float = field(default_factory=time.monotonic)
     down: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class _Exchange:
         kept = ("loss", "weight", "up")
         return {
             "round": self.round,
+            "rounds": self.rounds,
             "trained": {
                 client: {name: numbers[name] for name in kept}
                 for client, numbers in sorted(self.numbers.items())
@@ -62,14 +64,15 @@ class _Exchange:
             "seconds": time.monotonic() - self.started,
         }
 
-    def judged(self) -> dict[str, dict[str, float]]:
+    def judged(self) -> dict[str, Any]:
+        """The other half of the record of the round before."""
         dropped = ("loss", "weight", "up")
         return {
-            client: {
-                **{name: number for name, number in numbers.items() if name not in dropped},
-                "down": self.down[client],
-            }
-            for client, numbers in sorted(self.numbers.items())
+            "judged": {
+                client: {name: value for name, value in numbers.items() if name not in dropped}
+                for client, numbers in sorted(self.numbers.items())
+            },
+            "down": dict(sorted(self.down.items())),
         }
 
 
@@ -97,19 +100,20 @@ class Rounds:
             clients = self.method.activation.ask(
                 self.clients, Randomness(self.seed, SERVER, number)
             )
-            done = _Exchange(number)
+            done = _Exchange(number, self.rounds)
             replies = self._exchanged(wire, clients, state, done, train=True)
             state = self.method.merging.merge(state, replies)
             _someone(done)
             if pending:
-                observe(Record(**pending, judged=done.judged()))
+                observe(Record(**pending, **done.judged()))
             pending = done.trained()
             self.snapshots.save(_snapshot(number, state, pending))
-        closing = _Exchange(self.rounds + 1)
+        closing = _Exchange(self.rounds + 1, self.rounds)
         for _ in self._exchanged(wire, self.clients, state, closing, train=False):
             pass
         _someone(closing)
-        observe(Record(**pending, judged=closing.judged()))
+        pending["failed"] = {**closing.failed, **pending["failed"]}
+        observe(Record(**pending, **closing.judged()))
         everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 

@@ -13,13 +13,15 @@ from typing import Any
 class Record:
     """Round ``round``: clients trained and replied, the server merged, and the merge was judged.
 
-    The merge of a round reaches the clients with their next message, so ``judged`` and its
-    ``down`` bytes are of the exchange after the one that ``trained``.
+    The merge of a round reaches the clients with their next message, so ``judged`` and ``down``
+    are of the exchange after the one that ``trained``.
     """
 
     round: int
+    rounds: int  # of the whole run
     trained: Mapping[str, Mapping[str, float]]  # client -> loss, weight, up
-    judged: Mapping[str, Mapping[str, float]]  # client -> scores, down
+    judged: Mapping[str, Mapping[str, float]]  # client -> scores
+    down: Mapping[str, int]  # client -> bytes sent to it, answered or not
     failed: Mapping[str, str]  # client -> reason
     seconds: float
 
@@ -28,12 +30,12 @@ class Record:
         return fmean(numbers[score] for numbers in self.judged.values())
 
     @property
-    def up(self) -> int:
+    def bytes_up(self) -> int:
         return int(sum(numbers["up"] for numbers in self.trained.values()))
 
     @property
-    def down(self) -> int:
-        return int(sum(numbers["down"] for numbers in self.judged.values()))
+    def bytes_down(self) -> int:
+        return sum(self.down.values())
 
     def line(self) -> str:
         return json.dumps(asdict(self))

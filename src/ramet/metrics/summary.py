@@ -22,10 +22,11 @@ def scores(records: Sequence[Record]) -> dict[str, Any]:
 
 def traffic(records: Sequence[Record]) -> dict[str, float]:
     """Bytes of arrays sent, by direction."""
-    up, down = sum(record.up for record in records), sum(record.down for record in records)
+    up = sum(record.bytes_up for record in records)
+    down = sum(record.bytes_down for record in records)
     return {
         "up_per_client_round": _each(up, [record.trained for record in records]),
-        "down_per_client_round": _each(down, [record.judged for record in records]),
+        "down_per_client_round": _each(down, [record.down for record in records]),
         "total": up + down,
     }
 
