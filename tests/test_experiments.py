@@ -25,7 +25,7 @@ def test_the_papers_settings_are_our_defaults(path: Path) -> None:
     assert set(content) == {"paper", "run", "printed"}
     stated = Experiment(checked_settings(**content["run"], data=Path())).method
     default = METHODS[content["run"]["method"]]()
-    for axis in ("inputs", "shared", "training", "activation", "merging", "task"):
+    for axis in ("inputs", "shared", "training", "penalty", "activation", "merging", "task"):
         assert getattr(stated, axis) == getattr(default, axis)
     assert stated.model.keywords == default.model.keywords  # type: ignore[attr-defined]
     assert content["run"]["rounds"] == SETTINGS[content["run"]["setting"]]().rounds

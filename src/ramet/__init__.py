@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ramet.errors import RametError
-    from ramet.methods import METHODS, Method, fedavg, fedstar, local
+    from ramet.methods import (
+        METHODS,
+        Method,
+        fedavg,
+        feddense,
+        fedper,
+        fedprox,
+        fedsage,
+        fedstar,
+        local,
+    )
     from ramet.partition import SETTINGS
     from ramet.runs import Result, resume, run
 
@@ -21,6 +31,10 @@ _HOMES = {
     "Result": "ramet.runs",
     "SETTINGS": "ramet.partition",
     "fedavg": "ramet.methods",
+    "feddense": "ramet.methods",
+    "fedper": "ramet.methods",
+    "fedprox": "ramet.methods",
+    "fedsage": "ramet.methods",
     "fedstar": "ramet.methods",
     "local": "ramet.methods",
     "resume": "ramet.runs",
@@ -35,6 +49,10 @@ __all__ = [
     "Result",
     "__version__",
     "fedavg",
+    "feddense",
+    "fedper",
+    "fedprox",
+    "fedsage",
     "fedstar",
     "local",
     "resume",

@@ -2,11 +2,18 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch_geometric.nn import GCNConv, GINConv, global_add_pool
+from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool
 
 from ramet.data import GraphBlock
-from ramet.models import GIN, DualChannel, GraphShape
-from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, self_and_neighbours
+from ramet.models import GIN, DenseDualChannel, DualChannel, GraphShape
+from ramet.models.layers import (
+    Dropout,
+    GCNLayer,
+    GINLayer,
+    InputLinear,
+    SAGELayer,
+    self_and_neighbours,
+)
 
 BZR = GraphShape(features=53, structure=32, classes=2)
 
@@ -20,6 +27,10 @@ def test_sizes_are_the_papers() -> None:
     assert scalars(GIN(BZR), "layers.") == 24_960
     assert scalars(DualChannel(BZR)) == 67_842
     assert scalars(DualChannel(BZR), "structure.") == 14_592
+    for width, total, shared in ((16, 34_386, 3_696), (32, 56_290, 6_304)):
+        assert scalars(DenseDualChannel(BZR, width)) == total
+        assert scalars(DenseDualChannel(BZR, width), "structure.") == shared
+    assert round(4 * scalars(DenseDualChannel(BZR, 10), "structure.") / 1024, 2) == 11.65
 
 
 def test_the_sum_over_neighbours_and_its_gradient_by_hand(two_graphs: GraphBlock) -> None:
@@ -40,6 +51,9 @@ def test_layers_equal_pygs(two_graphs: GraphBlock) -> None:
     gin = GINLayer(6, 5)
     theirs_gin = GINConv(nn.Sequential(gin.first, nn.ReLU(), gin.second), eps=0.0)
     assert torch.allclose(gin(values, batch), theirs_gin(values, links), atol=1e-6)
+    sage, theirs_sage = SAGELayer(6, 5), SAGEConv(6, 5)
+    theirs_sage.lin_l, theirs_sage.lin_r = sage.neighbours, sage.own
+    assert torch.allclose(sage(values, batch), theirs_sage(values, links), atol=1e-6)
     gcn, theirs_gcn = GCNLayer(6, 5), GCNConv(6, 5)
     theirs_gcn.lin.weight.data.copy_(gcn.weight.data)
     theirs_gcn.bias.data.copy_(gcn.bias.data.normal_())

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.errors import RametError
 from ramet.methods import Method
+from ramet.methods.training import Session
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, digest
 from ramet.randomness import EVERYONE, Randomness
@@ -146,10 +147,16 @@ class Node:
     def _train(
         self, model: nn.Module, optimiser: torch.optim.Optimizer, round_number: int
     ) -> float:
-        randomness = Randomness(self.seed, self.client, round_number)
-        loss = self.method.training.fit(
-            model, optimiser, self.method.task, self.samples, randomness, self.device
+        session = Session(
+            model=model,
+            optimiser=optimiser,
+            task=self.method.task,
+            samples=self.samples,
+            shared=self.method.shared.pick(state_names(model)),
+            randomness=Randomness(self.seed, self.client, round_number),
+            device=self.device,
         )
+        loss = self.method.training.fit(session, self.method.penalty)
         self.snapshots.save(Snapshot(round_number, _whole_state(model, optimiser)))
         self._warm[round_number] = model, optimiser
         return loss

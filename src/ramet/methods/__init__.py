@@ -4,13 +4,31 @@ from collections.abc import Callable
 
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
+from ramet.methods.feddense import feddense
+from ramet.methods.fedper import fedper
+from ramet.methods.fedprox import fedprox
+from ramet.methods.fedsage import fedsage
 from ramet.methods.fedstar import fedstar
 from ramet.methods.local import local
 
 METHODS: dict[str, Callable[..., Method]] = {
     "local": local,
     "fedavg": fedavg,
+    "fedprox": fedprox,
+    "fedper": fedper,
+    "fedsage": fedsage,
     "fedstar": fedstar,
+    "feddense": feddense,
 }
 
-__all__ = ["METHODS", "Method", "fedavg", "fedstar", "local"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "fedavg",
+    "feddense",
+    "fedper",
+    "fedprox",
+    "fedsage",
+    "fedstar",
+    "local",
+]

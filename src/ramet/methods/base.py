@@ -10,7 +10,7 @@ from torch import nn
 
 from ramet.methods.activation import Activation, Everyone
 from ramet.methods.merging import Merging, WeightedMean
-from ramet.methods.training import LocalTraining
+from ramet.methods.training import LocalTraining, Penalty
 from ramet.payload import Sharing
 from ramet.tasks import GraphClassification, StructureEncoding
 
@@ -26,6 +26,7 @@ class Method:
         inputs: what the client computes from its graphs, once, before training.
         shared: patterns over the model's parameter names; nothing else leaves a client.
         training: what a client does between two messages.
+        penalty: what is added to the loss, if anything.
         activation: who takes part in a round.
         merging: how the server turns replies into what it sends next.
         task: loss, batches and scores.
@@ -37,6 +38,7 @@ class Method:
     shared: Sharing
     inputs: StructureEncoding = field(default_factory=lambda: StructureEncoding(0, 0))
     training: LocalTraining = field(default_factory=LocalTraining)
+    penalty: Penalty | None = None
     activation: Activation = field(default_factory=Everyone)
     merging: Merging = field(default_factory=WeightedMean)
     task: GraphClassification = field(default_factory=GraphClassification)

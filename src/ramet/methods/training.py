@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass as plain_dataclass
+from typing import Protocol, TypeAlias
+
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
-from torch import nn
+from torch import Tensor, nn
 
 from ramet.randomness import Randomness
 from ramet.tasks import GraphClassification, GraphSamples
+
+
+@plain_dataclass(frozen=True)
+class Session:
+    """All that a client trains with in one round; the model holds what just arrived."""
+
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    task: GraphClassification
+    samples: GraphSamples
+    shared: Sequence[str]
+    randomness: Randomness
+    device: torch.device
+
+
+Term: TypeAlias = Callable[[], Tensor]
+
+
+class Penalty(Protocol):
+    """A term that a method adds to the loss; called once per round, it gives the term."""
+
+    def __call__(self, session: Session) -> Term: ...
 
 
 @dataclass(frozen=True)
@@ -25,25 +51,19 @@ class LocalTraining:
             model.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True
         )
 
-    def fit(
-        self,
-        model: nn.Module,
-        optimiser: torch.optim.Optimizer,
-        task: GraphClassification,
-        samples: GraphSamples,
-        randomness: Randomness,
-        device: torch.device,
-    ) -> float:
-        """Train in place; the mean loss over all batches."""
+    def fit(self, session: Session, penalty: Penalty | None = None) -> float:
+        """Train in place; the mean loss over all batches, without the penalty."""
+        model, optimiser, task = session.model, session.optimiser, session.task
         model.train()
+        term = penalty(session) if penalty else None
         losses = []
-        with randomness.torch_draws("training"):
+        with session.randomness.torch_draws("training"):
             for epoch in range(self.epochs):
-                order = randomness.generator(f"order of epoch {epoch}")
-                for batch in task.batches(samples, self.batch_size, order):
-                    loss = task.loss(model, batch.to(device))
-                    optimiser.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimiser.step()
+                order = session.randomness.generator(f"order of epoch {epoch}")
+                for batch in task.batches(session.samples, self.batch_size, order):
+                    loss = task.loss(model, batch.to(session.device))
                     losses.append(loss.detach())
+                    optimiser.zero_grad()
+                    (loss + term() if term else loss).backward()  # type: ignore[no-untyped-call]
+                    optimiser.step()
         return float(torch.stack(losses).mean())

@@ -1,8 +1,9 @@
 """Plain PyTorch modules; what a method shares is a pattern over their parameter names."""
 
+from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
-from ramet.models.gin import GIN
 from ramet.models.layers import Chance
 from ramet.models.shape import GraphShape
+from ramet.models.single_channel import GIN, GraphSAGE
 
-__all__ = ["GIN", "Chance", "DualChannel", "GraphShape"]
+__all__ = ["GIN", "Chance", "DenseDualChannel", "DualChannel", "GraphSAGE", "GraphShape"]

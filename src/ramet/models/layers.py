@@ -69,6 +69,22 @@ class GINLayer(nn.Module):
         return result
 
 
+class SAGELayer(nn.Module):
+    """GraphSAGE's mean layer: W₁ · mean over neighbours + b + W₂ x; no neighbours, mean 0."""
+
+    def __init__(self, wide: int, narrow: int) -> None:
+        super().__init__()
+        self.neighbours = nn.Linear(wide, narrow)
+        self.own = nn.Linear(wide, narrow, bias=False)
+
+    def forward(self, values: Tensor, batch: Batch) -> Tensor:
+        mapped = functional.linear(values, self.neighbours.weight)
+        share = batch.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
+        mean = (self_and_neighbours(mapped, batch) - mapped) * share
+        result: Tensor = mean + self.neighbours.bias + self.own(values)
+        return result
+
+
 class GCNLayer(nn.Module):
     """Graph convolution, D^-½ (A + I) D^-½ x W + b with the degrees of A + I."""
 

@@ -1,26 +1,28 @@
-"""The GIN that Local, FedAvg and most baselines train."""
+"""The one-channel networks that Local, FedAvg and most baselines train."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
 from ramet.data import Batch
-from ramet.models.layers import Dropout, GINLayer, InputLinear, graph_sums
+from ramet.models.layers import Dropout, GINLayer, InputLinear, SAGELayer, graph_sums
 from ramet.models.shape import GraphShape
 
 
-class GIN(nn.Module):
-    """Linear, then layers of [GIN, relu, dropout], sum over the graph, and a two-layer head.
+class _SingleChannel(nn.Module):
+    """Linear, layers of [message passing, relu, dropout], sum over the graph, two-layer head.
 
     Parameters: ``embed``, ``layers.0`` …, ``hidden``, ``classify``.
     """
+
+    layer: type[GINLayer] | type[SAGELayer]
 
     def __init__(
         self, shape: GraphShape, hidden: int = 64, layers: int = 3, dropout: float = 0.5
     ) -> None:
         super().__init__()
         self.embed = InputLinear(shape.features, hidden)
-        self.layers = nn.ModuleList(GINLayer(hidden, hidden) for _ in range(layers))
+        self.layers = nn.ModuleList(self.layer(hidden, hidden) for _ in range(layers))
         self.hidden = nn.Linear(hidden, hidden)
         self.classify = nn.Linear(hidden, shape.classes)
         self.dropout = Dropout(dropout)
@@ -32,3 +34,15 @@ class GIN(nn.Module):
         pooled = self.hidden(graph_sums(x, batch)).relu_()  # [graphs, hidden]
         logits: Tensor = self.classify(self.dropout(pooled))
         return logits
+
+
+class GIN(_SingleChannel):
+    """Graph isomorphism layers."""
+
+    layer = GINLayer
+
+
+class GraphSAGE(_SingleChannel):
+    """GraphSAGE's mean layers."""
+
+    layer = SAGELayer

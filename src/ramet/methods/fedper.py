@@ -1,0 +1,45 @@
+"""FedPer: share the base, keep the personal layers.
+
+Arivazhagan et al., *Federated Learning with Personalization Layers*, 2019.
+
+==============================  =========================================================
+paper's words                   name here
+==============================  =========================================================
+base layers                     ``layers.0`` … up to the last but ``personal`` ones: shared
+personalization layers          the last ``personal`` GIN layers and the head: private
+==============================  =========================================================
+
+Across domains the input layer cannot be shared either, as features differ in number, so FedPer here
+is FedAvg without the last GIN layer. Clients of one domain may share it: ``--share 'embed.*'``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import PositiveInt
+
+from ramet.errors import RametError
+from ramet.methods.base import Method
+from ramet.methods.fedavg import fedavg
+from ramet.methods.training import LocalTraining
+from ramet.models import Chance
+from ramet.payload import only
+
+
+def fedper(
+    personal: PositiveInt = 1,
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 3,
+    dropout: Chance = 0.5,
+    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
+) -> Method:
+    """Share the GIN layers but the last."""
+    if personal >= layers:
+        raise RametError(f"personal={personal} leaves none of {layers} layers to share. Use fewer.")
+    return replace(
+        fedavg(hidden, layers, dropout, training),
+        name="fedper",
+        paper="arXiv:1912.00818",
+        shared=only(*(f"layers.{layer}.*" for layer in range(layers - personal))),
+    )

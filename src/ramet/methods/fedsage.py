@@ -1,0 +1,33 @@
+"""FedSage for whole graphs: FedAvg over GraphSAGE.
+
+Zhang et al., *Subgraph Federated Learning with Missing Neighbor Generation*, NeurIPS 2021. The
+paper's FedSage+ mends links cut between subgraphs; between whole graphs none are cut, so what is
+left, and what FedStar's and FedDense's authors compare with, is its base model under FedAvg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from pydantic import PositiveInt
+
+from ramet.methods.base import Method
+from ramet.methods.fedavg import fedavg
+from ramet.methods.training import LocalTraining
+from ramet.models import Chance, GraphSAGE
+
+
+def fedsage(
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 3,
+    dropout: Chance = 0.5,
+    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
+) -> Method:
+    """Share the GraphSAGE layers."""
+    return replace(
+        fedavg(training=training),
+        name="fedsage",
+        paper="arXiv:2106.13430",
+        model=partial(GraphSAGE, hidden=hidden, layers=layers, dropout=dropout),
+    )

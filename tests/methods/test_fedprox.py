@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from ramet.engine import Node, start_shared
+from ramet.engine.node import request
+from ramet.methods import fedavg, fedprox
+from ramet.methods.fedprox import Proximal
+from ramet.methods.training import LocalTraining, Session
+from ramet.payload import digest
+from ramet.randomness import Randomness
+
+
+def test_without_mu_it_is_fedavg(tiny_node: Callable[..., Node]) -> None:
+    plain = tiny_node("rings", fedavg()).answer(request(1, True, {}))
+    none = tiny_node("rings", fedprox(mu=0.0)).answer(request(1, True, {}))
+    assert digest(plain.arrays) == digest(none.arrays)
+
+
+def test_a_strong_pull_keeps_shared_parameters_near_the_start(
+    tiny_node: Callable[..., Node],
+) -> None:
+    def moved(mu: float) -> float:
+        method = fedprox(mu=mu, training=LocalTraining(epochs=20))
+        node = tiny_node("rings", method)
+        reply = node.answer(request(1, True, {}))
+        start = start_shared(method, method.task.shape(node.samples), 0)
+        node.snapshots.folder.joinpath("000001.safetensors").unlink()
+        return sum(float(abs(reply.arrays[name] - start[name]).sum()) for name in start)
+
+    assert moved(100.0) < 0.5 * moved(0.0)
+
+
+def test_the_term_and_its_gradient_by_hand() -> None:
+    model = nn.Linear(2, 1)
+    nn.init.constant_(model.weight, 1.0)
+    nn.init.constant_(model.bias, 0.0)
+    session = Session(
+        model=model,
+        optimiser=torch.optim.SGD(model.parameters(), lr=0.1),
+        task=fedprox().task,
+        samples=None,  # type: ignore[arg-type]
+        shared=("weight",),
+        randomness=Randomness(0, "a", 1),
+        device=torch.device("cpu"),
+    )
+    term = Proximal(mu=0.5)(session)
+    with torch.no_grad():
+        model.weight.add_(torch.tensor([[1.0, -2.0]]))
+        model.bias.add_(100.0)  # private: does not count
+    value = term()
+    assert value.item() == pytest.approx(0.5 / 2 * (1 + 4))
+    value.backward()  # type: ignore[no-untyped-call]
+    assert model.weight.grad is not None
+    assert model.weight.grad.tolist() == [[0.5, -1.0]]
+    assert model.bias.grad is None
