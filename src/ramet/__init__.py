@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ramet.errors import RametError
-    from ramet.methods import (
-        METHODS,
-        Method,
-        fedavg,
-        feddense,
-        fedper,
-        fedprox,
-        fedsage,
-        fedstar,
-        local,
-    )
+    from ramet.methods import METHODS, Method
     from ramet.partition import SETTINGS
     from ramet.runs import Result, resume, run
 
@@ -30,38 +20,21 @@ _HOMES = {
     "RametError": "ramet.errors",
     "Result": "ramet.runs",
     "SETTINGS": "ramet.partition",
-    "fedavg": "ramet.methods",
-    "feddense": "ramet.methods",
-    "fedper": "ramet.methods",
-    "fedprox": "ramet.methods",
-    "fedsage": "ramet.methods",
-    "fedstar": "ramet.methods",
-    "local": "ramet.methods",
     "resume": "ramet.runs",
     "run": "ramet.runs",
 }
 
-__all__ = [
-    "METHODS",
-    "SETTINGS",
-    "Method",
-    "RametError",
-    "Result",
-    "__version__",
-    "fedavg",
-    "feddense",
-    "fedper",
-    "fedprox",
-    "fedsage",
-    "fedstar",
-    "local",
-    "resume",
-    "run",
-]
+__all__ = ["METHODS", "SETTINGS", "Method", "RametError", "Result", "__version__", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used, so that `import ramet` and `ramet --help` are quick."""
-    if name not in _HOMES:
+    """Import a name when it is first used, so that `import ramet` and `ramet --help` are quick.
+
+    Methods' factories are found too: `from ramet import fedstar`.
+    """
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    methods = import_module("ramet.methods") if not name.startswith("_") else None
+    if name not in getattr(methods, "__all__", ()):
         raise AttributeError(f"module 'ramet' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(methods, name)

@@ -46,6 +46,15 @@ def digest(arrays: Arrays) -> str:
     return seen.hexdigest()
 
 
+def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays whose names start with a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
 @dataclass(frozen=True)
 class Sharing:
     """Patterns (as in file names: `structure.*`) over parameter names; no pattern, no sharing."""

@@ -16,7 +16,7 @@ from ramet.errors import RametError
 from ramet.methods import Method
 from ramet.methods.training import Session
 from ramet.models import GraphShape
-from ramet.payload import Arrays, Payload, digest
+from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks import GraphSamples
 
@@ -137,11 +137,11 @@ class Node:
         else:
             with torch.random.fork_rng():
                 model = self.method.model(shape)
-            lay_over(model, _under(MODEL, last.arrays))
+            lay_over(model, under(MODEL, last.arrays))
         model.to(self.device)
         optimiser = self.method.training.optimiser(model)
         if last is not None:
-            _restore_moments(optimiser, model, _under(OPTIMISER, last.arrays), self.device)
+            _restore_moments(optimiser, model, under(OPTIMISER, last.arrays), self.device)
         return model, optimiser
 
     def _train(
@@ -165,7 +165,7 @@ class Node:
         """Keep the final model, and vouch for the private part of the state by its digest."""
         state = _whole_state(model, optimiser)
         final = Snapshots(self.snapshots.folder / "final", keep=1)
-        final.save(Snapshot(FINAL_MODEL, _under(MODEL, state)))
+        final.save(Snapshot(FINAL_MODEL, under(MODEL, state)))
         shared = {MODEL + name for name in state_names(model) if name in self.method.shared}
         return {"private": digest({k: v for k, v in state.items() if k not in shared})}
 
@@ -194,14 +194,6 @@ def state_names(model: nn.Module) -> tuple[str, ...]:
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     """Views where the tensors are on the CPU: copy what outlives the next change."""
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-
-
-def _under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def _whole_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from ramet.methods.fedper import fedper
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedsage import fedsage
 from ramet.methods.fedstar import fedstar
+from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -17,6 +18,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedprox": fedprox,
     "fedper": fedper,
     "fedsage": fedsage,
+    "gcfl": gcfl,
+    "gcfl+": gcfl_plus,
     "fedstar": fedstar,
     "feddense": feddense,
 }
@@ -30,5 +33,7 @@ __all__ = [
     "fedprox",
     "fedsage",
     "fedstar",
+    "gcfl",
+    "gcfl_plus",
     "local",
 ]

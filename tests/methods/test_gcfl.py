@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ramet.methods import gcfl, gcfl_plus
+from ramet.methods.gcfl import ClusteredMean, by_cosine, by_warping
+from ramet.methods.merging import WeightedMean
+from ramet.payload import Payload
+
+CLIENTS = ("a", "b", "c", "d")
+# a and b pull to the right, c and d to the left; together they stand still
+PULLS = {"a": [1.0, 0.1], "b": [1.0, -0.1], "c": [-1.0, 0.1], "d": [-1.0, -0.1]}
+WEIGHTS = {"a": 1, "b": 3, "c": 1, "d": 1}
+
+
+def rule(quiet_rounds: int = 0, settled: float = 0.05) -> ClusteredMean:
+    return ClusteredMean(settled, 0.1, quiet_rounds, 5, by_cosine)
+
+
+def replies(state: Payload, using: ClusteredMean) -> list[tuple[str, Payload]]:
+    return [
+        (
+            client,
+            Payload(
+                {"w": using.ask(state, client)["w"] + np.array(PULLS[client], np.float32)},
+                {"weight": WEIGHTS[client]},
+            ),
+        )
+        for client in CLIENTS
+    ]
+
+
+def test_clients_that_pull_apart_are_split_and_averaged_apart() -> None:
+    using = rule()
+    state = using.start({"w": np.zeros(2, np.float32)})
+    after = using.merge(state, replies(state, using))
+    assert json.loads(after.notes["clusters"]) == {"a": 0, "b": 0, "c": 1, "d": 1}
+    # a and b: (1*[1, .1] + 3*[1, -.1]) / 4; c and d: ([-1, .1] + [-1, -.1]) / 2
+    assert using.ask(after, "b")["w"].tolist() == pytest.approx([1.0, -0.05])
+    assert using.ask(after, "c")["w"].tolist() == pytest.approx([-1.0, 0.0])
+    again = using.merge(after, replies(after, using))
+    assert json.loads(again.notes["clusters"]) == json.loads(after.notes["clusters"])
+
+
+def test_no_split_before_its_time_or_while_all_still_move() -> None:
+    for using in (rule(quiet_rounds=1), rule(settled=1e-6)):
+        state = using.start({"w": np.full(2, 5.0, np.float32)})
+        shifted = [
+            (client, Payload({"w": reply.arrays["w"] + np.float32(0.001)}, reply.numbers))
+            for client, reply in replies(state, using)
+        ]
+        merged = using.merge(state, shifted)
+        plain = WeightedMean().merge(Payload({"w": state.arrays["0/w"]}), shifted)
+        assert set(json.loads(merged.notes["clusters"]).values()) == {0}
+        assert np.array_equal(using.ask(merged, "a")["w"], plain.arrays["w"])
+
+
+def test_the_order_of_replies_does_not_show() -> None:
+    using = rule()
+    state = using.start({"w": np.zeros(2, np.float32)})
+    one = using.merge(state, replies(state, using))
+    other = using.merge(state, reversed(replies(state, using)))
+    assert one.notes == other.notes
+    assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in one.arrays)
+
+
+def test_a_client_that_is_away_stays_with_its_cluster() -> None:
+    using = rule()
+    state = using.start({"w": np.zeros(2, np.float32)})
+    split = using.merge(state, replies(state, using))
+    without_d = [reply for reply in replies(split, using) if reply[0] != "d"]
+    later = using.merge(split, without_d)
+    assert json.loads(later.notes["clusters"])["d"] == 1
+    assert "norms/d" in later.arrays
+
+
+def test_norms_of_the_last_rounds_are_kept() -> None:
+    using = ClusteredMean(0.05, 0.1, 100, 2, by_warping)
+    state = using.start({"w": np.zeros(2, np.float32)})
+    for _ in range(3):
+        state = using.merge(state, replies(state, using))
+    assert state.arrays["norms/a"] == pytest.approx([np.hypot(1, 0.1)] * 2, rel=1e-5)
+
+
+def test_warping_groups_sequences_of_like_shape() -> None:
+    rising, late, falling = np.array([1.0, 2, 3]), np.array([1.0, 1, 2]), np.array([3.0, 2, 1])
+    weights = by_warping([], [rising, late, falling])
+    assert weights[0, 1] > weights[0, 2]
+    assert weights.min() >= 0
+
+
+def test_both_are_fedavg_but_for_the_merging() -> None:
+    assert gcfl().shared == gcfl_plus().shared
+    assert gcfl().merging != gcfl_plus().merging
