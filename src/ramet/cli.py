@@ -112,8 +112,8 @@ def methods() -> None:
     """List the methods, what they share, and what --set may set."""
     from rich.table import Table
 
-    from ramet.experiment import arguments
     from ramet.methods import METHODS
+    from ramet.options import arguments
 
     table = Table("method", "idea", "shares", "paper", "--set")
     for name, factory in METHODS.items():
@@ -129,7 +129,7 @@ def settings() -> None:
     """List the settings and their clients."""
     from rich.table import Table
 
-    from ramet.experiment import arguments
+    from ramet.options import arguments
     from ramet.partition import SETTINGS
 
     table = Table("setting", "about", "clients", "--set")

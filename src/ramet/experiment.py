@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
 
-from ramet.data import GraphBlock, StructureEncoding, read_block, stratified
+from ramet.data import GraphBlock, Split, StructureEncoding, read_block, stratified
 from ramet.engine import Node, Rounds, Snapshots, start_shared
 from ramet.errors import RametError, unknown
 from ramet.methods import METHODS, Method
 from ramet.models import GraphShape
+from ramet.options import arguments, made
 from ramet.partition import SETTINGS, Setting
 from ramet.payload import only
 from ramet.tasks import GraphSamples
 
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
-Made = TypeVar("Made")
 
 
 class RunSettings(BaseModel):
@@ -78,13 +78,13 @@ class Experiment:
 
     @cached_property
     def method(self) -> Method:
-        method = _made(method_factory(self.settings.method), self._options_of("method"))
+        method = made(method_factory(self.settings.method), self._options_of("method"))
         share = self.settings.share
         return method if share is None else replace(method, shared=only(*share))
 
     @cached_property
     def setting(self) -> Setting:
-        return _made(_setting_factory(self.settings.setting), self._options_of("setting"))
+        return made(_setting_factory(self.settings.setting), self._options_of("setting"))
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Experiment:
             if client not in self.setting.source_of:
                 raise unknown("client", client, self.clients)
             block = self._block(self.setting.source_of[client])
-            self._samples[client] = GraphSamples(block, self._splits(client, block))
+            self._samples[client] = GraphSamples(block, self._split(client, block))
         return self._samples[client]
 
     def node(self, client: str, states: Path) -> Node:
@@ -152,7 +152,7 @@ class Experiment:
             "clients": {
                 client: {
                     "source": self.setting.source_of[client],
-                    **self.samples(client).split.manifest,
+                    **self.samples(client).manifest,
                 }
                 for client in self.clients
             },
@@ -189,11 +189,9 @@ class Experiment:
     def _block(self, source: str) -> GraphBlock:
         return _read_once(source, self.method.inputs, self.settings.data)
 
-    def _splits(self, client: str, block: GraphBlock) -> Any:
-        members = self._members
-        return stratified(
-            block.labels, self.settings.split_seed, members[client] if members else None
-        )
+    def _split(self, client: str, block: GraphBlock) -> Split:
+        members = self._members[client] if self.setting.cut else None
+        return stratified(block.labels, self.settings.split_seed, members)
 
     @cached_property
     def _sizes_seen(self) -> dict[GraphShape, tuple[int, dict[str, tuple[int, ...]]]]:
@@ -206,7 +204,8 @@ class Experiment:
         return {}
 
     @cached_property
-    def _members(self) -> Any:
+    def _members(self) -> dict[str, Tensor]:
+        """Who holds which graphs of the one source that is cut over the clients."""
         labels = self._block(self.setting.sources[0]).labels
         return self.setting.members_of(labels, self.settings.split_seed)
 
@@ -260,36 +259,3 @@ def _setting_factory(name: str) -> Callable[..., Setting]:
     if name not in SETTINGS:
         raise unknown("setting", name, SETTINGS)
     return SETTINGS[name]
-
-
-def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
-    """What --set may set: the factory's arguments, and the fields of those that are settings."""
-    hints = get_type_hints(factory, include_extras=True)
-    found: dict[str, Any] = {}
-    for name in inspect.signature(factory).parameters:
-        if is_dataclass(hints[name]):
-            found |= {field.name: field.type for field in fields(hints[name])}
-        else:
-            found[name] = hints[name]
-    return found
-
-
-def _made(factory: Callable[..., Made], options: Mapping[str, str]) -> Made:
-    """Call a factory with options given as text, converted and checked by their types."""
-    hints = get_type_hints(factory, include_extras=True)
-    chosen: dict[str, Any] = {}
-    try:
-        for name, parameter in inspect.signature(factory).parameters.items():
-            if is_dataclass(hints[name]):
-                own = {f.name: options[f.name] for f in fields(hints[name]) if f.name in options}
-                kind = type(parameter.default)
-                chosen[name] = TypeAdapter(kind).validate_python(
-                    {**{f.name: getattr(parameter.default, f.name) for f in fields(kind)}, **own}
-                )
-            elif name in options:
-                chosen[name] = TypeAdapter(hints[name]).validate_python(options[name])
-        return factory(**chosen)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = first["loc"][0] if first["loc"] else name
-        raise RametError(f"--set {where}={first['input']}: {first['msg']}.") from error

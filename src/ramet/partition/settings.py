@@ -36,17 +36,17 @@ class Setting:
             return names
         return tuple(f"{names[0]}-{part:05d}" for part in range(self.cut.clients))
 
-    @property
+    @cached_property
     def source_of(self) -> dict[str, str]:
         """Where each client's graphs come from."""
         if self.cut is None:
             return dict(zip(self.clients, self.sources, strict=True))
         return dict.fromkeys(self.clients, self.sources[0])
 
-    def members_of(self, labels: Tensor, seed: int) -> dict[str, Tensor] | None:
-        """Which of the common source's graphs are whose; None where each has its own source."""
+    def members_of(self, labels: Tensor, seed: int) -> dict[str, Tensor]:
+        """Which of the common source's graphs are whose; none where each has its own source."""
         if self.cut is None:
-            return None
+            return {}
         return dict(zip(self.clients, self.cut(labels, seed), strict=True))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,12 @@ class GraphSamples:
 
     block: GraphBlock
     split: Split
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The split and a hash of the labels it was made from."""
+        labels = hashlib.sha256(self.block.labels.numpy().tobytes()).hexdigest()
+        return {"graphs": self.block.graphs, "labels_sha256": labels, **self.split.manifest}
 
     @cached_property
     def held_out(self) -> list[Batch]:
