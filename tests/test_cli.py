@@ -227,7 +227,29 @@ class TestBadUse:
 
     def test_a_folder_that_is_not_empty(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("please do not touch")
-        assert "is not empty" in refused("run", "local", "--out", tmp_path)
+        assert "not empty" in refused("run", "local", "--out", tmp_path)
+
+    def test_a_place_that_is_no_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        assert "Give a new folder" in refused("run", "local", "--out", tmp_path / "file")
+        assert "cannot make" in refused("run", "local", "--out", tmp_path / "file" / "r")
+        assert "cannot make" in refused("app", tmp_path / "file" / "app")
+
+    @pytest.mark.parametrize("name", ["settings.json", "result.json", "split.json"])
+    def test_garbage_in_the_run_folder(self, name: str, tmp_path: Path) -> None:
+        assert ramet("run", "local", "--rounds", "1", "--out", tmp_path / "r").code == 0
+        if name != "result.json":
+            (tmp_path / "r" / "result.json").unlink()
+        (tmp_path / "r" / name).write_text("{garbage")
+        assert f"{name} is damaged. Restore it" in refused("resume", tmp_path / "r")
+
+    def test_a_file_without_its_factory(self) -> None:
+        assert "mine.py:FACTORY" in refused("run", "mine.py")
+        assert "file.py:FACTORY" in refused("run", "nowhere:mine")
+
+    def test_a_setting_that_cannot_be(self) -> None:
+        line = refused("run", "fedavg", "--setting", "by-label", "--set", "clients=0")
+        assert "--set clients=0" in line
 
     def test_resuming_what_is_no_run(self, tmp_path: Path) -> None:
         assert "holds no run" in refused("resume", tmp_path)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 import ramet
 from ramet.errors import RametError
-from ramet.metrics import Record
+from ramet.metrics import Record, scores
 from ramet.run_folder import RunFolder
 
 
@@ -53,7 +54,7 @@ def test_a_resumed_run_must_see_its_own_split(tmp_path: Path) -> None:
     split = json.loads((result.folder / "split.json").read_text())
     split["clients"]["rings"]["train"][0] += 1
     (result.folder / "split.json").write_text(json.dumps(split))
-    with pytest.raises(RametError, match=r"no longer give the split.*--data"):
+    with pytest.raises(RametError, match=r"no longer give the split.*Put back the data"):
         ramet.resume(result.folder)
 
 
@@ -62,9 +63,38 @@ def test_a_folder_is_worked_on_by_one_process_at_a_time(tmp_path: Path) -> None:
     (result.folder / "result.json").unlink()
     with (
         RunFolder(result.folder).locked("run"),
-        pytest.raises(RametError, match=r"another process is working on .*--out"),
+        pytest.raises(RametError, match=r"another process is working on .*another folder"),
     ):
         ramet.resume(result.folder)
+
+
+def test_a_lost_private_state_is_an_error_not_a_fresh_start(tmp_path: Path) -> None:
+    result = ramet.run("fedstar", rounds=3, out=tmp_path / "r")
+    (result.folder / "result.json").unlink()
+    (states,) = (result.folder / "clients").iterdir()
+    shutil.rmtree(states / "trees")
+    with pytest.raises(RametError, match=r"trees has lost its private state of round 3.*backup"):
+        ramet.resume(result.folder)
+
+
+def test_a_folder_is_not_reused_for_other_settings(tmp_path: Path) -> None:
+    result = ramet.run("local", rounds=1, out=tmp_path / "r")
+    folder = RunFolder(result.folder)
+    same = folder.experiment().settings
+    folder.check_same(same)
+    with pytest.raises(RametError, match=r"other settings \(seed=5 instead of 0\)"):
+        folder.check_same(same.model_copy(update={"seed": 5}))
+
+
+def test_rounds_that_judged_fewer_clients_are_not_the_best() -> None:
+    def record(number: int, **val: float) -> Record:
+        judged = {client: {"val": score, "test": score} for client, score in val.items()}
+        return Record(number, 3, {}, judged, dict.fromkeys(judged, 0), {}, 0.1)
+
+    found = scores([record(1, a=0.9), record(2, a=0.8, b=0.6), record(3, a=0.7, b=0.5)])
+    assert found["best_val_round"] == 2
+    assert found["test_at_best_val"] == pytest.approx(0.7)
+    assert found["test"] == pytest.approx(0.6)
 
 
 def test_unknown_names_in_the_package_are_errors() -> None:

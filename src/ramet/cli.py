@@ -70,7 +70,7 @@ def run(
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Run a method on a setting.
+    """Run a method on a setting. METHOD is a name from `ramet methods`, or file.py:factory.
 
     Example: ramet run fedstar --setting single --rounds 200 --seed 1
     """
@@ -99,7 +99,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
     as_json: Json = False,
 ) -> None:
-    """Finish a run that was stopped; the numbers are those of a run that never was."""
+    """Finish the stopped run of FOLDER; the numbers are those of one that never stopped."""
     from ramet import runs
 
     with _progress() as observe:
@@ -113,14 +113,13 @@ def methods() -> None:
     from rich.table import Table
 
     from ramet.methods import METHODS
-    from ramet.options import arguments
 
     table = Table("method", "idea", "shares", "paper", "--set")
     for name, factory in METHODS.items():
         method = factory()
         idea = (factory.__doc__ or "").strip().splitlines()[0]
         shares = ", ".join(method.shared.patterns) or "nothing"
-        table.add_row(name, idea, shares, method.paper, " ".join(arguments(factory)))
+        table.add_row(name, idea, shares, method.paper, _settable(factory))
     out.print(table)
 
 
@@ -129,14 +128,13 @@ def settings() -> None:
     """List the settings and their clients."""
     from rich.table import Table
 
-    from ramet.options import arguments
     from ramet.partition import SETTINGS
 
     table = Table("setting", "about", "clients", "--set")
     for name, factory in SETTINGS.items():
         made = factory()
         clients = " ".join(made.clients) if made.cut is None else f"{len(made.clients)} parts"
-        table.add_row(name, made.about, clients, " ".join(arguments(factory)))
+        table.add_row(name, made.about, clients, _settable(factory))
     out.print(table)
 
 
@@ -144,14 +142,16 @@ def settings() -> None:
 def write_app(
     folder: Annotated[Path, typer.Argument(help="A new folder for the Flower app.")],
 ) -> None:
-    """Write the thin Flower app, to `flwr run` it on a SuperLink of your own."""
+    """Write the thin Flower app into a new FOLDER, to `flwr run` it on a SuperLink of your own."""
     import shutil
 
-    from ramet import flower
+    from ramet.flower import THIN_APP
+    from ramet.run_folder import make_folder
 
     if folder.exists():
         raise RametError(f"{folder} is there already. Give a new folder.")
-    shutil.copytree(flower.THIN_APP, folder)
+    make_folder(folder)
+    shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
     out.print(
         f"Wrote {folder}. Start it with: flwr run {folder} CONNECTION --stream", soft_wrap=True
     )
@@ -178,6 +178,12 @@ def _options(given: list[str]) -> dict[str, str]:
     return {key.replace("-", "_"): value for key, _, value in pairs}
 
 
+def _settable(factory: Callable[..., object]) -> str:
+    from ramet.options import arguments
+
+    return " ".join(f"{name}={default}" for name, default in arguments(factory).items())
+
+
 def _show(result: Result, as_json: bool) -> None:
     from ramet.report import result_table
 
@@ -185,6 +191,7 @@ def _show(result: Result, as_json: bool) -> None:
         sys.stdout.write(json.dumps(result.summary) + "\n")
         return
     out.print(result_table(result.summary))
+    out.print(f"sha256: {result.summary['sha256']}", highlight=False, soft_wrap=True)
     out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
 
 
@@ -224,7 +231,7 @@ def _progress() -> Iterator[Callable[[Record], None]]:
             if record.failed:
                 facts += f"  without {', '.join(record.failed)}"
             bar.update(task, completed=record.round, total=record.rounds, facts=facts)
-            if not err.is_terminal and _worth_a_line(record.round):
+            if not err.is_terminal and _worth_a_line(record):
                 err.print(
                     f"round {record.round} of {record.rounds}: {facts}",
                     highlight=False,
@@ -243,5 +250,5 @@ def _stopped_by_ctrl_c() -> Iterator[None]:
         raise typer.Exit(130) from stop
 
 
-def _worth_a_line(number: int) -> bool:
-    return number in (1, 2, 5) or number % 10 == 0
+def _worth_a_line(record: Record) -> bool:
+    return record.round in (1, 2, 5, record.rounds) or record.round % 10 == 0

@@ -229,17 +229,22 @@ def _read_once(source: str, encoding: StructureEncoding, root: Path) -> GraphBlo
 
 def method_factory(name: str) -> Callable[..., Method]:
     """A method by its name, or `module:factory` or `file.py:factory` for one's own."""
-    if ":" not in name:
-        if name not in METHODS:
-            raise unknown("method", name, METHODS)
+    if name in METHODS:
         return METHODS[name]
+    if name.endswith(".py"):
+        raise RametError(f"name the factory in the file too: {name}:FACTORY.")
+    if ":" not in name:
+        raise unknown("method", name, METHODS)
     place, _, attribute = name.rpartition(":")
     try:
         module = (
             _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
         )
     except (ImportError, OSError) as error:
-        raise RametError(f"cannot load the method '{name}': {error}.") from error
+        raise RametError(
+            f"cannot load the method '{name}': {error}. Give file.py:FACTORY, or module:FACTORY "
+            "of an installed module."
+        ) from error
     if not hasattr(module, attribute):
         raise RametError(f"{place} has no '{attribute}'. Name a function that gives a Method.")
     factory: Callable[..., Method] = getattr(module, attribute)

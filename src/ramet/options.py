@@ -15,14 +15,14 @@ Made = TypeVar("Made")
 
 
 def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
-    """What --set may set: the factory's arguments, and the fields of those that are settings."""
-    hints = get_type_hints(factory, include_extras=True)
+    """What --set may set, with its default: arguments, and the fields of those with fields."""
     found: dict[str, Any] = {}
-    for name in inspect.signature(factory).parameters:
-        if is_dataclass(hints[name]):
-            found |= {field.name: field.type for field in fields(hints[name])}
+    for name, parameter in inspect.signature(factory).parameters.items():
+        default = parameter.default
+        if is_dataclass(default):
+            found |= {field.name: getattr(default, field.name) for field in fields(default)}
         else:
-            found[name] = hints[name]
+            found[name] = default
     return found
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_whole
@@ -53,7 +54,7 @@ class RunFolder:
     @cached_property
     def run_name(self) -> str:
         """A name no other run has: sites keep the states of different runs apart by it."""
-        name: str = json.loads((self.path / "versions.json").read_text())["run"]
+        name: str = _read_json(self.path / "versions.json")["run"]
         return name
 
     @staticmethod
@@ -65,12 +66,12 @@ class RunFolder:
                 f"{path} already holds a run. Go on with `ramet resume {path}`, or give another "
                 "folder with --out."
             )
-        if path.exists() and any(path.iterdir()):
-            raise RametError(f"{path} is not empty. Give a new folder with --out.")
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RametError(f"{path} is there and not empty. Give a new folder with --out.")
         experiment = Experiment(settings)
         experiment.check_clients()
         manifest = experiment.manifest()
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         folder._write("versions.json", {"run": uuid.uuid4().hex, **versions()})
         folder._write("split.json", manifest)
         folder._write("settings.json", settings.model_dump(mode="json"))
@@ -87,15 +88,30 @@ class RunFolder:
         return folder
 
     def experiment(self) -> Experiment:
-        return Experiment(RunSettings.model_validate_json(self._settings.read_text()))
+        try:
+            return Experiment(RunSettings.model_validate_json(self._settings.read_text()))
+        except ValidationError as error:
+            raise _damaged(self._settings) from error
+
+    def check_same(self, settings: RunSettings) -> None:
+        """Refuse to go on with this run under other settings."""
+        own, given = self.experiment().settings.model_dump(), settings.model_dump()
+        other = [
+            f"{key}={given[key]} instead of {own[key]}" for key in own if own[key] != given[key]
+        ]
+        if other:
+            raise RametError(
+                f"{self.path} holds a run with other settings ({'; '.join(other)}). Give another "
+                "folder."
+            )
 
     def check_split(self) -> None:
         """A resumed run must see the samples it began with."""
-        stored = json.loads((self.path / "split.json").read_text())
+        stored = _read_json(self.path / "split.json")
         if stored != json.loads(json.dumps(self.experiment().manifest())):
             raise RametError(
-                f"the data no longer give the split of {self.path / 'split.json'}. Point --data "
-                "to the data the run began with."
+                f"the data no longer give the split of {self.path / 'split.json'}. Put back the "
+                "data that the run began with, or start anew."
             )
 
     def execute(self, wire: Wire, observe: Observer) -> None:
@@ -117,12 +133,14 @@ class RunFolder:
         if not self._lines.exists():
             return []
         whole = self._lines.read_text().rpartition("\n")[0]
-        return [Record.parse(line) for line in whole.splitlines()]
+        try:
+            return [Record.parse(line) for line in whole.splitlines()]
+        except (ValueError, TypeError) as error:
+            raise _damaged(self._lines) from error
 
     def result(self) -> dict[str, Any] | None:
         path = self.path / "result.json"
-        found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-        return found
+        return _read_json(path) if path.exists() else None
 
     @contextmanager
     def locked(self, work: str) -> Iterator[None]:
@@ -132,8 +150,8 @@ class RunFolder:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise RametError(
-                f"another process is working on {self.path}. Wait for it, or give another folder "
-                "with --out."
+                f"another process is working on {self.path}. Wait until it is done, or use "
+                "another folder."
             ) from error
         try:
             yield
@@ -153,7 +171,7 @@ class RunFolder:
         found = scores(records)
         found["clients"] = {client: found["clients"].get(client) for client in experiment.clients}
         return {
-            "method": settings.method,
+            "method": experiment.method.name,
             "setting": settings.setting,
             "seed": settings.seed,
             "rounds": settings.rounds,
@@ -181,6 +199,25 @@ class RunFolder:
 
     def _write(self, name: str, content: Any) -> None:
         write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RametError(f"cannot make {path} ({error.strerror}). Give another folder.") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise _damaged(path) from error
+    return found
+
+
+def _damaged(path: Path) -> RametError:
+    return RametError(f"{path} is damaged. Restore it from a backup, or start the run anew.")
 
 
 def versions() -> dict[str, str]:

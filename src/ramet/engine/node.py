@@ -32,9 +32,12 @@ class NotSharedError(RametError):
     """Something was about to leave the site, or to be written into it, that is not shared."""
 
 
-def request(round_number: int, train: bool, arrays: Arrays) -> Payload:
-    """What the server sends: the arrays to lay over, and what to do then."""
-    return Payload(arrays, {"round": round_number, "train": int(train)})
+def request(round_number: int, train: bool, arrays: Arrays, last: int = 0) -> Payload:
+    """What the server sends: the arrays to lay over, what to do then, and what it remembers.
+
+    ``last`` is the last round of which the server has this client's reply; 0 if there is none.
+    """
+    return Payload(arrays, {"round": round_number, "train": int(train), "last": last})
 
 
 def start_model(method: Method, shape: GraphShape, seed: int, client: str) -> nn.Module:
@@ -102,7 +105,7 @@ class Node:
         for name in asked.arrays:
             if name not in self.method.shared:
                 raise self._not_shared("accept", name)
-        model, optimiser = self._restored(round_number)
+        model, optimiser = self._restored(round_number, int(asked.numbers["last"]))
         lay_over(model, asked.arrays)
         numbers: dict[str, float] = {}
         if round_number > 1:  # before the first round there is nothing to judge
@@ -124,9 +127,14 @@ class Node:
                 raise self._not_shared("send", name)
         return Payload(reply.arrays, {**reply.numbers, "up": reply.nbytes}, reply.notes)
 
-    def _restored(self, round_number: int) -> Trained:
-        """The whole last state from before this round, or a fresh one."""
+    def _restored(self, round_number: int, known_round: int) -> Trained:
+        """The whole last state from before this round; a fresh one only before the first."""
         warm, last_step = dict(self._warm), self.snapshots.last_step(before=round_number)
+        if (last_step or 0) < known_round:
+            raise RametError(
+                f"client {self.client} has lost its private state of round {known_round}. Restore "
+                f"{self.snapshots.folder} from a backup, or start the run anew in another folder."
+            )
         self._warm.clear()
         if last_step in warm:
             return warm[last_step]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -94,22 +94,23 @@ class Rounds:
 
     def run(self, wire: Wire, observe: Observer) -> str:
         """Do all rounds that are missing; the SHA-256 of everything that was learned."""
-        state, pending = self._restored()
+        state, pending, last = self._restored()
         first = pending["round"] + 1 if pending else 1
         for number in range(first, self.rounds + 1):
             clients = self.method.activation.ask(
                 self.clients, Randomness(self.seed, SERVER, number)
             )
             done = _Exchange(number, self.rounds)
-            replies = self._exchanged(wire, clients, state, done, train=True)
+            replies = self._exchanged(wire, clients, state, done, last, train=True)
             state = self.method.merging.merge(state, replies)
             _someone(done)
             if pending:
                 observe(Record(**pending, **done.judged()))
             pending = done.trained()
-            self.snapshots.save(_snapshot(number, state, pending))
+            last |= dict.fromkeys(done.numbers, number)
+            self.snapshots.save(_snapshot(number, state, pending, last))
         closing = _Exchange(self.rounds + 1, self.rounds)
-        for _ in self._exchanged(wire, self.clients, state, closing, train=False):
+        for _ in self._exchanged(wire, self.clients, state, closing, last, train=False):
             pass
         _someone(closing)
         pending["failed"] = {**closing.failed, **pending["failed"]}
@@ -123,6 +124,7 @@ class Rounds:
         clients: Sequence[str],
         state: Payload,
         done: _Exchange,
+        last: Mapping[str, int],
         train: bool,
     ) -> Iterator[Reply]:
         """The sound replies, as they come; what they say besides arrays goes into ``done``."""
@@ -130,7 +132,7 @@ class Rounds:
         def requests() -> Iterator[tuple[str, Payload]]:
             for client in clients:
                 arrays = {} if done.round == 1 else self.method.merging.ask(state, client)
-                asked = request(done.round, train, arrays)
+                asked = request(done.round, train, arrays, last.get(client, 0))
                 done.down[client] = asked.nbytes
                 yield client, asked
 
@@ -144,17 +146,21 @@ class Rounds:
                 done.digests[client] = reply.notes["private"]
             yield client, reply
 
-    def _restored(self) -> tuple[Payload, dict[str, Any]]:
-        last = self.snapshots.last_whole()
-        if last is None:
-            return self.method.merging.start(self.start), {}
-        state = Payload(last.arrays, last.facts["numbers"], last.facts["notes"])
-        return state, dict(last.facts["pending"])
+    def _restored(self) -> tuple[Payload, dict[str, Any], dict[str, int]]:
+        """The merging's state, the half-told last round, and when each client last replied."""
+        saved = self.snapshots.last_whole()
+        if saved is None:
+            return self.method.merging.start(self.start), {}, {}
+        facts = saved.facts
+        state = Payload(saved.arrays, facts["numbers"], facts["notes"])
+        return state, dict(facts["pending"]), dict(facts["last"])
 
 
-def _snapshot(number: int, state: Payload, pending: dict[str, Any]) -> Snapshot:
-    facts = {"numbers": dict(state.numbers), "notes": dict(state.notes), "pending": pending}
-    return Snapshot(number, state.arrays, facts)
+def _snapshot(
+    number: int, state: Payload, pending: dict[str, Any], last: dict[str, int]
+) -> Snapshot:
+    told = {"numbers": dict(state.numbers), "notes": dict(state.notes)}
+    return Snapshot(number, state.arrays, {**told, "pending": pending, "last": last})
 
 
 def _someone(done: _Exchange) -> None:
@@ -162,6 +168,7 @@ def _someone(done: _Exchange) -> None:
     if not done.numbers:
         client, reason = next(iter(done.failed.items()), ("-", "no client was asked"))
         raise RametError(
-            f"no client gave a sound reply in exchange {done.round} ({client}: {reason}). "
-            "Mend the clients, then go on with `ramet resume`."
+            f"no client gave a sound reply in exchange {done.round} ({client}: {reason}). If "
+            "clients were down, go on with `ramet resume`; if training diverged, start anew with "
+            "a smaller lr."
         )

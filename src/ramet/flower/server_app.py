@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from logging import INFO, WARNING
 from pathlib import Path
 
 import torch
 from flwr.app import Context
+from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
 from ramet.flower.records import from_run_config
@@ -23,11 +25,19 @@ def main(grid: Grid, context: Context) -> None:
     torch.set_num_threads(settings.threads)
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
     folder = RunFolder(path)
-    if not folder.started:
+    if folder.started:
+        folder.check_same(settings)
+    else:
         folder = RunFolder.create(path, settings)
-    wire = GridWire(grid, folder.run_name, folder.experiment().clients)
-    folder.execute(wire, _in_the_run_folder)
+    if folder.result() is None:
+        wire = GridWire(grid, folder.run_name, folder.experiment().clients)
+        folder.execute(wire, _tell)
+    log(INFO, "The run is done: %s", path)
 
 
-def _in_the_run_folder(record: Record) -> None:
-    """Who watches reads the run folder: this process has no terminal."""
+def _tell(record: Record) -> None:
+    """A line in the stream of `flwr run`."""
+    means = 100 * record.mean("test"), 100 * record.mean("val")
+    log(INFO, "Round %s of %s: test %.2f %%, val %.2f %%", record.round, record.rounds, *means)
+    for client, reason in record.failed.items():
+        log(WARNING, "Round %s went on without %s: %s", record.round, client, reason)

@@ -9,9 +9,14 @@ from ramet.metrics.record import Record
 
 
 def scores(records: Sequence[Record]) -> dict[str, Any]:
-    """Test score of the last round, and of the round whose mean validation score is best."""
+    """Test score of the last round, and of the round whose mean validation score is best.
+
+    Rounds that judged other clients than the last one did are not compared: a mean without the
+    hardest client is no better.
+    """
     final = records[-1]
-    best = max(records, key=lambda record: record.mean("val"))
+    alike = [record for record in records if record.judged.keys() == final.judged.keys()]
+    best = max(alike, key=lambda record: record.mean("val"))
     return {
         "test": final.mean("test"),
         "test_at_best_val": best.mean("test"),

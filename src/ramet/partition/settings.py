@@ -63,18 +63,24 @@ def tiny() -> Setting:
 
 
 def at_random(dataset: str = "NCI1", clients: int = 10) -> Setting:
-    return Setting("one dataset, equal random parts", (f"tu:{dataset}",), cut=AtRandom(clients))
+    return Setting(
+        "one dataset, equal random parts", (f"tu:{dataset}",), cut=AtRandom(clients=clients)
+    )
 
 
 def by_size(dataset: str = "NCI1", clients: int = 10, skew: float = 1.0) -> Setting:
     return Setting(
-        "one dataset, parts of falling size", (f"tu:{dataset}",), cut=BySize(clients, skew)
+        "one dataset, parts of falling size",
+        (f"tu:{dataset}",),
+        cut=BySize(clients=clients, skew=skew),
     )
 
 
 def by_label(dataset: str = "NCI1", clients: int = 10, alpha: float = 0.5) -> Setting:
     return Setting(
-        "one dataset, Dirichlet shares of classes", (f"tu:{dataset}",), cut=ByLabel(clients, alpha)
+        "one dataset, Dirichlet shares of classes",
+        (f"tu:{dataset}",),
+        cut=ByLabel(clients=clients, alpha=alpha),
     )
 
 
