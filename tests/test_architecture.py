@@ -26,8 +26,10 @@ MAY_IMPORT = {
     "run_folder": CORE | {"experiment"},
     "flower": CORE | {"experiment", "run_folder"},
     "runs": CORE | {"experiment", "run_folder", "flower"},
+    "sweeps": CORE | {"experiment", "run_folder", "runs"},
     "report": GROUND | {"metrics", "experiment"},
-    "cli": CORE | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options"},
+    "cli": CORE
+    | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"},
     "__main__": {"cli"},
     "__init__": CORE | {"partition", "runs"},
 }

@@ -18,6 +18,7 @@ from ramet.errors import RametError
 if TYPE_CHECKING:
     from ramet.metrics import Record
     from ramet.runs import Result
+    from ramet.sweeps import Sweep
 
 app = typer.Typer(
     help="Federated learning on graphs: each site keeps its data and shares what helps the others.",
@@ -108,6 +109,68 @@ def resume(
 
 
 @app.command()
+def compare(
+    contenders: Annotated[list[str], typer.Argument(metavar="METHOD...")],
+    setting: Annotated[str, typer.Option(help="A name from `ramet settings`.")] = "tiny",
+    seeds: Annotated[str, typer.Option(help="1-5, or 1,2,3.")] = "1-5",
+    rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
+    target: Annotated[
+        float | None, typer.Option(help="Count the rounds to this test accuracy, in %.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="The sweep's folder. Default: sweeps/SETTING.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For all methods.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run several METHODs over several seeds, in parallel, and compare them.
+
+    Doing it again goes on where it stopped. Options of one method follow a comma.
+
+    Example: ramet compare local fedstar feddense,width=16 --setting single --seeds 1-5
+    """
+    from dataclasses import asdict
+
+    from ramet.metrics import standings
+    from ramet.report import comparison_table
+    from ramet.run_folder import RunFolder
+    from ramet.sweeps import Contender, Sweep, parse_seeds
+
+    sweep = Sweep(
+        contenders=tuple(Contender.parse(text) for text in contenders),
+        setting=setting,
+        seeds=parse_seeds(seeds),
+        folder=(folder or Path("sweeps") / setting).absolute(),
+        rounds=rounds,
+        data=data,
+        options=_options(option or []),
+    )
+    sweep.check()
+    failed = _run_sweep(sweep, jobs)
+    found = sweep.results()
+    rows = standings(
+        {label: {seed: r.summary for seed, r in runs.items()} for label, runs in found.items()},
+        {
+            label: {seed: RunFolder(r.folder).records() for seed, r in runs.items()}
+            for label, runs in found.items()
+        },
+        None if target is None else target / 100,
+    )
+    if as_json:
+        sys.stdout.write(json.dumps([asdict(row) for row in rows]) + "\n")
+    else:
+        out.print(comparison_table(rows, setting, None if target is None else target / 100))
+        out.print(f"runs: {sweep.folder}", highlight=False, soft_wrap=True)
+    if failed:
+        name, reason = next(iter(failed.items()))
+        raise RametError(f"{len(failed)} runs failed; the first: {name}: {reason}")
+
+
+@app.command()
 def methods() -> None:
     """List the methods, what they share, and what --set may set."""
     from rich.table import Table
@@ -193,6 +256,35 @@ def _show(result: Result, as_json: bool) -> None:
     out.print(result_table(result.summary))
     out.print(f"sha256: {result.summary['sha256']}", highlight=False, soft_wrap=True)
     out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
+
+
+def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
+    """Rounds done over the whole sweep, with time left."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    total = sweep.total_rounds()
+    bar = Progress(
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not err.is_terminal,
+    )
+    with _stopped_by_ctrl_c(), bar:
+        task = bar.add_task("sweep", total=total, facts="starting")
+        told = -1
+
+        def watch(rounds: int, runs: int, failures: int) -> None:
+            nonlocal told
+            facts = f"{rounds}/{total} rounds, {runs} runs done" + (
+                f", {failures} failed" if failures else ""
+            )
+            bar.update(task, completed=rounds, facts=facts)
+            if not err.is_terminal and runs > told:
+                told = runs
+                err.print(facts, highlight=False, soft_wrap=True)
+
+        return sweep.execute(jobs, watch)
 
 
 @contextmanager

@@ -1,0 +1,141 @@
+"""Many runs side by side: every method with every seed, each in a process and folder of its own.
+
+A sweep's folder holds one run folder per method and seed. Doing the sweep again does what is
+missing: finished runs are read, stopped ones are resumed, so a crash costs one round of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ramet.errors import RametError
+from ramet.experiment import RunSettings, checked_settings, default_data
+from ramet.run_folder import RunFolder
+from ramet.runs import Result, resume, run
+
+_PAUSE = 0.5
+Watcher: TypeAlias = Callable[[int, int, int], None]
+"""Told now and then: rounds done, runs done, runs failed."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method with options of its own, written `feddense,width=16`."""
+
+    label: str
+    method: str
+    options: dict[str, str]
+
+    @staticmethod
+    def parse(text: str) -> Contender:
+        method, *pairs = text.split(",")
+        for pair in pairs:
+            if "=" not in pair:
+                raise RametError(f"'{text}' is not METHOD,KEY=VALUE. Example: feddense,width=16.")
+        return Contender(text, method, dict(pair.split("=", 1) for pair in pairs))
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`1-5`, `1,3,7` or a mix."""
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            seeds += range(int(first), int(last if dash else first) + 1)
+    except ValueError as error:
+        raise RametError(f"'{text}' names no seeds. Write 1-5 or 1,2,3.") from error
+    return tuple(dict.fromkeys(seeds))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Which runs there are and where they lie."""
+
+    contenders: tuple[Contender, ...]
+    setting: str
+    seeds: tuple[int, ...]
+    folder: Path
+    rounds: int | None = None
+    data: Path | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def runs(self) -> Iterator[tuple[Contender, int]]:
+        """Seed by seed, so that an early stop leaves whole comparisons."""
+        return ((contender, seed) for seed in self.seeds for contender in self.contenders)
+
+    def run_folder(self, contender: Contender, seed: int) -> RunFolder:
+        return RunFolder(self.folder / f"{contender.label}-seed{seed}")
+
+    def check(self) -> None:
+        """Complain about names and options before any process is started."""
+        for contender in self.contenders:
+            self._settings(contender)
+
+    def total_rounds(self) -> int:
+        each = [self._settings(contender).rounds for contender in self.contenders]
+        return len(self.seeds) * sum(each)
+
+    def execute(self, jobs: int, watch: Watcher) -> dict[str, str]:
+        """Do what is missing, ``jobs`` runs at a time; the reasons of runs that failed."""
+        failed: dict[str, str] = {}
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            under_way: dict[Future[None], str] = {
+                pool.submit(_do, self, contender, seed): f"{contender.label} seed {seed}"
+                for contender, seed in self.runs()
+                if self.run_folder(contender, seed).result() is None
+            }
+            while under_way:
+                done, _ = wait(under_way, timeout=_PAUSE, return_when=FIRST_COMPLETED)
+                for future in done:
+                    name = under_way.pop(future)
+                    error = future.exception()
+                    if error is not None:
+                        failed[name] = str(error)
+                watch(*self._progress(), len(failed))
+        return failed
+
+    def results(self) -> dict[str, dict[int, Result]]:
+        """Finished runs, by contender and seed."""
+        found: dict[str, dict[int, Result]] = {c.label: {} for c in self.contenders}
+        for contender, seed in self.runs():
+            folder = self.run_folder(contender, seed)
+            summary = folder.result()
+            if summary is not None:
+                found[contender.label][seed] = Result(folder.path, summary)
+        return found
+
+    def _settings(self, contender: Contender) -> RunSettings:
+        return checked_settings(
+            method=contender.method,
+            setting=self.setting,
+            rounds=self.rounds,
+            data=self.data or default_data(),
+            options={**self.options, **contender.options},
+        )
+
+    def _progress(self) -> tuple[int, int]:
+        folders = [self.run_folder(contender, seed) for contender, seed in self.runs()]
+        rounds = sum(len(folder.records()) for folder in folders)
+        return rounds, sum(folder.result() is not None for folder in folders)
+
+
+def _do(sweep: Sweep, contender: Contender, seed: int) -> None:
+    folder = sweep.run_folder(contender, seed)
+    if folder.started:
+        resume(folder.path)
+        return
+    options: dict[str, Any] = {**sweep.options, **contender.options}
+    run(
+        contender.method,
+        sweep.setting,
+        rounds=sweep.rounds,
+        seed=seed,
+        data=sweep.data,
+        out=folder.path,
+        **options,
+    )

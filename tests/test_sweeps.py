@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ramet.errors import RametError
+from ramet.metrics import Record, standings
+from ramet.sweeps import Contender, Sweep, parse_seeds
+
+
+def test_seeds_and_contenders_are_read() -> None:
+    assert parse_seeds("1-3,7") == (1, 2, 3, 7)
+    assert Contender.parse("feddense,width=16,lr=0.01").options == {"width": "16", "lr": "0.01"}
+    with pytest.raises(RametError, match="Write 1-5"):
+        parse_seeds("one")
+    with pytest.raises(RametError, match="feddense,width=16"):
+        Contender.parse("feddense,16")
+
+
+def sweep(folder: Path) -> Sweep:
+    contenders = (Contender.parse("local"), Contender.parse("feddense,width=10"))
+    return Sweep(contenders, "tiny", (1, 2), folder, rounds=2)
+
+
+def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
+    plan = sweep(tmp_path)
+    plan.check()
+    assert plan.total_rounds() == 8
+    told: list[tuple[int, int, int]] = []
+    assert plan.execute(2, lambda *facts: told.append(facts)) == {}
+    assert told[-1] == (8, 4, 0)
+    before = plan.results()
+    assert {label: sorted(runs) for label, runs in before.items()} == {
+        "local": [1, 2],
+        "feddense,width=10": [1, 2],
+    }
+    lost, stopped = tmp_path / "local-seed1", tmp_path / "feddense,width=10-seed2"
+    shutil.rmtree(lost)
+    (stopped / "result.json").unlink()
+    kept = (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns
+    assert plan.execute(2, lambda *_: None) == {}
+    assert (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns == kept
+    for label, runs in plan.results().items():
+        for seed, result in runs.items():
+            assert result.summary["sha256"] == before[label][seed].summary["sha256"]
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    plan = sweep(tmp_path)
+    (tmp_path / "local-seed1").mkdir(parents=True)
+    (tmp_path / "local-seed1" / "diary.txt").write_text("mine")
+    failed = plan.execute(2, lambda *_: None)
+    assert list(failed) == ["local seed 1"]
+    assert "not empty" in failed["local seed 1"]
+    assert sum(len(runs) for runs in plan.results().values()) == 3
+
+
+def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
+    plan = Sweep((Contender.parse("fedstarr"),), "tiny", (1,), tmp_path)
+    with pytest.raises(RametError, match="Did you mean 'fedstar'"):
+        plan.check()
+
+
+def summary(test: float) -> dict[str, dict[str, float]]:
+    return {
+        "scores": {"test": test, "test_at_best_val": test - 0.01},
+        "traffic": {"up_per_client_round": 100},
+    }
+
+
+def records(*tests: float) -> list[Record]:
+    return [
+        Record(number, len(tests), {}, {"a": {"test": test, "val": test}}, {"a": 0}, {}, 0.1)
+        for number, test in enumerate(tests, 1)
+    ]
+
+
+def test_means_gains_and_chances_by_hand() -> None:
+    rows = standings(
+        {
+            "fedstar": {1: summary(0.80), 2: summary(0.84), 3: summary(0.79)},
+            "local": {1: summary(0.75), 2: summary(0.77), 3: summary(0.76)},
+        },
+        {
+            "fedstar": {1: records(0.6, 0.7, 0.8), 2: records(0.7, 0.8, 0.84)},
+            "local": {1: records(0.6, 0.7, 0.75), 2: records(0.5, 0.6, 0.65)},
+        },
+        target=0.7,
+    )
+    star, alone = rows
+    assert star.test == pytest.approx(0.81)
+    assert star.spread == pytest.approx(0.0264575, rel=1e-5)  # of .80 .84 .79
+    assert star.gain == pytest.approx(0.05)  # mean of .05 .07 .03
+    # paired t: mean .05, std .02, three pairs: t = .05 / (.02 / sqrt 3) = 4.330, p = .0494
+    assert star.chance == pytest.approx(0.0494, abs=1e-4)
+    assert star.rounds_to_target == pytest.approx(1.5)
+    assert alone.gain is None
+    assert alone.rounds_to_target is None
+    assert json.dumps([star.label, alone.label]) == '["fedstar", "local"]'
