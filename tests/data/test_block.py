@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch as PyGBatch
 from torch_geometric.datasets import TUDataset
+from torch_geometric.transforms import OneHotDegree
 
 from ramet.data import GraphBlock, StructureEncoding, read_block
 from ramet.errors import RametError
@@ -36,10 +37,12 @@ def test_one_way_links_are_refused() -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["MUTAG", "ENZYMES", "Letter-high"])
+@pytest.mark.parametrize("name", ["MUTAG", "ENZYMES", "Letter-high", "IMDB-BINARY"])
 def test_a_cut_batch_equals_pygs(name: str, data_root: object) -> None:
     block = read_block(f"tu:{name}", StructureEncoding(0, 0), data_root)  # type: ignore[arg-type]
     dataset = TUDataset(f"{data_root}/TUDataset", name, use_node_attr=name.startswith("Letter"))
+    if name.startswith("IMDB"):
+        dataset.transform = OneHotDegree(135)
     chosen = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(1))[:40]
     ours, theirs = block.cut(chosen), PyGBatch.from_data_list([dataset[i] for i in chosen.tolist()])
     assert torch.equal(ours.labels, theirs.y)
