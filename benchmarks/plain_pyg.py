@@ -1,15 +1,16 @@
-"""One training round of FedStar on `single`: ours over the straightforward PyG way.
+"""One training round of FedStar: ours over the straightforward PyG way.
 
 The straightforward way: DataLoader over `Data` objects, GINConv and GCNConv with `gcn_norm` at
 every call, `F.dropout`, Adam. Both sides train the same network on the same graphs with the same
 batch size, in one process and one thread, turn by turn. Encodings are computed beforehand on both
 sides.
 
-    RAMET_DATA=DIR python benchmarks/plain_pyg.py [TRIALS]
+    RAMET_DATA=DIR python benchmarks/plain_pyg.py [TRIALS] [SETTING]      default: 5 single
 """
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -103,27 +104,31 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    setting = sys.argv[2] if len(sys.argv) > 2 else "single"
     experiment = Experiment(
-        checked_settings(method="fedstar", setting="single", data=default_data())
+        checked_settings(method="fedstar", setting=setting, data=default_data())
     )
-    plain_sites, our_sites = [], []
+    our_sites, plain_sites = [], []
     for client in experiment.clients:
         samples = experiment.samples(client)
-        shape = experiment.method.task.shape(samples)
-        plain, ours = PlainDualChannel(shape), DualChannel(shape)
+        ours = DualChannel(experiment.method.task.shape(samples))
+        our_sites.append((samples, ours, experiment.method.training.optimiser(ours)))
+    our_round(experiment, our_sites, 0)  # warms up
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{setting}: {peak:.2f} GB at most for data and a round of ours")
+    for samples, ours, _ in our_sites:
+        plain = PlainDualChannel(experiment.method.task.shape(samples))
         assert sum(p.numel() for p in plain.parameters()) == sum(
             p.numel() for p in ours.parameters()
         )
         adam = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=5e-4)
         plain_sites.append((DataLoader(as_data(samples), BATCH, shuffle=True), plain, adam))
-        our_sites.append((samples, ours, experiment.method.training.optimiser(ours)))
+    plain_round(plain_sites[:1])  # warms up
     theirs, mine = [], []
-    for trial in range(trials + 1):
-        times = plain_round(plain_sites), our_round(experiment, our_sites, trial)
-        if trial:  # the first warms up
-            theirs.append(times[0])
-            mine.append(times[1])
-            print(f"trial {trial}: plain PyG {times[0]:.2f} s, Ramet {times[1]:.2f} s of CPU")
+    for trial in range(1, trials + 1):
+        theirs.append(plain_round(plain_sites))
+        mine.append(our_round(experiment, our_sites, trial))
+        print(f"trial {trial}: plain PyG {theirs[-1]:.2f} s, Ramet {mine[-1]:.2f} s of CPU")
     print(f"ratio of the medians {median(mine) / median(theirs):.3f}")
 
 
