@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,20 @@ def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
     for label, runs in plan.results().items():
         for seed, result in runs.items():
             assert result.summary["sha256"] == before[label][seed].summary["sha256"]
+
+
+def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+    plan = replace(sweep(tmp_path), contenders=(Contender.parse("local"),), seeds=(1,), rounds=1)
+    assert plan.execute(1, lambda *_: None) == {}
+    plan.check()
+    with pytest.raises(RametError, match=r"other settings \(rounds=2 instead of 1\)"):
+        replace(plan, rounds=2).check()
+
+
+def test_a_methods_path_does_not_lead_out_of_the_sweep(tmp_path: Path) -> None:
+    plan = sweep(tmp_path / "here")
+    folder = plan.run_folder(Contender.parse("/somewhere/mine.py:mine"), 1).path
+    assert folder.parent == tmp_path / "here"
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:

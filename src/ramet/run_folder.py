@@ -138,6 +138,10 @@ class RunFolder:
         except (ValueError, TypeError) as error:
             raise _damaged(self._lines) from error
 
+    def rounds_told(self) -> int:
+        """How many rounds have their line, without reading them."""
+        return self._lines.read_bytes().count(b"\n") if self._lines.exists() else 0
+
     def result(self) -> dict[str, Any] | None:
         path = self.path / "result.json"
         return _read_json(path) if path.exists() else None

@@ -74,7 +74,7 @@ def run(
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
     """
     settings = checked_settings(
-        method=_absolute(method),
+        method=absolute_method(method),
         setting=setting,
         rounds=rounds,
         seed=seed,
@@ -154,7 +154,7 @@ def _ignore(record: Record) -> None:
     """Nobody watches."""
 
 
-def _absolute(method: str) -> str:
+def absolute_method(method: str) -> str:
     """A method's file is named from the root, so that every process of the run finds it."""
     place, colon, factory = method.rpartition(":")
     return f"{Path(place).absolute()}{colon}{factory}" if place.endswith(".py") else method

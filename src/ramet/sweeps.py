@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from ramet.errors import RametError
 from ramet.experiment import RunSettings, checked_settings, default_data
 from ramet.run_folder import RunFolder
-from ramet.runs import Result, resume, run
+from ramet.runs import Result, absolute_method, resume, run
 
 _PAUSE = 0.5
 Watcher: TypeAlias = Callable[[int, int, int], None]
@@ -69,16 +69,17 @@ class Sweep:
         return ((contender, seed) for seed in self.seeds for contender in self.contenders)
 
     def run_folder(self, contender: Contender, seed: int) -> RunFolder:
-        return RunFolder(self.folder / f"{contender.label}-seed{seed}")
+        return RunFolder(self.folder / f"{contender.label.replace('/', '_')}-seed{seed}")
 
     def check(self) -> None:
-        """Complain about names and options before any process is started."""
-        for contender in self.contenders:
-            self._settings(contender)
+        """Complain before any process is started, also about runs made with other settings."""
+        for contender, seed in self.runs():
+            settings, folder = self._settings(contender, seed), self.run_folder(contender, seed)
+            if folder.started:
+                folder.check_same(settings)
 
     def total_rounds(self) -> int:
-        each = [self._settings(contender).rounds for contender in self.contenders]
-        return len(self.seeds) * sum(each)
+        return sum(self._settings(contender, seed).rounds for contender, seed in self.runs())
 
     def execute(self, jobs: int, watch: Watcher) -> dict[str, str]:
         """Do what is missing, ``jobs`` runs at a time; the reasons of runs that failed."""
@@ -109,18 +110,19 @@ class Sweep:
                 found[contender.label][seed] = Result(folder.path, summary)
         return found
 
-    def _settings(self, contender: Contender) -> RunSettings:
+    def _settings(self, contender: Contender, seed: int) -> RunSettings:
         return checked_settings(
-            method=contender.method,
+            method=absolute_method(contender.method),
             setting=self.setting,
             rounds=self.rounds,
-            data=self.data or default_data(),
+            seed=seed,
+            data=(self.data or default_data()).absolute(),
             options={**self.options, **contender.options},
         )
 
     def _progress(self) -> tuple[int, int]:
         folders = [self.run_folder(contender, seed) for contender, seed in self.runs()]
-        rounds = sum(len(folder.records()) for folder in folders)
+        rounds = sum(folder.rounds_told() for folder in folders)
         return rounds, sum(folder.result() is not None for folder in folders)
 
 
