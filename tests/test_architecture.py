@@ -26,10 +26,12 @@ MAY_IMPORT = {
     "run_folder": CORE | {"experiment"},
     "flower": CORE | {"experiment", "run_folder"},
     "runs": CORE | {"experiment", "run_folder", "flower"},
-    "sweeps": CORE | {"experiment", "run_folder", "runs"},
+    "sweeps": CORE | {"options", "experiment", "run_folder", "runs"},
+    "reproduction": CORE | {"partition", "experiment", "sweeps"},
     "report": GROUND | {"metrics", "experiment"},
     "cli": CORE
-    | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"},
+    | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}
+    | {"reproduction"},
     "__main__": {"cli"},
     "__init__": CORE | {"partition", "runs"},
 }

@@ -100,6 +100,9 @@ def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[st
     assert found["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
     assert len(found["sha256"]) == 64
     assert found["seconds"] > 0
+    assert found["peak_memory"] > 100e6
+    work = found["flops"]["clients"]["rings"]
+    assert found["flops"]["per_client_round"] > work["forward_linear"] > work["forward_messages"]
 
 
 def test_the_run_folder_holds_what_a_figure_needs(finished: tuple[Path, dict[str, Any]]) -> None:
@@ -282,3 +285,36 @@ def test_one_corrupt_checkpoint_falls_back_and_ends_the_same(tmp_path: Path) -> 
     assert again["sha256"] == whole["sha256"]
     assert again["scores"] == whole["scores"]
     assert again["traffic"] == whole["traffic"]
+
+
+def test_a_comparison_can_give_the_smaller_methods_as_many_parameters(tmp_path: Path) -> None:
+    words = ("compare", "local", "fedstar", "--seeds", "1,2", "--rounds", "4", "--out", tmp_path)
+    done = ramet(*words, "--match-parameters", "--json")
+    assert done.code == 0, done.stderr
+    rows = {row["label"]: row for row in json.loads(done.stdout)}
+    plain, star = rows["local"], rows["fedstar"]
+    if star["test"] > plain["test"]:
+        (wide,) = (row for label, row in rows.items() if label.startswith("local,hidden="))
+        assert abs(wide["scalars"] / star["scalars"] - 1) < 0.02
+        assert wide["flops_per_client_round"] > plain["flops_per_client_round"]
+    else:
+        assert set(rows) == {"local", "fedstar"}
+    table = ramet(*words)
+    assert "GFLOPs" in table.stdout
+
+
+def test_a_table_that_is_not_reached_ends_with_1(data_root: Path, tmp_path: Path) -> None:
+    words = (
+        *("reproduce", "feddense", "table2", "--only", "local", "--only", "single"),
+        *("--seeds", "1", "--rounds", "1", "--out", tmp_path, "--data", data_root),
+    )
+    before = ramet(*words, "--finished")
+    assert (before.code, "0 inside, 0 outside, 1 not run" in before.stdout) == (0, True)
+    done = ramet(*words)
+    assert done.code == 1
+    assert "75.50 ± 1.77" in done.stdout
+    assert "0 inside, 1 outside, 0 not run" in done.stdout
+    sizes = ramet("reproduce", "feddense", "table3", "--data", data_root)
+    assert sizes.code == 0
+    assert "8 inside, 0 outside, 0 not run" in sizes.stdout
+    assert "feddense table3" in refused("reproduce", "feddense", "table4")

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,21 @@ def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> Non
         replace(plan, rounds=2).check()
 
 
+def test_smaller_methods_are_widened_to_the_winners_size(tmp_path: Path) -> None:
+    plan = replace(
+        sweep(tmp_path), contenders=tuple(map(Contender.parse, ("local", "fedstar", "fedper")))
+    )
+    star = plan.contenders[1]
+    matched = plan.matched(star)
+    assert matched.contenders[:3] == plan.contenders
+    assert [wider.method for wider in matched.contenders[3:]] == ["local", "fedper"]
+    for wider in matched.contenders[3:]:
+        width = int(wider.options["hidden"])
+        off = abs(plan.scalars(wider) - plan.scalars(star))
+        for other in (width - 1, width + 1):
+            assert off <= abs(plan.scalars(wider.with_option("hidden", other)) - plan.scalars(star))
+
+
 def test_a_methods_path_does_not_lead_out_of_the_sweep(tmp_path: Path) -> None:
     plan = sweep(tmp_path / "here")
     folder = plan.run_folder(Contender.parse("/somewhere/mine.py:mine"), 1).path
@@ -79,10 +95,12 @@ def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
         plan.check()
 
 
-def summary(test: float) -> dict[str, dict[str, float]]:
+def summary(test: float) -> dict[str, dict[str, Any]]:
     return {
         "scores": {"test": test, "test_at_best_val": test - 0.01},
         "traffic": {"up_per_client_round": 100},
+        "model": {"scalars": {"a": 10, "b": 20}},
+        "flops": {"per_client_round": 7.0},
     }
 
 
@@ -112,6 +130,8 @@ def test_means_gains_and_chances_by_hand() -> None:
     # paired t: mean .05, std .02, three pairs: t = .05 / (.02 / sqrt 3) = 4.330, p = .0494
     assert star.chance == pytest.approx(0.0494, abs=1e-4)
     assert star.rounds_to_target == pytest.approx(1.5)
+    assert star.scalars == 15
+    assert star.flops_per_client_round == 7
     assert alone.gain is None
     assert alone.rounds_to_target is None
     assert json.dumps([star.label, alone.label]) == '["fedstar", "local"]'

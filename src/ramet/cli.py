@@ -125,6 +125,13 @@ def compare(
     option: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For all methods.")
     ] = None,
+    match: Annotated[
+        bool,
+        typer.Option(
+            "--match-parameters",
+            help="Then widen every smaller method to the winner's size, and run those too.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run several METHODs over several seeds, in parallel, and compare them.
@@ -135,9 +142,7 @@ def compare(
     """
     from dataclasses import asdict
 
-    from ramet.metrics import standings
     from ramet.report import comparison_table
-    from ramet.run_folder import RunFolder
     from ramet.sweeps import Contender, Sweep, parse_seeds
 
     sweep = Sweep(
@@ -151,23 +156,71 @@ def compare(
     )
     sweep.check()
     failed = _run_sweep(sweep, jobs)
-    found = sweep.results()
-    rows = standings(
-        {label: {seed: r.summary for seed, r in runs.items()} for label, runs in found.items()},
-        {
-            label: {seed: RunFolder(r.folder).records() for seed, r in runs.items()}
-            for label, runs in found.items()
-        },
-        None if target is None else target / 100,
-    )
+    if match and not failed:
+        sweep = sweep.matched(sweep.winner())
+        failed = _run_sweep(sweep, jobs)
+    rows = sweep.standings(None if target is None else target / 100)
     if as_json:
         sys.stdout.write(json.dumps([asdict(row) for row in rows]) + "\n")
     else:
         out.print(comparison_table(rows, setting, None if target is None else target / 100))
         out.print(f"runs: {sweep.folder}", highlight=False, soft_wrap=True)
-    if failed:
-        name, reason = next(iter(failed.items()))
-        raise RametError(f"{len(failed)} runs failed; the first: {name}: {reason}")
+    _complain_of(failed)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="feddense or fedstar.")],
+    table: Annotated[str, typer.Argument(help="table2, table3.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A method or a setting of the table; may be repeated."),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="1-5, or 1,2,3.")] = "1-5",
+    rounds: Annotated[int | None, typer.Option(help="Default: the paper's.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Judge the runs that are there; start none.")
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the sweeps lie. Default: sweeps.")
+    ] = None,
+) -> None:
+    """Do TABLE of PAPER again and set our figures beside the printed ones.
+
+    Ends with exit code 1 if a figure is further off than allowed. Doing it again goes on where it
+    stopped.
+
+    Example: ramet reproduce feddense table2 --only single --only fedstar --seeds 1-3
+    """
+    from ramet.report import verdict_table
+    from ramet.reproduction import Reproduction
+    from ramet.reproduction import table as cells_of
+    from ramet.sweeps import parse_seeds
+
+    plan = Reproduction(
+        cells=cells_of(paper, table, only or []),
+        seeds=parse_seeds(seeds),
+        folder=(folder or Path("sweeps")).absolute(),
+        rounds=rounds,
+        data=data,
+    )
+    failed: dict[str, str] = {}
+    for sweep in plan.sweeps():
+        sweep.check()
+    for sweep in [] if finished else plan.sweeps():
+        failed |= _run_sweep(sweep, jobs)
+    verdicts = plan.verdicts()
+    about = "accuracy % ± std (seeds); sizes in scalars and KB"
+    out.print(verdict_table(verdicts, f"{paper} {table}: {about}"))
+    outside = sum(verdict.inside is False for verdict in verdicts)
+    missing = sum(verdict.inside is None for verdict in verdicts)
+    inside = len(verdicts) - outside - missing
+    out.print(f"{inside} inside, {outside} outside, {missing} not run", highlight=False)
+    _complain_of(failed)
+    if outside:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -227,6 +280,12 @@ def main() -> None:
     except RametError as error:
         _complain(str(error))
         sys.exit(2)
+
+
+def _complain_of(failed: dict[str, str]) -> None:
+    if failed:
+        name, reason = next(iter(failed.items()))
+        raise RametError(f"{len(failed)} runs failed; the first: {name}: {reason}")
 
 
 def _complain(text: str) -> None:

@@ -139,7 +139,10 @@ class Experiment:
 
     def scalars(self) -> dict[str, int]:
         """How many numbers each client's model has."""
-        return {client: self._sizes(client)[0] for client in self.clients}
+        return {client: self.scalars_of(client) for client in self.clients}
+
+    def scalars_of(self, client: str) -> int:
+        return self._sizes(client)[0]
 
     def shared_scalars(self) -> int:
         return sum(array.size for array in self._start().values())

@@ -32,7 +32,7 @@ from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_whole
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
-from ramet.metrics import Record, scores, traffic
+from ramet.metrics import Record, flops, scores, traffic
 
 _PACKAGES = ("ramet", "torch", "torch_geometric", "numpy", "scikit-learn", "flwr", "ray")
 
@@ -186,8 +186,10 @@ class RunFolder:
                 "scalars": experiment.scalars(),
                 "shared_scalars": experiment.shared_scalars(),
             },
+            "flops": flops(records),
             "sha256": sha256,
             "seconds": round(sum(record.seconds for record in records), 3),
+            "peak_memory": max(record.memory for record in records),
         }
 
     def _append(self, record: Record) -> None:

@@ -16,7 +16,7 @@ import torch
 from ramet.engine import LocalWire, Observer
 from ramet.errors import RametError
 from ramet.experiment import Device, Engine, Experiment, checked_settings, default_data
-from ramet.metrics import Record
+from ramet.metrics import WORK, Record
 from ramet.run_folder import RunFolder
 
 
@@ -32,7 +32,7 @@ class Result:
         """One row per round and client: loss, scores and bytes."""
         rows = [
             {"round": record.round, "client": client}
-            | dict(record.trained.get(client, {}))
+            | {k: v for k, v in record.trained.get(client, {}).items() if k not in WORK}
             | dict(record.judged.get(client, {}))
             | ({"down": record.down[client]} if client in record.down else {})
             for record in RunFolder(self.folder).records()

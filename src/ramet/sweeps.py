@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeAlias
 
 from ramet.errors import RametError
-from ramet.experiment import RunSettings, checked_settings, default_data
+from ramet.experiment import (
+    Experiment,
+    RunSettings,
+    checked_settings,
+    default_data,
+    method_factory,
+)
+from ramet.metrics import Standing, standings
+from ramet.options import arguments
 from ramet.run_folder import RunFolder
 from ramet.runs import Result, absolute_method, resume, run
 
 _PAUSE = 0.5
+_WIDTH, _WIDEST = "hidden", 4096
 Watcher: TypeAlias = Callable[[int, int, int], None]
 """Told now and then: rounds done, runs done, runs failed."""
 
@@ -38,6 +48,10 @@ class Contender:
             if "=" not in pair:
                 raise RametError(f"'{text}' is not METHOD,KEY=VALUE. Example: feddense,width=16.")
         return Contender(text, method, dict(pair.split("=", 1) for pair in pairs))
+
+    def with_option(self, key: str, value: object) -> Contender:
+        options = {**self.options, key: str(value)}
+        return Contender.parse(",".join([self.method, *(f"{k}={v}" for k, v in options.items())]))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -84,7 +98,8 @@ class Sweep:
     def execute(self, jobs: int, watch: Watcher) -> dict[str, str]:
         """Do what is missing, ``jobs`` runs at a time; the reasons of runs that failed."""
         failed: dict[str, str] = {}
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        spawn = get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
             under_way: dict[Future[None], str] = {
                 pool.submit(_do, self, contender, seed): f"{contender.label} seed {seed}"
                 for contender, seed in self.runs()
@@ -109,6 +124,56 @@ class Sweep:
             if summary is not None:
                 found[contender.label][seed] = Result(folder.path, summary)
         return found
+
+    def standings(self, target: float | None = None) -> list[Standing]:
+        """A row per method with a finished run."""
+        found = self.results()
+        return standings(
+            {label: {seed: r.summary for seed, r in runs.items()} for label, runs in found.items()},
+            {
+                label: {seed: RunFolder(r.folder).records() for seed, r in runs.items()}
+                for label, runs in found.items()
+            },
+            target,
+        )
+
+    def winner(self) -> Contender:
+        """The method with the best mean test score."""
+        best = max(self.standings(), key=lambda standing: standing.test)
+        return Contender.parse(best.label)
+
+    def scalars(self, contender: Contender) -> float:
+        """The size of a client's model, mean over the clients."""
+        settings = self._settings(contender, self.seeds[0])
+        return fmean(Experiment(settings).scalars().values())
+
+    def matched(self, winner: Contender) -> Sweep:
+        """This sweep with every smaller method once more, widened to the winner's size."""
+        target = self.scalars(winner)
+        wider = (
+            self._widened(contender, target)
+            for contender in self.contenders
+            if self.scalars(contender) < target
+        )
+        return replace(self, contenders=(*self.contenders, *filter(None, wider)))
+
+    def _widened(self, contender: Contender, target: float) -> Contender | None:
+        """The `hidden` width whose size is nearest to the target; None if there is no such width.
+
+        A model's size grows with its width, so the width is found by halving.
+        """
+        known = arguments(method_factory(absolute_method(contender.method)))
+        if _WIDTH not in known:
+            return None
+        narrow, wide = int(contender.options.get(_WIDTH, known[_WIDTH])), _WIDEST
+        while wide - narrow > 1:
+            middle = (narrow + wide) // 2
+            if self.scalars(contender.with_option(_WIDTH, middle)) <= target:
+                narrow = middle
+            else:
+                wide = middle
+        around = [contender.with_option(_WIDTH, width) for width in (narrow, wide)]
+        return min(around, key=lambda candidate: abs(self.scalars(candidate) - target))
 
     def _settings(self, contender: Contender, seed: int) -> RunSettings:
         return checked_settings(

@@ -23,7 +23,7 @@ def test_repeating_a_round_gives_the_same_reply_and_state(tiny_node: NodeMaker) 
     state = digest(node.snapshots.load(2).arrays)
     again = node.answer(request(2, True, sent))
     assert digest(again.arrays) == digest(second.arrays)
-    assert again.numbers == second.numbers
+    assert {**again.numbers, "memory": 0} == {**second.numbers, "memory": 0}
     assert digest(node.snapshots.load(2).arrays) == state
 
 

@@ -13,7 +13,7 @@ import torch
 from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapshots, start_shared
 from ramet.engine.node import request, start_model
 from ramet.methods import METHODS, Method
-from ramet.metrics import Record
+from ramet.metrics import WORK, Record
 from ramet.payload import Payload
 from ramet.tasks import GraphSamples
 
@@ -44,7 +44,7 @@ def test_what_leaves_a_client_is_shared_and_counted(method: Method, tiny_node: N
     assert all(name in method.shared for name in reply.arrays)
     assert reply.numbers["up"] == sum(array.nbytes for array in reply.arrays.values())
     assert reply.numbers["weight"] == 120
-    assert set(reply.numbers) == {"up", "weight", "loss"}
+    assert set(reply.numbers) == {"up", "weight", "loss", "memory", *WORK}
     assert not reply.notes
 
 

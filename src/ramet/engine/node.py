@@ -15,6 +15,7 @@ from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.errors import RametError
 from ramet.methods import Method
 from ramet.methods.training import Session
+from ramet.metrics import counted, peak_memory
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import EVERYONE, Randomness
@@ -112,7 +113,8 @@ class Node:
             numbers |= self.method.task.judge(model, self.samples, self.device)
         if asked.numbers["train"]:
             numbers["weight"] = self.method.task.weight(self.samples)
-            numbers["loss"] = self._train(model, optimiser, round_number)
+            count = not asked.numbers["last"]  # all rounds of training cost the same
+            numbers |= self._train(model, optimiser, round_number, count)
             state = _arrays(model.state_dict())
             shared = self.method.shared.pick(state)
             reply = Payload({name: state[name].copy() for name in shared}, numbers)
@@ -125,7 +127,8 @@ class Node:
         for name in reply.arrays:
             if name not in self.method.shared:
                 raise self._not_shared("send", name)
-        return Payload(reply.arrays, {**reply.numbers, "up": reply.nbytes}, reply.notes)
+        counts = {"up": reply.nbytes, "memory": peak_memory()}
+        return Payload(reply.arrays, {**reply.numbers, **counts}, reply.notes)
 
     def _restored(self, round_number: int, known_round: int) -> Trained:
         """The whole last state from before this round; a fresh one only before the first."""
@@ -153,8 +156,8 @@ class Node:
         return model, optimiser
 
     def _train(
-        self, model: nn.Module, optimiser: torch.optim.Optimizer, round_number: int
-    ) -> float:
+        self, model: nn.Module, optimiser: torch.optim.Optimizer, round_number: int, count: bool
+    ) -> dict[str, float]:
         session = Session(
             model=model,
             optimiser=optimiser,
@@ -164,10 +167,15 @@ class Node:
             randomness=Randomness(self.seed, self.client, round_number),
             device=self.device,
         )
-        loss = self.method.training.fit(session, self.method.penalty)
+        work: dict[str, float] = {}
+        if count:
+            with counted(model) as work:
+                loss = self.method.training.fit(session, self.method.penalty)
+        else:
+            loss = self.method.training.fit(session, self.method.penalty)
         self.snapshots.save(Snapshot(round_number, _whole_state(model, optimiser)))
         self._warm[round_number] = model, optimiser
-        return loss
+        return {"loss": loss, **work}
 
     def _finish(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, str]:
         """Keep the final model, and vouch for the private part of the state by its digest."""

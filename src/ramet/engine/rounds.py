@@ -22,11 +22,12 @@ from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.methods import Method
 from ramet.methods.merging import Reply
-from ramet.metrics import Record
+from ramet.metrics import WORK, Record
 from ramet.payload import Arrays, Payload, digest
 from ramet.randomness import Randomness
 
 SERVER = "the server"
+_OF_TRAINING = ("loss", "weight", "up", *WORK)
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name and its reply, or the reason why there is none."""
 Observer: TypeAlias = Callable[[Record], None]
@@ -52,21 +53,21 @@ class _Exchange:
 
     def trained(self) -> dict[str, Any]:
         """The half of the round's record that is known now; the other half is judged next."""
-        kept = ("loss", "weight", "up")
         return {
             "round": self.round,
             "rounds": self.rounds,
             "trained": {
-                client: {name: numbers[name] for name in kept}
+                client: {name: numbers[name] for name in _OF_TRAINING if name in numbers}
                 for client, numbers in sorted(self.numbers.items())
             },
             "failed": dict(sorted(self.failed.items())),
             "seconds": time.monotonic() - self.started,
+            "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
         }
 
     def judged(self) -> dict[str, Any]:
         """The other half of the record of the round before."""
-        dropped = ("loss", "weight", "up")
+        dropped = {*_OF_TRAINING, "memory"}
         return {
             "judged": {
                 client: {name: value for name, value in numbers.items() if name not in dropped}

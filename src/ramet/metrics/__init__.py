@@ -1,7 +1,21 @@
-"""Scores, bytes and time, counted by those who watch, never by a method."""
+"""Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
 from ramet.metrics.comparison import Standing, standings
 from ramet.metrics.record import Record
-from ramet.metrics.summary import scores, traffic
+from ramet.metrics.summary import flops, scores, traffic
+from ramet.metrics.verdict import Printed, Verdict
+from ramet.metrics.work import WORK, counted, peak_memory
 
-__all__ = ["Record", "Standing", "scores", "standings", "traffic"]
+__all__ = [
+    "WORK",
+    "Printed",
+    "Record",
+    "Standing",
+    "Verdict",
+    "counted",
+    "flops",
+    "peak_memory",
+    "scores",
+    "standings",
+    "traffic",
+]

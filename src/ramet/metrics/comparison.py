@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -21,7 +21,9 @@ class Standing:
     test_at_best_val: float
     gain: float | None
     chance: float | None  # p-value of a paired t-test over the common seeds
+    scalars: float  # of a client's model, mean over the clients
     up_per_client_round: float
+    flops_per_client_round: float | None
     rounds_to_target: float | None
 
 
@@ -68,9 +70,19 @@ def _standing(
         test_at_best_val=fmean(s["scores"]["test_at_best_val"] for s in summaries.values()),
         gain=fmean(gains) if gains else None,
         chance=_chance(gains),
+        scalars=fmean(
+            scalars for s in summaries.values() for scalars in s["model"]["scalars"].values()
+        ),
         up_per_client_round=fmean(s["traffic"]["up_per_client_round"] for s in summaries.values()),
+        flops_per_client_round=_flops(summaries.values()),
         rounds_to_target=rounds_to_target,
     )
+
+
+def _flops(summaries: Iterable[Mapping[str, Any]]) -> float | None:
+    """The same for every seed, as the split is; runs of before it was counted have none."""
+    counted = (summary.get("flops", {}).get("per_client_round") for summary in summaries)
+    return next((flops for flops in counted if flops is not None), None)
 
 
 def _chance(gains: Sequence[float]) -> float | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from ramet.metrics.record import Record
+from ramet.metrics.work import WORK, total
 
 
 def scores(records: Sequence[Record]) -> dict[str, Any]:
@@ -34,6 +36,18 @@ def traffic(records: Sequence[Record]) -> dict[str, float]:
         "down_per_client_round": _each(down, [record.down for record in records]),
         "total": up + down,
     }
+
+
+def flops(records: Sequence[Record]) -> dict[str, Any]:
+    """Operations of each client in one round of training, and their mean over the clients."""
+    clients = {
+        client: {name: int(numbers[name]) for name in WORK}
+        for record in records
+        for client, numbers in record.trained.items()
+        if WORK[0] in numbers
+    }
+    totals = [total(work) for work in clients.values()]
+    return {"per_client_round": fmean(totals) if totals else None, "clients": clients}
 
 
 def _each(total: int, rounds: Sequence[Mapping[str, Any]]) -> float:

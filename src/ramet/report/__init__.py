@@ -1,5 +1,5 @@
 """What people see of a run."""
 
-from ramet.report.tables import comparison_table, percent, result_table, size
+from ramet.report.tables import comparison_table, percent, result_table, size, verdict_table
 
-__all__ = ["comparison_table", "percent", "result_table", "size"]
+__all__ = ["comparison_table", "percent", "result_table", "size", "verdict_table"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ramet.metrics import Standing
+from ramet.metrics import Standing, Verdict
+from ramet.metrics.work import total
 
 
 def size(count: float) -> str:
@@ -23,27 +25,49 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f}"
 
 
+def operations(count: float | None) -> str:
+    """Floating-point operations in billions; a multiply-add is two."""
+    return "–" if count is None else f"{count / 1e9:.2f} G"
+
+
+def _plain_table(title: str) -> Table:
+    """Without walls, so that many columns fit into a narrow terminal."""
+    return Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
+
+
 def comparison_table(rows: Sequence[Standing], setting: str, target: float | None) -> Table:
     """A row per method, in the order asked for."""
-    table = Table(title=f"{setting}: test accuracy %, mean ± std over seeds")
-    table.add_column("method")
-    heads = ["seeds", "last round", "best validation", "gain", "p", "up per client and round"]
-    for head in [*heads, *([f"rounds to {percent(target)}"] if target is not None else [])]:
-        table.add_column(head, justify="right")
+    seeds = {row.seeds for row in rows}
+    alike = len(seeds) == 1
+    over = f"{seeds.pop()} seeds" if alike else "seeds (their number behind the method)"
+    table = _plain_table(f"{setting}: test accuracy %, mean ± std over {over}")
+    table.add_column("method", no_wrap=True)
+    heads = ["last round", "best val", "gain", "p", "scalars", "up KB", "GFLOPs"]
+    for head in [*heads, *([f"to {100 * target:g}"] if target is not None else [])]:
+        table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         spread = "" if row.spread is None else f" ± {percent(row.spread)}"
+        work = row.flops_per_client_round
         cells = [
-            str(row.seeds),
             percent(row.test) + spread,
             percent(row.test_at_best_val),
             "–" if row.gain is None else f"{100 * row.gain:+.2f}",
             "–" if row.chance is None else f"{row.chance:.3f}",
-            size(row.up_per_client_round),
+            f"{row.scalars:,.0f}",
+            f"{row.up_per_client_round / 1024:.2f}",
+            "–" if work is None else f"{work / 1e9:.2f}",
         ]
         if target is not None:
             reached = row.rounds_to_target
-            cells.append("not by all" if reached is None else f"{reached:.0f}")
-        table.add_row(row.label, *cells)
+            cells.append("never" if reached is None else f"{reached:.0f}")
+        table.add_row(row.label if alike else f"{row.label} ({row.seeds})", *cells)
+    table.caption = (
+        "best val: at the round with the best validation score; gain: over local, or else the "
+        "first; p: of a paired t-test; scalars: of a client's model; up, GFLOPs: per client and "
+        "round"
+    )
+    if target is not None:
+        table.caption += f"; to {100 * target:g}: rounds until that accuracy"
     return table
 
 
@@ -54,19 +78,73 @@ def result_table(summary: Mapping[str, Any]) -> Table:
     table.add_column("client")
     table.add_column("test accuracy %", justify="right")
     table.add_column("model scalars", justify="right")
+    table.add_column("FLOPs per round", justify="right")
     for client, score in scores["clients"].items():
-        table.add_row(client, percent(score), f"{summary['model']['scalars'][client]:,}")
+        work = summary["flops"]["clients"].get(client)
+        table.add_row(
+            client,
+            percent(score),
+            f"{summary['model']['scalars'][client]:,}",
+            operations(total(work) if work else None),
+        )
     table.add_section()
-    table.add_row("mean, last round", percent(scores["test"]), "")
+    table.add_row("mean, last round", percent(scores["test"]), "", "")
     table.add_row(
         f"mean, round {scores['best_val_round']} (best validation)",
         percent(scores["test_at_best_val"]),
+        "",
         "",
     )
     table.caption = (
         f"{summary['model']['shared_scalars']:,} scalars shared; "
         f"{size(traffic['up_per_client_round'])} up and "
         f"{size(traffic['down_per_client_round'])} down per client and round, "
-        f"{size(traffic['total'])} in all"
+        f"{size(traffic['total'])} in all; {summary['seconds']:.0f} s, "
+        f"{size(summary['peak_memory'])} of memory"
     )
     return table
+
+
+def verdict_table(verdicts: Sequence[Verdict], title: str) -> Table:
+    """A row per printed figure: theirs, ours, and whether the difference is small enough."""
+    table = _plain_table(title)
+    for head in ("method", "figure"):
+        table.add_column(head, no_wrap=True)
+    for head in ("printed", "ours", "off by"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("")
+    for verdict in verdicts:
+        printed, off = verdict.printed, verdict.off
+        table.add_row(
+            printed.label,
+            _SIZES.get(printed.kind, printed.setting),
+            _with_spread(printed.value, printed.std),
+            _ours(verdict),
+            "–" if off is None else f"{off:+z.2f}",
+            _MARKS[verdict.inside],
+        )
+    allowed = sorted({v.printed.allowed for v in verdicts if not v.printed.note})
+    inside = f"inside: off by at most {' or '.join(f'{off:g}' for off in allowed)}."
+    notes = [
+        f"{v.printed.label}, allowed {v.printed.allowed:g}: {v.printed.note}."
+        for v in verdicts
+        if v.printed.note
+    ]
+    table.caption = " ".join([inside, *notes])
+    return table
+
+
+_MARKS = {True: "[green]inside[/]", False: "[red]outside[/]", None: "not run"}
+_SIZES = {"model_kb": "model KB", "payload_kb": "payload KB"}
+
+
+def _ours(verdict: Verdict) -> str:
+    if verdict.mean is None:
+        return "–"
+    if verdict.printed.kind in _SIZES:
+        return f"{round(verdict.mean * 256):,}: {verdict.mean:.3f}"
+    return f"{_with_spread(verdict.mean, verdict.spread)} ({len(verdict.ours)})"
+
+
+def _with_spread(mean: float, spread: float | None) -> str:
+    return f"{mean:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
