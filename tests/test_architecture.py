@@ -26,12 +26,14 @@ MAY_IMPORT = {
     "run_folder": CORE | {"experiment"},
     "flower": CORE | {"experiment", "run_folder"},
     "runs": CORE | {"experiment", "run_folder", "flower"},
-    "sweeps": CORE | {"options", "experiment", "run_folder", "runs"},
+    "archive": CORE | {"experiment", "run_folder"},
+    "inspection": CORE | {"experiment"},
+    "sweeps": CORE | {"options", "experiment", "run_folder", "runs", "archive"},
     "reproduction": CORE | {"partition", "experiment", "sweeps"},
     "report": GROUND | {"metrics", "experiment"},
     "cli": CORE
     | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}
-    | {"reproduction"},
+    | {"reproduction", "archive", "inspection"},
     "__main__": {"cli"},
     "__init__": CORE | {"partition", "runs"},
 }

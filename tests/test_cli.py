@@ -318,3 +318,33 @@ def test_a_table_that_is_not_reached_ends_with_1(data_root: Path, tmp_path: Path
     assert sizes.code == 0
     assert "8 inside, 0 outside, 0 not run" in sizes.stdout
     assert "feddense table3" in refused("reproduce", "feddense", "table4")
+
+
+def test_the_clients_of_a_setting_can_be_looked_at(tmp_path: Path) -> None:
+    done = ramet("data", "inspect", "--setting", "tiny", "--out", tmp_path, "--json")
+    assert done.code == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["clients"]["rings"]["graphs"] == 150
+    assert sum(seen["clients"]["rings"]["classes"]) == 150
+    structure = seen["divergences"]["structure"]
+    assert structure[0][0] == 0
+    assert 0 < structure[0][1] == structure[1][0] < 1
+    assert (tmp_path / "heterogeneity.png").exists()
+    assert "blocks" in ramet("data", "inspect").stdout
+
+
+def test_too_many_clients_are_not_compared(data_root: Path) -> None:
+    words = ("data", "inspect", "--setting", "at-random", "--set", "clients=51")
+    assert "at most 50" in refused(*words, "--data", data_root)
+
+
+def test_a_report_is_written_and_says_what_it_lacks(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, _ = finished
+    done = ramet("report", folder, "--out", tmp_path / "page", "--target", "50")
+    assert done.code == 0, done.stderr
+    text = (tmp_path / "page" / "report.html").read_text()
+    assert text.count("<svg") == 4
+    assert "Left out" not in text
+    assert "nowhere is not there" in refused("report", tmp_path / "nowhere")

@@ -4,12 +4,11 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ramet.errors import RametError
-from ramet.metrics import Record, standings
+from ramet.metrics import Story, standings
 from ramet.sweeps import Contender, Sweep, parse_seeds
 
 
@@ -34,7 +33,7 @@ def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
     told: list[tuple[int, int, int]] = []
     assert plan.execute(2, lambda *facts: told.append(facts)) == {}
     assert told[-1] == (8, 4, 0)
-    before = plan.results()
+    before = plan.stories()
     assert {label: sorted(runs) for label, runs in before.items()} == {
         "local": [1, 2],
         "feddense,width=10": [1, 2],
@@ -45,9 +44,9 @@ def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
     kept = (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns
     assert plan.execute(2, lambda *_: None) == {}
     assert (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns == kept
-    for label, runs in plan.results().items():
-        for seed, result in runs.items():
-            assert result.summary["sha256"] == before[label][seed].summary["sha256"]
+    for label, runs in plan.stories().items():
+        for seed, story in runs.items():
+            assert story.result["sha256"] == before[label][seed].result["sha256"]
 
 
 def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
@@ -86,7 +85,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     failed = plan.execute(2, lambda *_: None)
     assert list(failed) == ["local seed 1"]
     assert "not empty" in failed["local seed 1"]
-    assert sum(len(runs) for runs in plan.results().values()) == 3
+    assert sum(len(runs) for runs in plan.stories().values()) == 3
 
 
 def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
@@ -95,33 +94,32 @@ def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
         plan.check()
 
 
-def summary(test: float) -> dict[str, dict[str, Any]]:
-    return {
-        "scores": {"test": test, "test_at_best_val": test - 0.01},
+def story(*tests: float) -> Story:
+    result = {
+        "seed": 1,
+        "setting": "tiny",
+        "rounds": len(tests),
+        "scores": {"test": tests[-1], "test_at_best_val": tests[-1] - 0.01},
         "traffic": {"up_per_client_round": 100},
         "model": {"scalars": {"a": 10, "b": 20}},
         "flops": {"per_client_round": 7.0},
     }
-
-
-def records(*tests: float) -> list[Record]:
-    return [
-        Record(number, len(tests), {}, {"a": {"test": test, "val": test}}, {"a": 0}, {}, 0.1)
-        for number, test in enumerate(tests, 1)
-    ]
+    rounds = [(number, test, test) for number, test in enumerate(tests, 1)]
+    return Story("x", "ramet run x", "2026-11-15", {}, result, rounds)
 
 
 def test_means_gains_and_chances_by_hand() -> None:
     rows = standings(
         {
-            "fedstar": {1: summary(0.80), 2: summary(0.84), 3: summary(0.79)},
-            "local": {1: summary(0.75), 2: summary(0.77), 3: summary(0.76)},
+            "fedstar": {
+                1: story(0.6, 0.7, 0.8),
+                2: story(0.7, 0.8, 0.84),
+                3: story(0.5, 0.7, 0.79),
+            },
+            "local": {1: story(0.6, 0.7, 0.75), 2: story(0.5, 0.6, 0.77), 3: story(0.5, 0.6, 0.76)},
+            "fedavg": {},
         },
-        {
-            "fedstar": {1: records(0.6, 0.7, 0.8), 2: records(0.7, 0.8, 0.84)},
-            "local": {1: records(0.6, 0.7, 0.75), 2: records(0.5, 0.6, 0.65)},
-        },
-        target=0.7,
+        target=0.76,
     )
     star, alone = rows
     assert star.test == pytest.approx(0.81)
@@ -129,7 +127,8 @@ def test_means_gains_and_chances_by_hand() -> None:
     assert star.gain == pytest.approx(0.05)  # mean of .05 .07 .03
     # paired t: mean .05, std .02, three pairs: t = .05 / (.02 / sqrt 3) = 4.330, p = .0494
     assert star.chance == pytest.approx(0.0494, abs=1e-4)
-    assert star.rounds_to_target == pytest.approx(1.5)
+    assert star.rounds_to_target == pytest.approx((3 + 2 + 3) / 3)
+    assert star.worst == 0.79
     assert star.scalars == 15
     assert star.flops_per_client_round == 7
     assert alone.gain is None

@@ -125,6 +125,10 @@ def compare(
     option: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For all methods.")
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Write each finished run in short into DIR."),
+    ] = None,
     match: Annotated[
         bool,
         typer.Option(
@@ -142,6 +146,8 @@ def compare(
     """
     from dataclasses import asdict
 
+    from ramet.archive import keep
+    from ramet.metrics import standings
     from ramet.report import comparison_table
     from ramet.sweeps import Contender, Sweep, parse_seeds
 
@@ -159,11 +165,14 @@ def compare(
     if match and not failed:
         sweep = sweep.matched(sweep.winner())
         failed = _run_sweep(sweep, jobs)
-    rows = sweep.standings(None if target is None else target / 100)
+    stories, goal = sweep.stories(), None if target is None else target / 100
+    rows = standings(stories, goal)
+    if archive is not None:
+        keep((story for runs in stories.values() for story in runs.values()), archive)
     if as_json:
         sys.stdout.write(json.dumps([asdict(row) for row in rows]) + "\n")
     else:
-        out.print(comparison_table(rows, setting, None if target is None else target / 100))
+        out.print(comparison_table(rows, setting, goal))
         out.print(f"runs: {sweep.folder}", highlight=False, soft_wrap=True)
     _complain_of(failed)
 
@@ -221,6 +230,74 @@ def reproduce(
     _complain_of(failed)
     if outside:
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...")],
+    folder: Annotated[Path, typer.Option("--out", help="The report's folder.")] = Path("report"),
+    target: Annotated[
+        float | None, typer.Option(help="Count the rounds to this test accuracy, in %.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
+) -> None:
+    """Show the finished runs below each PATH as one HTML page, with figures as PNG and SVG.
+
+    PATH is a sweep's folder, a run's folder, or a folder that `ramet compare --keep` wrote.
+
+    Example: ramet report sweeps/single --target 75
+    """
+    from ramet.archive import found
+    from ramet.inspection import inspect
+    from ramet.report.page import Heterogeneity, write_report
+    from ramet.run_folder import make_folder
+
+    stories = found(paths)
+    first = next(iter(next(iter(stories.values())).values()))
+    apart, left_out = None, []
+    try:
+        seen = inspect(first.setting, data)
+        apart = Heterogeneity(list(seen.clients), seen.divergences)
+    except RametError as reason:
+        left_out.append(f"how far the clients are apart; {reason}")
+    make_folder(folder)
+    page = write_report(stories, folder, None if target is None else target / 100, apart, left_out)
+    out.print(f"Wrote {page} and its figures.", highlight=False, soft_wrap=True)
+
+
+data_app = typer.Typer(help="Look at the clients' data.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("inspect")
+def inspect_data(
+    setting: Annotated[str, typer.Option(help="A name from `ramet settings`.")] = "tiny",
+    data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Draw the divergences into this folder, too.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For the setting.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Describe each client's graphs and how far the clients are apart.
+
+    Example: ramet data inspect --setting cross-diff --out pictures
+    """
+    from ramet.inspection import inspect
+    from ramet.report import figures, portrait_table
+    from ramet.run_folder import make_folder
+
+    seen = inspect(setting, data, _options(option or []))
+    if folder is not None:
+        make_folder(folder)
+        drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
+        figures.save(drawn, folder, "heterogeneity")
+    if as_json:
+        sys.stdout.write(json.dumps(seen.facts()) + "\n")
+    else:
+        out.print(portrait_table(seen.clients, seen.divergences, setting))
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -45,6 +46,28 @@ class RunSettings(BaseModel):
     share: tuple[str, ...] | None = None
     split_seed: int = Field(123, ge=0)
     threads: int = Field(1, ge=1)
+
+    @property
+    def label(self) -> str:
+        """The method with its options, as `ramet compare` takes it."""
+        method = self.method.rpartition("/")[2]
+        shared = [f"share={' '.join(self.share)}"] if self.share is not None else []
+        options = [f"{key}={value}" for key, value in self.options.items()]
+        return ",".join([method, *options, *shared])
+
+    @property
+    def command(self) -> str:
+        """What to type to have this run again; where the data lie is each machine's own affair."""
+        words = ["ramet", "run", self.method.rpartition("/")[2], "--setting", self.setting]
+        words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
+        for name in ("engine", "device", "threads"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                words += [f"--{name}", str(getattr(self, name))]
+        for key, value in self.options.items():
+            words += ["--set", f"{key}={value}"]
+        for pattern in self.share or ():
+            words += ["--share", pattern]
+        return shlex.join(words)
 
 
 def checked_settings(**given: Any) -> RunSettings:

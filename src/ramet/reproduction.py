@@ -90,13 +90,13 @@ class Reproduction:
 
     def verdicts(self) -> list[Verdict]:
         """Each printed figure beside what the finished runs give."""
-        results = {sweep.setting: sweep.results() for sweep in self.sweeps()}
+        stories = {sweep.setting: sweep.stories() for sweep in self.sweeps()}
         return [
             Verdict(
                 cell,
                 [
-                    100 * run.summary["scores"]["test"]
-                    for run in results[cell.setting][cell.label].values()
+                    100 * story.result["scores"]["test"]
+                    for story in stories[cell.setting][cell.label].values()
                 ]
                 if cell.kind == "accuracy"
                 else [self._kilobytes(cell)],

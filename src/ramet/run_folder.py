@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,11 @@ class RunFolder:
     @cached_property
     def run_name(self) -> str:
         """A name no other run has: sites keep the states of different runs apart by it."""
-        name: str = _read_json(self.path / "versions.json")["run"]
-        return name
+        return self.about()["run"]
+
+    def about(self) -> dict[str, str]:
+        """The run's own name, when it was started, and with what."""
+        return _read_json(self.path / "versions.json")
 
     @staticmethod
     def create(path: Path, settings: RunSettings) -> RunFolder:
@@ -72,7 +76,8 @@ class RunFolder:
         experiment.check_clients()
         manifest = experiment.manifest()
         make_folder(path)
-        folder._write("versions.json", {"run": uuid.uuid4().hex, **versions()})
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        folder._write("versions.json", {"run": uuid.uuid4().hex, "started": started, **versions()})
         folder._write("split.json", manifest)
         folder._write("settings.json", settings.model_dump(mode="json"))
         return folder

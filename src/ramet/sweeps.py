@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from ramet.archive import story
 from ramet.errors import RametError
 from ramet.experiment import (
     Experiment,
@@ -22,10 +23,10 @@ from ramet.experiment import (
     default_data,
     method_factory,
 )
-from ramet.metrics import Standing, standings
+from ramet.metrics import Stories, Story, standings
 from ramet.options import arguments
 from ramet.run_folder import RunFolder
-from ramet.runs import Result, absolute_method, resume, run
+from ramet.runs import absolute_method, resume, run
 
 _PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
@@ -115,31 +116,18 @@ class Sweep:
                 watch(*self._progress(), len(failed))
         return failed
 
-    def results(self) -> dict[str, dict[int, Result]]:
-        """Finished runs, by contender and seed."""
-        found: dict[str, dict[int, Result]] = {c.label: {} for c in self.contenders}
+    def stories(self) -> Stories:
+        """Finished runs in short, by contender and seed."""
+        told: dict[str, dict[int, Story]] = {c.label: {} for c in self.contenders}
         for contender, seed in self.runs():
-            folder = self.run_folder(contender, seed)
-            summary = folder.result()
-            if summary is not None:
-                found[contender.label][seed] = Result(folder.path, summary)
-        return found
-
-    def standings(self, target: float | None = None) -> list[Standing]:
-        """A row per method with a finished run."""
-        found = self.results()
-        return standings(
-            {label: {seed: r.summary for seed, r in runs.items()} for label, runs in found.items()},
-            {
-                label: {seed: RunFolder(r.folder).records() for seed, r in runs.items()}
-                for label, runs in found.items()
-            },
-            target,
-        )
+            one = story(self.run_folder(contender, seed))
+            if one is not None:
+                told[contender.label][seed] = one
+        return told
 
     def winner(self) -> Contender:
         """The method with the best mean test score."""
-        best = max(self.standings(), key=lambda standing: standing.test)
+        best = max(standings(self.stories()), key=lambda standing: standing.test)
         return Contender.parse(best.label)
 
     def scalars(self, contender: Contender) -> float:

@@ -59,14 +59,14 @@ class StructureEncoding:
         sizes = block.node_starts.diff()
         small = sizes <= _DENSE_UP_TO
         order = torch.argsort(sizes, stable=True)
-        for graphs in _of_like_size(order[small[order]], sizes):
+        for graphs in of_like_size(order[small[order]], sizes):
             result[_nodes(block, graphs)] = _dense_returns(block, graphs, self.walk)
         for graphs in order[~small[order]].unsqueeze(1):
             result[_nodes(block, graphs)] = _sparse_returns(block, graphs, self.walk)
         return result
 
 
-def _of_like_size(ordered: Tensor, sizes: Tensor) -> list[Tensor]:
+def of_like_size(ordered: Tensor, sizes: Tensor) -> list[Tensor]:
     """Cut graphs ordered by size into groups whose padded square matrices stay small."""
     groups: list[Tensor] = []
     start = 0
@@ -91,12 +91,19 @@ def _values(batch: Batch) -> Tensor:  # [links]
     return scale[batch.rows] * scale[batch.columns]
 
 
-def _dense_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
-    batch = block.cut(graphs)
-    sizes = block.node_starts.diff()[graphs]
+def dense_adjacency(batch: Batch) -> tuple[Tensor, Tensor]:
+    """[graphs, widest, widest] with zeros behind small graphs, and each node's place in its own."""
+    sizes = batch.graph.bincount(minlength=batch.graphs)
     place = torch.arange(batch.nodes) - (sizes.cumsum(0) - sizes)[batch.graph]
     widest = int(sizes.max())
     matrix = torch.zeros((batch.graphs, widest, widest))
+    matrix[batch.graph[batch.rows], place[batch.rows], place[batch.columns]] = 1.0
+    return matrix, place
+
+
+def _dense_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
+    batch = block.cut(graphs)
+    matrix, place = dense_adjacency(batch)
     matrix[batch.graph[batch.rows], place[batch.rows], place[batch.columns]] = _values(batch)
     powers = [matrix]
     while 2 * len(powers) < walk:

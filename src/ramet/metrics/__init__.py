@@ -1,18 +1,24 @@
 """Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
 from ramet.metrics.comparison import Standing, standings
+from ramet.metrics.holdings import Holdings
 from ramet.metrics.record import Record
+from ramet.metrics.story import Stories, Story, curve
 from ramet.metrics.summary import flops, scores, traffic
 from ramet.metrics.verdict import Printed, Verdict
 from ramet.metrics.work import WORK, counted, peak_memory
 
 __all__ = [
     "WORK",
+    "Holdings",
     "Printed",
     "Record",
     "Standing",
+    "Stories",
+    "Story",
     "Verdict",
     "counted",
+    "curve",
     "flops",
     "peak_memory",
     "scores",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from ramet.metrics.record import Record
+from ramet.metrics.story import Stories, Story
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Standing:
     seeds: int
     test: float
     spread: float | None  # standard deviation over seeds
+    worst: float  # of the seeds
     test_at_best_val: float
     gain: float | None
     chance: float | None  # p-value of a paired t-test over the common seeds
@@ -27,61 +28,48 @@ class Standing:
     rounds_to_target: float | None
 
 
-def standings(
-    summaries: Mapping[str, Mapping[int, Mapping[str, Any]]],
-    records: Mapping[str, Mapping[int, Sequence[Record]]],
-    target: float | None = None,
-) -> list[Standing]:
+def standings(stories: Stories, target: float | None = None) -> list[Standing]:
     """A row per method with a finished run; `local`, or else the first, is the yardstick."""
-    labels = [label for label, runs in summaries.items() if runs]
-    if not labels:
-        return []
-    yardstick = "local" if "local" in labels else labels[0]
-    tests = {
-        label: {seed: summary["scores"]["test"] for seed, summary in summaries[label].items()}
-        for label in labels
-    }
+    labels = [label for label, runs in stories.items() if runs]
+    yardstick = "local" if "local" in labels else next(iter(labels), "")
     return [
-        _standing(
-            label,
-            summaries[label],
-            tests[label],
-            {} if label == yardstick else tests[yardstick],
-            _rounds_to(target, records[label]),
-        )
+        _standing(label, stories[label], {} if label == yardstick else stories[yardstick], target)
         for label in labels
     ]
 
 
 def _standing(
     label: str,
-    summaries: Mapping[int, Mapping[str, Any]],
-    own: Mapping[int, float],
-    other: Mapping[int, float],
-    rounds_to_target: float | None,
+    own: Mapping[int, Story],
+    other: Mapping[int, Story],
+    target: float | None,
 ) -> Standing:
-    common = sorted(own.keys() & other.keys())
-    gains = [own[seed] - other[seed] for seed in common]
+    results = [story.result for story in own.values()]
+    tests = {seed: _test(story) for seed, story in own.items()}
+    gains = [tests[seed] - _test(other[seed]) for seed in sorted(own.keys() & other.keys())]
     return Standing(
         label=label,
         seeds=len(own),
-        test=fmean(own.values()),
-        spread=stdev(own.values()) if len(own) > 1 else None,
-        test_at_best_val=fmean(s["scores"]["test_at_best_val"] for s in summaries.values()),
+        test=fmean(tests.values()),
+        spread=stdev(tests.values()) if len(own) > 1 else None,
+        worst=min(tests.values()),
+        test_at_best_val=fmean(result["scores"]["test_at_best_val"] for result in results),
         gain=fmean(gains) if gains else None,
         chance=_chance(gains),
-        scalars=fmean(
-            scalars for s in summaries.values() for scalars in s["model"]["scalars"].values()
-        ),
-        up_per_client_round=fmean(s["traffic"]["up_per_client_round"] for s in summaries.values()),
-        flops_per_client_round=_flops(summaries.values()),
-        rounds_to_target=rounds_to_target,
+        scalars=fmean(n for result in results for n in result["model"]["scalars"].values()),
+        up_per_client_round=fmean(r["traffic"]["up_per_client_round"] for r in results),
+        flops_per_client_round=_flops(results),
+        rounds_to_target=_rounds_to(target, own.values()),
     )
 
 
-def _flops(summaries: Iterable[Mapping[str, Any]]) -> float | None:
+def _test(story: Story) -> float:
+    return float(story.result["scores"]["test"])
+
+
+def _flops(results: Iterable[Mapping[str, Any]]) -> float | None:
     """The same for every seed, as the split is; runs of before it was counted have none."""
-    counted = (summary.get("flops", {}).get("per_client_round") for summary in summaries)
+    counted = (result.get("flops", {}).get("per_client_round") for result in results)
     return next((flops for flops in counted if flops is not None), None)
 
 
@@ -93,13 +81,13 @@ def _chance(gains: Sequence[float]) -> float | None:
     return float(ttest_1samp(gains, 0.0).pvalue)
 
 
-def _rounds_to(target: float | None, runs: Mapping[int, Sequence[Record]]) -> float | None:
+def _rounds_to(target: float | None, stories: Iterable[Story]) -> float | None:
     """The mean first round at which the target is met; None if a run never meets it."""
     if target is None:
         return None
     firsts = [
-        next((record.round for record in records if record.mean("test") >= target), None)
-        for records in runs.values()
+        next((number for number, _, test in story.rounds if test >= target), None)
+        for story in stories
     ]
     met = [first for first in firsts if first is not None]
     return fmean(met) if met and len(met) == len(firsts) else None

@@ -1,5 +1,19 @@
 """What people see of a run."""
 
-from ramet.report.tables import comparison_table, percent, result_table, size, verdict_table
+from ramet.report.tables import (
+    comparison_table,
+    percent,
+    portrait_table,
+    result_table,
+    size,
+    verdict_table,
+)
 
-__all__ = ["comparison_table", "percent", "result_table", "size", "verdict_table"]
+__all__ = [
+    "comparison_table",
+    "percent",
+    "portrait_table",
+    "result_table",
+    "size",
+    "verdict_table",
+]

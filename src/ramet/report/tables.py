@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ramet.metrics import Standing, Verdict
+from ramet.metrics import Holdings, Standing, Verdict
 from ramet.metrics.work import total
 
 
@@ -101,6 +103,34 @@ def result_table(summary: Mapping[str, Any]) -> Table:
         f"{size(traffic['down_per_client_round'])} down per client and round, "
         f"{size(traffic['total'])} in all; {summary['seconds']:.0f} s, "
         f"{size(summary['peak_memory'])} of memory"
+    )
+    return table
+
+
+def portrait_table(
+    clients: Mapping[str, Holdings], divergences: Mapping[str, NDArray[np.float64]], setting: str
+) -> Table:
+    """A row per client: its graphs, and its mean divergence from the others."""
+    table = _plain_table(f"{setting}: {len(clients)} clients")
+    table.add_column("client", no_wrap=True)
+    for head in ("graphs", "nodes", "links", "features", "graphs by class", *divergences):
+        table.add_column(head, justify="right")
+    others = max(len(clients) - 1, 1)
+    for place, (client, held) in enumerate(clients.items()):
+        apart = [f"{matrix[place].sum() / others:.3f}" for matrix in divergences.values()]
+        table.add_row(
+            client,
+            f"{held.graphs:,}",
+            f"{held.nodes:.1f}",
+            f"{held.links:.1f}",
+            str(held.features),
+            " ".join(map(str, held.classes)),
+            *apart,
+        )
+    table.caption = (
+        "nodes, links: mean over graphs; features: their width; "
+        f"{' and '.join(divergences)} (last columns): mean Jensen–Shannon divergence from the "
+        "other clients, 0 is alike and 1 is nothing in common"
     )
     return table
 

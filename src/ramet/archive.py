@@ -1,0 +1,76 @@
+"""Stories of finished runs: told from run folders, kept in small files, found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ramet.errors import RametError
+from ramet.methods import METHODS
+from ramet.metrics import Stories, Story, curve
+from ramet.run_folder import RunFolder, make_folder
+
+_NOT_A_VERSION = ("run", "started")
+
+
+def story(folder: RunFolder) -> Story | None:
+    """The story of a finished run; None if it is not finished."""
+    result = folder.result()
+    if result is None:
+        return None
+    settings, about = folder.experiment().settings, folder.about()
+    return Story(
+        label=settings.label,
+        command=settings.command,
+        date=about["started"][:10],
+        versions={key: value for key, value in about.items() if key not in _NOT_A_VERSION},
+        result=result,
+        rounds=curve(folder.records()),
+    )
+
+
+def keep(stories: Iterable[Story], folder: Path) -> None:
+    """Write each story into a file of its own."""
+    make_folder(folder)
+    for told in stories:
+        name = f"{told.label.replace('/', '_')}-seed{told.seed}.json"
+        (folder / name).write_text(told.text())
+
+
+def found(paths: Iterable[Path]) -> Stories:
+    """The stories below these paths: run folders, folders of them, and kept files."""
+    by_label: dict[str, dict[int, Story]] = {}
+    for path in paths:
+        if not path.exists():
+            raise RametError(f"{path} is not there. Give a folder of runs, or of kept results.")
+        for told in _below(path):
+            by_label.setdefault(told.label, {})[told.seed] = told
+    if not by_label:
+        raise RametError("no finished run is there. Give a folder of runs, or of kept results.")
+    return {label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_place)}
+
+
+def _place(label: str) -> tuple[int, str]:
+    """Methods in their own order, those of other files last."""
+    known, method = list(METHODS), label.partition(",")[0]
+    return known.index(method) if method in known else len(known), label
+
+
+def _below(path: Path) -> Iterator[Story]:
+    if path.is_file():
+        yield _read(path)
+    elif RunFolder(path).started:
+        told = story(RunFolder(path))
+        if told is not None:
+            yield told
+    else:
+        for inside in sorted(path.iterdir()):
+            if inside.is_dir() or inside.suffix == ".json":
+                yield from _below(inside)
+
+
+def _read(path: Path) -> Story:
+    try:
+        return Story.parse(path.read_text())
+    except (ValueError, TypeError, KeyError) as error:
+        raise RametError(f"{path} holds no kept result. Leave it out.") from error

@@ -1,0 +1,73 @@
+"""What the clients of a setting hold, and how far they are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ramet.data.portrait import divergences, portrait
+from ramet.errors import RametError
+from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.metrics import Holdings
+
+MOST_CLIENTS = 50
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Each client's holdings, and the divergence of every pair, by kind of information."""
+
+    clients: Mapping[str, Holdings]
+    divergences: Mapping[str, NDArray[np.float64]]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "clients": {client: asdict(holdings) for client, holdings in self.clients.items()},
+            "divergences": {kind: matrix.tolist() for kind, matrix in self.divergences.items()},
+        }
+
+
+def inspect(
+    setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
+) -> Inspection:
+    """Look at all graphs of all clients of a setting."""
+    settings = checked_settings(
+        method="local",  # needs no structure encodings
+        setting=setting,
+        data=(data or default_data()).absolute(),
+        options=dict(options or {}),
+    )
+    experiment = Experiment(settings)
+    if len(experiment.clients) > MOST_CLIENTS:
+        raise RametError(
+            f"{setting} has {len(experiment.clients)} clients, too many to compare all pairs. "
+            f"Take at most {MOST_CLIENTS}."
+        )
+    holdings, portraits = {}, []
+    for client in experiment.clients:
+        samples = experiment.samples(client)
+        block, split = samples.block, samples.split
+        graphs = torch.cat([split.train, split.val, split.test])
+        nodes = block.node_starts.diff()[graphs]
+        links = block.link_starts.diff()[graphs]
+        holdings[client] = Holdings(
+            graphs=graphs.numel(),
+            nodes=float(nodes.double().mean()),
+            links=float(links.double().mean()) / 2,
+            features=block.feature_width,
+            classes=torch.bincount(block.labels[graphs], minlength=block.classes).tolist(),
+        )
+        portraits.append(portrait(block, graphs))
+    return Inspection(
+        holdings,
+        {
+            "features": divergences([one.feature for one in portraits]),
+            "structure": divergences([one.structure for one in portraits]),
+        },
+    )

@@ -1,0 +1,177 @@
+"""Pictures of a comparison, each drawn from stories alone and given as a matplotlib figure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.errors import RametError
+from ramet.metrics import Standing, Stories
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
+"""Told apart by people who do not see all colours (after Okabe and Ito), and in print."""
+_DASHES = ("-", "--", ":", "-.")
+_STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "ramet",
+    "savefig.dpi": 150,
+}
+
+
+def accuracy_over_rounds(stories: Stories) -> Figure:
+    """Mean test accuracy over seeds, with a band of one standard deviation.
+
+    Both are running means over a twentieth of the rounds: test parts are small, so curves jump.
+    """
+    with _figure(8, 5) as (figure, axes):
+        for place, (label, runs) in enumerate(stories.items()):
+            scores = np.array([[test for _, _, test in story.rounds] for story in runs.values()])
+            rounds = [number for number, _, _ in next(iter(runs.values())).rounds]
+            middle, spread = _smooth(100 * scores.mean(axis=0)), _smooth(100 * scores.std(axis=0))
+            look = _look(place)
+            axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **look)
+            axes.fill_between(
+                rounds, middle - spread, middle + spread, color=look["color"], alpha=0.12, lw=0
+            )
+        axes.set(xlabel="round", ylabel="mean test accuracy, %")
+        _legend_beside(axes, "method (seeds)")
+    return figure
+
+
+def accuracy_over_work(rows: Sequence[Standing]) -> Figure:
+    """Accuracy against FLOPs per client and round; a line down to the worst seed."""
+    with _figure(8, 5) as (figure, axes):
+        for place, row in enumerate(rows):
+            if row.flops_per_client_round is None:
+                continue
+            work, mean = row.flops_per_client_round / 1e9, 100 * row.test
+            colour = _look(place)["color"]
+            axes.plot([work, work], [100 * row.worst, mean], color=colour, linewidth=1.2)
+            axes.plot(work, mean, _MARKS[place % len(_MARKS)], color=colour, label=row.label, ms=8)
+            axes.plot(work, 100 * row.worst, "_", color=colour, ms=10)
+        axes.set(
+            xlabel="FLOPs per client and round, billions", ylabel="test accuracy, %: mean and worst"
+        )
+        axes.set_xlim(left=0)
+        _legend_beside(axes, "method")
+    return figure
+
+
+def payload(rows: Sequence[Standing]) -> Figure:
+    """What a client sends in a round."""
+    with _figure(8, 0.9 + 0.42 * len(rows)) as (figure, axes):
+        sent = [row.up_per_client_round / 1024 for row in rows]
+        bars = axes.barh(
+            [row.label for row in rows],
+            sent,
+            color=[_look(place)["color"] for place in range(len(rows))],
+            height=0.65,
+        )
+        axes.bar_label(bars, [f"{kilobytes:.2f}" for kilobytes in sent], padding=4)
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.set(xlabel="KB up per client and round")
+        axes.margins(x=0.12)
+    return figure
+
+
+def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.float64]]) -> Figure:
+    """Heat maps of the divergence between clients, one per kind of information."""
+    side = 2.2 + 0.38 * len(clients)
+    with _figure(len(divergences) * side + 0.6, side, len(divergences)) as (figure, axes):
+        for place, (panel, (kind, matrix)) in enumerate(
+            zip(np.atleast_1d(axes), divergences.items(), strict=True)
+        ):
+            image = panel.imshow(matrix, vmin=0, vmax=1, cmap="viridis")
+            panel.set_title(kind)
+            panel.grid(visible=False)
+            panel.set_xticks(range(len(clients)), clients, rotation=60, ha="right")
+            panel.set_yticks(range(len(clients)), clients if place == 0 else [])
+            if len(clients) <= _NUMBERS_UP_TO:
+                _write_cells(panel, matrix)
+        figure.colorbar(image, ax=axes, shrink=0.75, label="Jensen–Shannon divergence")
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """As PNG for documents and SVG for print."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
+        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+def inline(figure: Figure) -> str:
+    """The figure as an SVG element to put into a page."""
+    import matplotlib as mpl
+
+    text = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    drawn = text.getvalue()
+    return drawn[drawn.index("<svg") :]
+
+
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "h", "<")
+_NUMBERS_UP_TO = 15
+
+
+def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A centred running mean; near the ends over what is there."""
+    reach = len(values) // 40
+    return np.array(
+        [values[max(0, at - reach) : at + reach + 1].mean() for at in range(len(values))]
+    )
+
+
+def _look(place: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "linestyle": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+    }
+
+
+def _write_cells(panel: Axes, matrix: NDArray[np.float64]) -> None:
+    for row, values in enumerate(matrix):
+        for column, value in enumerate(values):
+            ink = "black" if value > 0.6 else "white"
+            panel.text(
+                column, row, f"{value:.2f}"[1:] if value < 0.995 else "1", ha="center",
+                va="center", color=ink, fontsize=7,
+            )  # fmt: skip
+
+
+def _legend_beside(axes: Axes, title: str) -> None:
+    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), alignment="left")
+
+
+@contextmanager
+def _figure(width: float, height: float, panels: int = 1) -> Iterator[tuple[Figure, Any]]:
+    """An empty figure in our style; needs no screen and touches no global state."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RametError(
+            "figures need matplotlib. Install it: pip install 'ramet[report]'"
+        ) from error
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots(1, panels)

@@ -1,0 +1,164 @@
+"""One page that shows a comparison, with its figures inside: nothing else is needed to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.errors import RametError
+from ramet.metrics import Standing, Stories, Story, standings
+from ramet.report import figures
+from ramet.report.tables import operations, percent
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from matplotlib.figure import Figure
+
+_SHOWN_VERSIONS = ("ramet", "python", "torch", "torch_geometric")
+
+
+@dataclass(frozen=True)
+class Heterogeneity:
+    """How far the clients are apart, by kind of information."""
+
+    clients: Sequence[str]
+    divergences: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class _Picture:
+    name: str
+    title: str
+    note: str
+    figure: Figure
+
+
+def write_report(
+    stories: Stories,
+    folder: Path,
+    target: float | None = None,
+    apart: Heterogeneity | None = None,
+    left_out: Sequence[str] = (),
+) -> Path:
+    """Write `report.html`, and each figure as PNG and SVG, into the folder."""
+    every = [story for runs in stories.values() for story in runs.values()]
+    _check_alike(every)
+    rows = standings(stories, target)
+    pictures = _pictures(stories, rows, apart)
+    for picture in pictures:
+        figures.save(picture.figure, folder, picture.name)
+    page = folder / "report.html"
+    page.write_text(
+        _template().render(
+            setting=every[0].setting,
+            rows=rows,
+            best=max(row.test for row in rows),
+            yardstick=next((row.label for row in rows if row.gain is None), rows[0].label),
+            target=target,
+            figures=[
+                {"title": p.title, "note": p.note, "svg": figures.inline(p.figure)}
+                for p in pictures
+            ],
+            clients=_client_scores(stories),
+            runs=len(every),
+            rounds=every[0].result["rounds"],
+            dates=_span([story.date for story in every]),
+            versions=_versions(every),
+            commands=[story.command for story in every],
+            left_out=left_out,
+            percent=percent,
+            operations=operations,
+        )
+    )
+    return page
+
+
+def _pictures(
+    stories: Stories, rows: Sequence[Standing], apart: Heterogeneity | None
+) -> list[_Picture]:
+    drawn = [
+        _Picture(
+            "accuracy_over_rounds",
+            "Accuracy over rounds",
+            "Mean test accuracy over clients and seeds; the band is one standard deviation over "
+            "seeds. Both are running means over a twentieth of the rounds.",
+            figures.accuracy_over_rounds(stories),
+        ),
+        _Picture(
+            "payload",
+            "What a client sends",
+            "Bytes of arrays that leave a client in a round; as many come back.",
+            figures.payload(rows),
+        ),
+    ]
+    if any(row.flops_per_client_round is not None for row in rows):
+        drawn.insert(
+            1,
+            _Picture(
+                "accuracy_over_flops",
+                "Accuracy over work",
+                "Mean over seeds, with a line down to the worst seed, against the floating-point "
+                "operations of a client's training in one round.",
+                figures.accuracy_over_work(rows),
+            ),
+        )
+    if apart is not None:
+        drawn.append(
+            _Picture(
+                "heterogeneity",
+                "How far the clients are apart",
+                "Jensen–Shannon divergence between clients: of the similarity of linked nodes' "
+                "features, and of degrees and clustering coefficients.",
+                figures.heterogeneity(apart.clients, apart.divergences),
+            )
+        )
+    return drawn
+
+
+def _client_scores(stories: Stories) -> dict[str, list[float]]:
+    """For each client its mean score under each method."""
+    labels = [label for label, runs in stories.items() if runs]
+    first = next(iter(stories[labels[0]].values()))
+    return {
+        client: [
+            fmean(story.result["scores"]["clients"][client] for story in stories[label].values())
+            for label in labels
+        ]
+        for client in first.result["scores"]["clients"]
+    }
+
+
+def _check_alike(every: Sequence[Story]) -> None:
+    """A page compares runs of one setting and length."""
+    kinds = {(story.setting, story.result["rounds"]) for story in every}
+    if len(kinds) > 1:
+        found = ", ".join(f"{setting} with {rounds} rounds" for setting, rounds in sorted(kinds))
+        raise RametError(f"these runs cannot be compared: {found}. Give runs of one setting.")
+
+
+def _span(dates: Sequence[str]) -> str:
+    first, last = min(dates), max(dates)
+    return first if first == last else f"{first} to {last}"
+
+
+def _versions(every: Sequence[Story]) -> str:
+    return ", ".join(
+        f"{name} {' / '.join(sorted({story.versions[name] for story in every}))}"
+        for name in _SHOWN_VERSIONS
+    )
+
+
+def _template() -> Template:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise RametError("pages need Jinja. Install it: pip install 'ramet[report]'") from error
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    rules = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    return rules.get_template("page.html.j2")

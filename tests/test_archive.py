@@ -1,0 +1,89 @@
+"""Finished runs in short: kept, found again, and shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ramet
+from ramet.archive import found, keep, story
+from ramet.errors import RametError
+from ramet.metrics import Story
+from ramet.report import figures
+from ramet.report.page import write_report
+from ramet.run_folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweep")
+    for seed in (1, 2):
+        ramet.run("local", rounds=2, seed=seed, out=folder / f"local{seed}")
+        ramet.run("feddense", rounds=2, seed=seed, out=folder / f"feddense{seed}", width=10)
+    (folder / "stopped").mkdir()
+    for name in ("settings.json", "versions.json"):
+        (folder / "stopped" / name).write_text((folder / "local1" / name).read_text())
+    return folder
+
+
+def test_a_story_tells_what_to_type_and_what_came_out(sweep: Path) -> None:
+    told = story(RunFolder(sweep / "feddense2"))
+    assert told is not None
+    assert told.label == "feddense,width=10"
+    assert told.command == ("ramet run feddense --setting tiny --rounds 2 --seed 2 --set width=10")
+    assert told.result == RunFolder(sweep / "feddense2").result()
+    assert [number for number, _, _ in told.rounds] == [1, 2]
+    assert told.rounds[-1][2] == pytest.approx(told.result["scores"]["test"], abs=1e-6)
+    assert "run" not in told.versions
+    assert str(sweep) not in told.text()
+    assert Story.parse(told.text()) == told
+
+
+def test_stories_are_found_in_folders_and_in_kept_files(sweep: Path, tmp_path: Path) -> None:
+    stories = found([sweep])
+    assert {label: list(runs) for label, runs in stories.items()} == {
+        "local": [1, 2],
+        "feddense,width=10": [1, 2],
+    }
+    keep((one for runs in stories.values() for one in runs.values()), tmp_path / "kept")
+    assert found([tmp_path / "kept"]) == stories
+    (tmp_path / "kept" / "other.json").write_text("{}")
+    with pytest.raises(RametError, match=r"other\.json holds no kept result"):
+        found([tmp_path / "kept"])
+    with pytest.raises(RametError, match="not there"):
+        found([tmp_path / "nowhere"])
+    with pytest.raises(RametError, match="no finished run"):
+        found([sweep / "stopped"])
+
+
+def test_the_page_stands_alone_and_holds_the_figures(sweep: Path, tmp_path: Path) -> None:
+    page = write_report(found([sweep]), tmp_path, target=0.5, left_out=["<b>bold</b>"])
+    text = page.read_text()
+    assert text.count("<svg") == 3
+    assert "src=" not in text
+    assert "feddense,width=10" in text
+    assert "&lt;b&gt;bold" in text
+    for name in ("accuracy_over_rounds", "accuracy_over_flops", "payload"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_runs_of_other_settings_are_not_put_on_one_page(sweep: Path, tmp_path: Path) -> None:
+    ramet.run("local", rounds=1, seed=3, out=tmp_path / "short")
+    with pytest.raises(RametError, match="tiny with 1 rounds, tiny with 2 rounds"):
+        write_report(found([sweep, tmp_path / "short"]), tmp_path)
+
+
+def test_drawing_twice_gives_the_same_picture(sweep: Path) -> None:
+    stories = found([sweep])
+    once, twice = (figures.inline(figures.accuracy_over_rounds(stories)) for _ in range(2))
+    assert once == twice
+
+
+def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:
+    keep(found([sweep])["local"].values(), tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["local-seed1.json", "local-seed2.json"]
+    assert json.loads((tmp_path / names[0]).read_text())["result"]["seed"] == 1
