@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from ramet.data import GraphBlock, StructureEncoding, read_block, stratified
+from ramet.data import GraphBlock, Held, NodeGraph, StructureEncoding, read_block, stratified
+from ramet.data.planted import PlantedKind, planted
+from ramet.data.splits import nodes_in_folds
 from ramet.engine import Node, Snapshots
 from ramet.methods import Method
-from ramet.tasks import GraphSamples
+from ramet.tasks import GraphSamples, NodeClassification
 
 torch.set_num_threads(1)
 
@@ -27,18 +30,33 @@ def data_root() -> Path:
 
 
 @pytest.fixture
-def tiny_samples() -> Callable[[str, Method], GraphSamples]:
-    def make(name: str, method: Method) -> GraphSamples:
+def tiny_samples() -> Callable[[str, Method], Any]:
+    def make(name: str, method: Method) -> Any:
+        if isinstance(method.task, NodeClassification):
+            return method.task.samples(_small_planted(TINY.index(name)))
         block = read_block(f"tiny:{name}", method.inputs, Path())
         return GraphSamples(block, stratified(block.labels, 123))
 
     return make
 
 
+TINY = ("rings", "trees", "blocks")
+
+
+def _small_planted(seed: int) -> Held[NodeGraph]:
+    """150 nodes, four kinds of links."""
+    kinds = [PlantedKind(100, homophily, 0.9) for homophily in (0.9, 0.6, 0.3, 0.1)]
+    graph = planted(150, 3, kinds, features=8, class_signal=1.5, seed=seed)
+    return Held(graph, nodes_in_folds(graph.labels, 123, 0))
+
+
 @pytest.fixture
-def tiny_node(
-    tmp_path: Path, tiny_samples: Callable[[str, Method], GraphSamples]
-) -> Callable[..., Node]:
+def small_graph() -> NodeGraph:
+    return _small_planted(0).content
+
+
+@pytest.fixture
+def tiny_node(tmp_path: Path, tiny_samples: Callable[[str, Method], Any]) -> Callable[..., Node]:
     def make(name: str, method: Method, seed: int = 0) -> Node:
         return Node(
             client=name,

@@ -333,6 +333,22 @@ def test_the_clients_of_a_setting_can_be_looked_at(tmp_path: Path) -> None:
     assert "blocks" in ramet("data", "inspect").stdout
 
 
+def test_the_kinds_of_links_of_a_setting_can_be_looked_at() -> None:
+    words = ("data", "inspect", "--setting", "planted", "--set", "nodes=200", "--set", "links=400")
+    seen = json.loads(ramet(*words, "--json").stdout)
+    found = [kind["edge_homophily"] for kind in seen["kinds"].values()]
+    assert found == pytest.approx([0.9, 0.6, 0.25, 0.05], abs=0.08)
+    assert seen["clients"]["part-00"]["kind 1"] == 0
+    assert seen["clients"]["part-00"]["kind 0"] > 100
+    assert "attribute homophily" in ramet(*words).stdout
+
+
+def test_a_method_for_graphs_is_refused_where_there_are_nodes() -> None:
+    words = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
+    assert "fed-gcn, fed-mgcn or fedlit" in refused("run", "fedstar", *words)
+    assert "Take acm-links or planted" in refused("run", "fedlit", "--setting", "tiny")
+
+
 def test_too_many_clients_are_not_compared(data_root: Path) -> None:
     words = ("data", "inspect", "--setting", "at-random", "--set", "clients=51")
     assert "at most 50" in refused(*words, "--data", data_root)

@@ -281,14 +281,22 @@ def inspect_data(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Describe each client's graphs and how far the clients are apart.
+    """Describe each client's graphs and how far the clients are apart, or the kinds of links.
 
     Example: ramet data inspect --setting cross-diff --out pictures
     """
-    from ramet.inspection import inspect
-    from ramet.report import figures, portrait_table
+    from ramet.inspection import inspect, inspect_links
+    from ramet.report import figures, kinds_table, links_table, portrait_table
     from ramet.run_folder import make_folder
 
+    links = inspect_links(setting, data, _options(option or []))
+    if links is not None:
+        if as_json:
+            sys.stdout.write(json.dumps(links.facts()) + "\n")
+        else:
+            out.print(kinds_table(links.kinds, setting))
+            out.print(links_table(links.clients))
+        return
     seen = inspect(setting, data, _options(option or []))
     if folder is not None:
         make_folder(folder)
@@ -326,7 +334,8 @@ def settings() -> None:
     table = Table("setting", "about", "clients", "--set")
     for name, factory in SETTINGS.items():
         made = factory()
-        clients = " ".join(made.clients) if made.cut is None else f"{len(made.clients)} parts"
+        alone = len(set(made.source_of.values())) > 1
+        clients = " ".join(made.clients) if alone else f"{len(made.clients)} parts"
         table.add_row(name, made.about, clients, _settable(factory))
     out.print(table)
 

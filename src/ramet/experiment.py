@@ -8,23 +8,22 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor
 
-from ramet.data import GraphBlock, Split, StructureEncoding, read_block, stratified
-from ramet.engine import Node, Rounds, Snapshots, start_shared
+from ramet.data import Held
+from ramet.engine import Node, Overseer, Rounds, Snapshots, start_shared
+from ramet.engine.node import lay_over, state_names
 from ramet.errors import RametError, unknown
 from ramet.methods import METHODS, Method
-from ramet.models import GraphShape
 from ramet.options import arguments, made
-from ramet.partition import SETTINGS, Setting
-from ramet.payload import only
-from ramet.tasks import GraphSamples
+from ramet.partition import SETTINGS, Reading, Setting
+from ramet.payload import Arrays, only
+from ramet.tasks import Shape
 
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
@@ -113,13 +112,14 @@ class Experiment:
     def clients(self) -> tuple[str, ...]:
         return self.setting.clients
 
-    def samples(self, client: str) -> GraphSamples:
-        """The client's graphs, split by the split seed."""
+    def samples(self, client: str) -> Any:
+        """What the client learns from, split by the split seed."""
         if client not in self._samples:
             if client not in self.setting.source_of:
                 raise unknown("client", client, self.clients)
-            block = self._block(self.setting.source_of[client])
-            self._samples[client] = GraphSamples(block, self._split(client, block))
+            self._samples[client] = self.method.task.samples(
+                self.setting.held(client, self._reading)
+            )
         return self._samples[client]
 
     def node(self, client: str, states: Path) -> Node:
@@ -140,7 +140,30 @@ class Experiment:
             seed=self.settings.seed,
             start=self._start(),
             snapshots=Snapshots(snapshots),
+            overseer=self._overseer(),
         )
+
+    def overview(self) -> Held[Any] | None:
+        """All clients' data in one, where the setting has it."""
+        return self.setting.overview(self._reading)
+
+    def _overseer(self) -> Overseer | None:
+        """Judges the server's model, if all of it is shared and the setting has an overview."""
+        held = self.overview()
+        if held is None:
+            return None
+        task, device = self.method.task, torch.device(self.settings.device)
+        samples = task.samples(held)
+        with torch.random.fork_rng():
+            model = self.method.model(task.shape(samples)).to(device)
+        if any(name not in self.method.shared for name in state_names(model)):
+            return None
+
+        def judge(arrays: Arrays) -> Mapping[str, float]:
+            lay_over(model, arrays)
+            return task.judge(model, samples, device)
+
+        return judge
 
     def check_names(self) -> None:
         """Complain about unknown names, bad options and idle patterns before anything is read."""
@@ -196,8 +219,8 @@ class Experiment:
             return start
         return start_shared(method, method.task.shape(self.samples(self.clients[0])), seed)
 
-    def _plain_shape(self) -> GraphShape:
-        return GraphShape(0, self.method.inputs.width, 0).plain()
+    def _plain_shape(self) -> Any:
+        return self.method.task.plain_shape(self.method.inputs)
 
     def _sizes(self, client: str) -> tuple[int, dict[str, tuple[int, ...]]]:
         """How many scalars the client's model has, and the shapes of what it shares."""
@@ -212,28 +235,19 @@ class Experiment:
             )
         return self._sizes_seen[shape]
 
-    def _block(self, source: str) -> GraphBlock:
-        return _read_once(source, self.method.inputs, self.settings.data)
-
-    def _split(self, client: str, block: GraphBlock) -> Split:
-        members = self._members[client] if self.setting.cut else None
-        return stratified(block.labels, self.settings.split_seed, members)
+    @cached_property
+    def _reading(self) -> Reading:
+        return Reading(self.settings.data, self.settings.split_seed, self.method.inputs)
 
     @cached_property
-    def _sizes_seen(self) -> dict[GraphShape, tuple[int, dict[str, tuple[int, ...]]]]:
+    def _sizes_seen(self) -> dict[Shape, tuple[int, dict[str, tuple[int, ...]]]]:
         """By shape: many clients may have the same one."""
         return {}
 
     @cached_property
-    def _samples(self) -> dict[str, GraphSamples]:
+    def _samples(self) -> dict[str, Any]:
         """Those read so far."""
         return {}
-
-    @cached_property
-    def _members(self) -> dict[str, Tensor]:
-        """Who holds which graphs of the one source that is cut over the clients."""
-        labels = self._block(self.setting.sources[0]).labels
-        return self.setting.members_of(labels, self.settings.split_seed)
 
     def _options_of(self, kind: Literal["method", "setting"]) -> dict[str, str]:
         """The options that are this factory's; one that is nobody's is an error."""
@@ -246,11 +260,6 @@ class Experiment:
             if key not in known:
                 raise unknown("option", key, known)
         return {k: v for k, v in self.settings.options.items() if k in accepted[kind]}
-
-
-@lru_cache(maxsize=32)
-def _read_once(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
-    return read_block(source, encoding, root)
 
 
 def method_factory(name: str) -> Callable[..., Method]:

@@ -11,10 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ramet.data import NodeGraph
+from ramet.data.node_graph import attribute_homophily, edge_homophily
 from ramet.data.portrait import divergences, portrait
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
-from ramet.metrics import Holdings
+from ramet.metrics import Holdings, KindOfLink
+from ramet.tasks import GraphSamples
 
 MOST_CLIENTS = 50
 
@@ -31,6 +34,52 @@ class Inspection:
             "clients": {client: asdict(holdings) for client, holdings in self.clients.items()},
             "divergences": {kind: matrix.tolist() for kind, matrix in self.divergences.items()},
         }
+
+
+@dataclass(frozen=True)
+class LinkInspection:
+    """Each kind of link in the whole graph, and how many of each kind the clients hold."""
+
+    kinds: Mapping[str, KindOfLink]
+    clients: Mapping[str, Mapping[str, int]]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "kinds": {name: asdict(kind) for name, kind in self.kinds.items()},
+            "clients": {client: dict(links) for client, links in self.clients.items()},
+        }
+
+
+def inspect_links(
+    setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
+) -> LinkInspection | None:
+    """As :func:`inspect` for a setting of one graph; None if the clients hold many graphs."""
+    settings = checked_settings(
+        method="fed-gcn",
+        setting=setting,
+        data=(data or default_data()).absolute(),
+        options=dict(options or {}),
+    )
+    experiment = Experiment(settings)
+    whole = experiment.overview()
+    if whole is None:
+        return None
+    graph: NodeGraph = whole.content
+
+    def of(part: NodeGraph) -> dict[str, int]:
+        counts = torch.bincount(part.kinds, minlength=len(part.kind_names)).tolist()
+        return {"nodes": part.nodes, **dict(zip(part.kind_names, counts, strict=True))}
+
+    def kind(number: int) -> KindOfLink:
+        links = (graph.kinds == number).nonzero().flatten()
+        return KindOfLink(
+            links.numel(), edge_homophily(graph, links), attribute_homophily(graph, links)
+        )
+
+    return LinkInspection(
+        {name: kind(number) for number, name in enumerate(graph.kind_names)},
+        {client: of(experiment.samples(client).graph) for client in experiment.clients},
+    )
 
 
 def inspect(
@@ -51,7 +100,7 @@ def inspect(
         )
     holdings, portraits = {}, []
     for client in experiment.clients:
-        samples = experiment.samples(client)
+        samples: GraphSamples = experiment.samples(client)
         block, split = samples.block, samples.split
         graphs = torch.cat([split.train, split.val, split.test])
         nodes = block.node_starts.diff()[graphs]

@@ -44,6 +44,30 @@ def test_engines_agree_to_the_last_bit(
     assert not processes_of(out)
 
 
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
+def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
+    engine: Literal["ray", "superlink"], tmp_path: Path
+) -> None:
+    """Clustering, channels in each client's own order, and the server's view of all data."""
+
+    def run(engine: Literal["local", "ray", "superlink"]) -> ramet.Result:
+        return ramet.run(
+            *("fedlit", "planted"),
+            rounds=3,
+            engine=engine,
+            out=tmp_path / engine,
+            clients=4,
+            nodes=200,
+            links=150,
+        )
+
+    expected, result = run("local"), run(engine)
+    for fact in ("sha256", "scores", "traffic", "model"):
+        assert result.summary[fact] == expected.summary[fact]
+    assert expected.summary["scores"]["overview"]["test"] > 0
+    assert result.frame.equals(expected.frame)
+
+
 def processes_of(folder: Path) -> list[int]:
     """Live processes that carry the Flower home of this run."""
     mark = f"FLWR_HOME={(folder / 'flower-home.txt').read_text()}\0".encode()

@@ -52,7 +52,7 @@ def test_every_method_tells_its_work_once_and_learns_as_if_unwatched(
 ) -> None:
     method = METHODS[name]()
     first = tiny_node("rings", method).answer(request(1, True, {}))
-    assert all(first.numbers[name] > 0 for name in WORK)
+    assert all(first.numbers[name] > 0 for name in WORK if "avoided" not in name)
     state = digest(tiny_node("rings", method).snapshots.load(1).arrays)
     later = tiny_node("rings", method).answer(request(2, True, {}, last=1))
     assert not set(WORK) & set(later.numbers)

@@ -63,3 +63,11 @@ def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[T
         stratify=classes.numpy() if even else None,
     )
     return members[torch.from_numpy(kept)], members[torch.from_numpy(taken)]
+
+
+def nodes_in_folds(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Split:
+    """A fifth of the nodes judges; of the rest one fold chooses and the others train."""
+    rest, test = _divide(torch.arange(labels.numel()), labels, 0.2, seed)
+    val = rest[fold::folds]
+    held = torch.isin(rest, val)
+    return Split(rest[~held], val, test)

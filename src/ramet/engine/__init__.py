@@ -4,7 +4,7 @@ from ramet.engine.check import fault
 from ramet.engine.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.engine.local import LocalWire
 from ramet.engine.node import Node, NotSharedError, start_shared
-from ramet.engine.rounds import SERVER, Answer, Observer, Rounds, Wire
+from ramet.engine.rounds import SERVER, Answer, Observer, Overseer, Rounds, Wire
 
 __all__ = [
     "SERVER",
@@ -14,6 +14,7 @@ __all__ = [
     "Node",
     "NotSharedError",
     "Observer",
+    "Overseer",
     "Rounds",
     "Snapshot",
     "Snapshots",

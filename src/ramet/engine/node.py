@@ -16,10 +16,9 @@ from ramet.errors import RametError
 from ramet.methods import Method
 from ramet.methods.training import Session
 from ramet.metrics import counted, peak_memory
-from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import EVERYONE, Randomness
-from ramet.tasks import GraphSamples
+from ramet.tasks import Samples, Shape
 
 MODEL, OPTIMISER = "model/", "optimiser/"
 FINAL_MODEL = 0
@@ -41,7 +40,7 @@ def request(round_number: int, train: bool, arrays: Arrays, last: int = 0) -> Pa
     return Payload(arrays, {"round": round_number, "train": int(train), "last": last})
 
 
-def start_model(method: Method, shape: GraphShape, seed: int, client: str) -> nn.Module:
+def start_model(method: Method, shape: Shape, seed: int, client: str) -> nn.Module:
     """A fresh model: private parts drawn for this client, shared parts drawn alike for all."""
     with Randomness(seed, client, 0).torch_draws("start"):
         model = method.model(shape)
@@ -49,7 +48,7 @@ def start_model(method: Method, shape: GraphShape, seed: int, client: str) -> nn
     return model
 
 
-def start_shared(method: Method, shape: GraphShape, seed: int) -> dict[str, np.ndarray]:
+def start_shared(method: Method, shape: Shape, seed: int) -> dict[str, np.ndarray]:
     """The shared arrays before round 1, which server and sites draw from the run's seed alone.
 
     Parts that do not depend on a client's features and classes are drawn for the plainest shape,
@@ -61,7 +60,7 @@ def start_shared(method: Method, shape: GraphShape, seed: int) -> dict[str, np.n
     return plain if alike else drawn
 
 
-def _shared_arrays(method: Method, shape: GraphShape, seed: int) -> dict[str, np.ndarray]:
+def _shared_arrays(method: Method, shape: Shape, seed: int) -> dict[str, np.ndarray]:
     with Randomness(seed, EVERYONE, 0).torch_draws("start"):
         arrays = _arrays(method.model(shape).state_dict())
     return {name: arrays[name] for name in method.shared.pick(arrays)}
@@ -90,7 +89,7 @@ class Node:
 
     client: str
     method: Method
-    samples: GraphSamples
+    samples: Samples
     seed: int
     snapshots: Snapshots
     device: torch.device

@@ -31,6 +31,8 @@ _OF_TRAINING = ("loss", "weight", "up", *WORK)
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name and its reply, or the reason why there is none."""
 Observer: TypeAlias = Callable[[Record], None]
+Overseer: TypeAlias = Callable[[Arrays], Mapping[str, float]]
+"""Judges the server's arrays on all data at once."""
 
 
 class Wire(Protocol):
@@ -87,6 +89,7 @@ class Rounds:
     seed: int
     start: Arrays
     snapshots: Snapshots
+    overseer: Overseer | None = None
 
     def resume_point(self) -> int:
         """The last round that need not be done again; 0 if there is none."""
@@ -107,7 +110,7 @@ class Rounds:
             _someone(done)
             if pending:
                 observe(Record(**pending, **done.judged()))
-            pending = done.trained()
+            pending = {**done.trained(), "overview": self._overview(state)}
             last |= dict.fromkeys(done.numbers, number)
             self.snapshots.save(_snapshot(number, state, pending, last))
         closing = _Exchange(self.rounds + 1, self.rounds)
@@ -118,6 +121,9 @@ class Rounds:
         observe(Record(**pending, **closing.judged()))
         everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
+
+    def _overview(self, state: Payload) -> dict[str, float]:
+        return dict(self.overseer(self.method.merging.ask(state, SERVER))) if self.overseer else {}
 
     def _exchanged(
         self,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.feddense import feddense
+from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit
 from ramet.methods.fedper import fedper
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedsage import fedsage
@@ -22,13 +23,19 @@ METHODS: dict[str, Callable[..., Method]] = {
     "gcfl+": gcfl_plus,
     "fedstar": fedstar,
     "feddense": feddense,
+    "fed-gcn": fed_gcn,
+    "fed-mgcn": fed_mgcn,
+    "fedlit": fedlit,
 }
 
 __all__ = [
     "METHODS",
     "Method",
+    "fed_gcn",
+    "fed_mgcn",
     "fedavg",
     "feddense",
+    "fedlit",
     "fedper",
     "fedprox",
     "fedsage",

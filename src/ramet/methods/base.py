@@ -12,7 +12,7 @@ from ramet.methods.activation import Activation, Everyone
 from ramet.methods.merging import Merging, WeightedMean
 from ramet.methods.training import LocalTraining, Penalty
 from ramet.payload import Sharing
-from ramet.tasks import GraphClassification, StructureEncoding
+from ramet.tasks import GraphClassification, StructureEncoding, Task
 
 
 @dataclass(frozen=True)
@@ -41,4 +41,4 @@ class Method:
     penalty: Penalty | None = None
     activation: Activation = field(default_factory=Everyone)
     merging: Merging = field(default_factory=WeightedMean)
-    task: GraphClassification = field(default_factory=GraphClassification)
+    task: Task = field(default_factory=GraphClassification)

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from ramet.randomness import Randomness
-from ramet.tasks import GraphClassification, GraphSamples
+from ramet.tasks import Samples, Task
 
 
 @plain_dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Session:
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
-    task: GraphClassification
-    samples: GraphSamples
+    task: Task
+    samples: Samples
     shared: Sequence[str]
     randomness: Randomness
     device: torch.device

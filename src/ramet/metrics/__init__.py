@@ -1,7 +1,7 @@
 """Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
 from ramet.metrics.comparison import Standing, standings
-from ramet.metrics.holdings import Holdings
+from ramet.metrics.holdings import Holdings, KindOfLink
 from ramet.metrics.record import Record
 from ramet.metrics.story import Stories, Story, curve
 from ramet.metrics.summary import flops, scores, traffic
@@ -11,6 +11,7 @@ from ramet.metrics.work import WORK, counted, peak_memory
 __all__ = [
     "WORK",
     "Holdings",
+    "KindOfLink",
     "Printed",
     "Record",
     "Standing",

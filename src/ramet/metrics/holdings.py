@@ -15,3 +15,12 @@ class Holdings:
     links: float
     features: int
     classes: Sequence[int]  # graphs of each class
+
+
+@dataclass(frozen=True)
+class KindOfLink:
+    """How many links of a kind there are, and how alike their ends are (0 to 1, and cosine)."""
+
+    links: int
+    edge_homophily: float
+    attribute_homophily: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -25,6 +25,7 @@ class Record:
     failed: Mapping[str, str]  # client -> reason
     seconds: float
     memory: int = 0  # bytes, the most that any client's process held at once
+    overview: Mapping[str, float] = field(default_factory=dict)  # the server's model on all data
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients."""

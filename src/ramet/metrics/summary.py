@@ -24,6 +24,7 @@ def scores(records: Sequence[Record]) -> dict[str, Any]:
         "test_at_best_val": best.mean("test"),
         "best_val_round": best.round,
         "clients": {client: numbers["test"] for client, numbers in final.judged.items()},
+        **({"overview": dict(final.overview)} if final.overview else {}),
     }
 
 

@@ -3,7 +3,18 @@
 from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.layers import Chance
-from ramet.models.shape import GraphShape
+from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
+from ramet.models.shape import GraphShape, NodeShape
 from ramet.models.single_channel import GIN, GraphSAGE
 
-__all__ = ["GIN", "Chance", "DenseDualChannel", "DualChannel", "GraphSAGE", "GraphShape"]
+__all__ = [
+    "GCN",
+    "GIN",
+    "Chance",
+    "DenseDualChannel",
+    "DualChannel",
+    "GraphSAGE",
+    "GraphShape",
+    "MultiChannelGCN",
+    "NodeShape",
+]

@@ -7,7 +7,7 @@ the forward pass and nothing is ever transposed. Linear maps go before the sum o
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import torch
 from pydantic import Field
@@ -17,26 +17,46 @@ from torch.nn import functional
 from ramet.data import Batch
 
 
-class _SelfAndNeighbours(torch.autograd.Function):
+class Linked(Protocol):
+    """Undirected links between nodes, each in both rows."""
+
+    @property
+    def adjacency(self) -> Tensor: ...
+
+    @property
+    def rows(self) -> Tensor: ...
+
+    @property
+    def columns(self) -> Tensor: ...
+
+
+class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, batch: Batch) -> Tensor:
-        ctx.batch = batch
-        return _sum(values, batch)
+    def forward(ctx: Any, values: Tensor, links: Linked, own: bool) -> Tensor:
+        ctx.links, ctx.own = links, own
+        return _sums(values, links, own)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
-        return _sum(grad_outputs[0].contiguous(), ctx.batch), None
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:
+        return _sums(grad_outputs[0].contiguous(), ctx.links, ctx.own), None, None
 
 
-def _sum(values: Tensor, batch: Batch) -> Tensor:
+def _sums(values: Tensor, links: Linked, own: bool) -> Tensor:
     if values.device.type == "mps":  # has no CSR products
-        return values.index_add(0, batch.rows, values[batch.columns])
-    return torch.addmm(values, batch.adjacency, values)
+        base = values if own else torch.zeros_like(values)
+        return base.index_add(0, links.rows, values[links.columns])
+    return torch.addmm(values, links.adjacency, values, beta=int(own))
 
 
-def self_and_neighbours(values: Tensor, batch: Batch) -> Tensor:
+def self_and_neighbours(values: Tensor, links: Linked) -> Tensor:
     """(A + I) values: each node's row plus those of its neighbours."""
-    result: Tensor = _SelfAndNeighbours.apply(values, batch)  # type: ignore[no-untyped-call]
+    result: Tensor = _Sums.apply(values, links, True)  # type: ignore[no-untyped-call]
+    return result
+
+
+def neighbours(values: Tensor, links: Linked) -> Tensor:
+    """A values: the rows of each node's neighbours."""
+    result: Tensor = _Sums.apply(values, links, False)  # type: ignore[no-untyped-call]
     return result
 
 

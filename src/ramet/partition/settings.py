@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Protocol
 
 from torch import Tensor
 
+from ramet.data import GraphBlock, Held, StructureEncoding, read_block, stratified
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
+from ramet.partition.link_settings import acm_links, planted_links
+from ramet.partition.reading import Reading
 
 _MOLECULES = ("MUTAG", "BZR", "COX2", "DHFR", "PTC_MR", "AIDS", "NCI1")
 _PROTEINS = ("ENZYMES", "DD")
@@ -17,9 +22,38 @@ _LETTERS = ("Letter-low", "Letter-med", "Letter-high")
 _BIO = (*_PROTEINS, "PROTEINS")
 
 
+class Setting(Protocol):
+    """Who takes part and what they hold."""
+
+    @property
+    def about(self) -> str: ...
+
+    @property
+    def rounds(self) -> int:
+        """How many there are unless somebody says otherwise."""
+        ...
+
+    @property
+    def clients(self) -> tuple[str, ...]: ...
+
+    @property
+    def source_of(self) -> dict[str, str]:
+        """Where each client's data come from."""
+        ...
+
+    def held(self, client: str, reading: Reading) -> Held[Any]: ...
+
+    def overview(self, reading: Reading) -> Held[Any] | None:
+        """All clients' data in one, to judge the server's model on; None where there is no such.
+
+        Only a simulation has it.
+        """
+        ...
+
+
 @dataclass(frozen=True)
-class Setting:
-    """Who takes part and what they hold.
+class GraphSetting:
+    """Many graphs per client.
 
     Either every client holds a source of its own, or all hold parts of one source, cut by ``cut``.
     """
@@ -38,46 +72,64 @@ class Setting:
 
     @cached_property
     def source_of(self) -> dict[str, str]:
-        """Where each client's graphs come from."""
         if self.cut is None:
             return dict(zip(self.clients, self.sources, strict=True))
         return dict.fromkeys(self.clients, self.sources[0])
 
-    def members_of(self, labels: Tensor, seed: int) -> dict[str, Tensor]:
+    def overview(self, reading: Reading) -> None:  # noqa: ARG002
+        return None
+
+    def held(self, client: str, reading: Reading) -> Held[GraphBlock]:
+        block = _read_once(self.source_of[client], reading.inputs, reading.data)
+        members = self._members(block, reading.split_seed).get(client)
+        return Held(block, stratified(block.labels, reading.split_seed, members))
+
+    def _members(self, block: GraphBlock, seed: int) -> dict[str, Tensor]:
         """Which of the common source's graphs are whose; none where each has its own source."""
         if self.cut is None:
             return {}
-        return dict(zip(self.clients, self.cut(labels, seed), strict=True))
+        if seed not in self._dealt:
+            self._dealt[seed] = dict(zip(self.clients, self.cut(block.labels, seed), strict=True))
+        return self._dealt[seed]
+
+    @cached_property
+    def _dealt(self) -> dict[int, dict[str, Tensor]]:
+        return {}
 
 
-def _each_its_own(about: str, *names: str) -> Callable[[], Setting]:
-    return lambda: Setting(about, tuple(f"tu:{name}" for name in names))
+@lru_cache(maxsize=32)
+def _read_once(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
+    return read_block(source, encoding, root)
 
 
-def tiny() -> Setting:
-    return Setting(
+def _each_its_own(about: str, *names: str) -> Callable[[], GraphSetting]:
+    return lambda: GraphSetting(about, tuple(f"tu:{name}" for name in names))
+
+
+def tiny() -> GraphSetting:
+    return GraphSetting(
         "three small made-up domains, no download",
         ("tiny:rings", "tiny:trees", "tiny:blocks"),
         rounds=30,
     )
 
 
-def at_random(dataset: str = "NCI1", clients: int = 10) -> Setting:
-    return Setting(
+def at_random(dataset: str = "NCI1", clients: int = 10) -> GraphSetting:
+    return GraphSetting(
         "one dataset, equal random parts", (f"tu:{dataset}",), cut=AtRandom(clients=clients)
     )
 
 
-def by_size(dataset: str = "NCI1", clients: int = 10, skew: float = 1.0) -> Setting:
-    return Setting(
+def by_size(dataset: str = "NCI1", clients: int = 10, skew: float = 1.0) -> GraphSetting:
+    return GraphSetting(
         "one dataset, parts of falling size",
         (f"tu:{dataset}",),
         cut=BySize(clients=clients, skew=skew),
     )
 
 
-def by_label(dataset: str = "NCI1", clients: int = 10, alpha: float = 0.5) -> Setting:
-    return Setting(
+def by_label(dataset: str = "NCI1", clients: int = 10, alpha: float = 0.5) -> GraphSetting:
+    return GraphSetting(
         "one dataset, Dirichlet shares of classes",
         (f"tu:{dataset}",),
         cut=ByLabel(clients=clients, alpha=alpha),
@@ -101,4 +153,6 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "at-random": at_random,
     "by-size": by_size,
     "by-label": by_label,
+    "acm-links": acm_links,
+    "planted": planted_links,
 }

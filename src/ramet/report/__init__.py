@@ -2,6 +2,8 @@
 
 from ramet.report.tables import (
     comparison_table,
+    kinds_table,
+    links_table,
     percent,
     portrait_table,
     result_table,
@@ -11,6 +13,8 @@ from ramet.report.tables import (
 
 __all__ = [
     "comparison_table",
+    "kinds_table",
+    "links_table",
     "percent",
     "portrait_table",
     "result_table",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ramet.metrics import Holdings, Standing, Verdict
+from ramet.metrics import Holdings, KindOfLink, Standing, Verdict
 from ramet.metrics.work import total
 
 
@@ -132,6 +132,37 @@ def portrait_table(
         f"{' and '.join(divergences)} (last columns): mean Jensen–Shannon divergence from the "
         "other clients, 0 is alike and 1 is nothing in common"
     )
+    return table
+
+
+def kinds_table(kinds: Mapping[str, KindOfLink], setting: str) -> Table:
+    """A row per kind of link."""
+    table = _plain_table(f"{setting}: kinds of links in the whole graph")
+    table.add_column("kind", no_wrap=True)
+    for head in ("links", "edge homophily", "attribute homophily"):
+        table.add_column(head, justify="right")
+    for name, kind in kinds.items():
+        table.add_row(
+            name,
+            f"{kind.links:,}",
+            f"{kind.edge_homophily:.3f}",
+            f"{kind.attribute_homophily:.3f}",
+        )
+    table.caption = (
+        "edge homophily: links that join nodes of one class; attribute homophily: mean cosine of "
+        "the features of a link's ends"
+    )
+    return table
+
+
+def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
+    """A row per client: its nodes, and its links of each kind."""
+    table = _plain_table("clients: nodes, and links of each kind")
+    table.add_column("client", no_wrap=True)
+    for head in next(iter(clients.values())):
+        table.add_column(head, justify="right")
+    for client, counts in clients.items():
+        table.add_row(client, *(f"{count:,}" for count in counts.values()))
     return table
 
 

@@ -1,6 +1,19 @@
 """What is learned: loss, batches and scores of each kind of task."""
 
 from ramet.data import StructureEncoding
-from ramet.tasks.graph_classification import GraphClassification, GraphSamples, Scores
+from ramet.tasks.base import Samples, Shape, Task
+from ramet.tasks.graph_classification import GraphClassification, GraphSamples
+from ramet.tasks.node_classification import NodeClassification, NodeSamples
+from ramet.tasks.scores import Scores
 
-__all__ = ["GraphClassification", "GraphSamples", "Scores", "StructureEncoding"]
+__all__ = [
+    "GraphClassification",
+    "GraphSamples",
+    "NodeClassification",
+    "NodeSamples",
+    "Samples",
+    "Scores",
+    "Shape",
+    "StructureEncoding",
+    "Task",
+]

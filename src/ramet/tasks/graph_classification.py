@@ -6,16 +6,17 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Batch, GraphBlock, Split
+from ramet.data import Batch, GraphBlock, Held, Split, StructureEncoding
+from ramet.errors import RametError
 from ramet.models import GraphShape
+from ramet.tasks.scores import Scores
 
-Scores: TypeAlias = dict[str, float]
 _JUDGED_AT_ONCE = 64
 
 
@@ -42,6 +43,17 @@ class GraphSamples:
 @dataclass(frozen=True)
 class GraphClassification:
     """What training and judging mean for graphs with one label each."""
+
+    def samples(self, held: Held[Any]) -> GraphSamples:
+        if not isinstance(held.content, GraphBlock):
+            raise RametError(
+                "this method tells the class of graphs, and the setting's clients hold one graph "
+                "each whose nodes have classes. Take fed-gcn, fed-mgcn or fedlit."
+            )
+        return GraphSamples(held.content, held.split)
+
+    def plain_shape(self, inputs: StructureEncoding) -> GraphShape:
+        return GraphShape(0, inputs.width, 0).plain()
 
     def shape(self, samples: GraphSamples) -> GraphShape:
         block = samples.block

@@ -1,0 +1,57 @@
+"""Named graphs with hidden kinds of links, read or made once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from filelock import FileLock
+from safetensors.torch import load_file, save_file
+
+from ramet.data.latent import Direct, Noise, Rule, Shares, latent_graph
+from ramet.data.node_graph import NodeGraph
+from ramet.data.planted import PlantedKind, planted
+from ramet.errors import RametError
+
+_FORMAT = 1
+_ACM_KINDS = ("cites", "shares an author", "shares a subject", "random")
+PLANTED_HOMOPHILY = (0.9, 0.6, 0.25, 0.05)
+
+
+@lru_cache(maxsize=4)
+def read_planted(nodes: int, links: int, bias: float, seed: int) -> NodeGraph:
+    """Four kinds of as many links each, from homophilic to heterophilic."""
+    kinds = [PlantedKind(links, homophily, bias) for homophily in PLANTED_HOMOPHILY]
+    return planted(nodes, 4, kinds, seed=seed)
+
+
+@lru_cache(maxsize=4)
+def read_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
+    """HGB's ACM papers: cites, shares an author, shares a subject (a draw), random pairs."""
+    key = hashlib.sha256(json.dumps([_FORMAT, subjects, noise]).encode()).hexdigest()[:12]
+    stored = root / "ramet" / f"acm-links-{key}.safetensors"
+    if not stored.exists():
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(stored.with_suffix(".lock")):
+            graph = _make_acm_links(root, subjects, noise)
+            fresh = stored.with_suffix(".new")
+            save_file(graph.tensors(), fresh)
+            fresh.replace(stored)
+    return NodeGraph(**load_file(stored), classes=3, kind_names=_ACM_KINDS)
+
+
+def _make_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
+    from torch_geometric.datasets import HGBDataset
+
+    try:
+        data = HGBDataset(str(root / "HGB"), "acm")[0]
+    except OSError as error:
+        raise RametError(
+            f"HGB's ACM is not in {root / 'HGB'} and could not be downloaded ({error}). Connect, "
+            "or name the folder that has it with --data."
+        ) from error
+    kinds = (Direct("cite"), Shares("author"), Shares("subject", most=subjects), Noise(noise))
+    rules: dict[str, Rule] = dict(zip(_ACM_KINDS, kinds, strict=True))
+    return latent_graph(data, "paper", rules)

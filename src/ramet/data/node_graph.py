@@ -1,0 +1,155 @@
+"""One site's graph whose nodes are classified: links of hidden kinds, each stored once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_LINKS_AT_ONCE = 2**20
+_TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Some of a graph's links, ready for products; each stands in both rows."""
+
+    row_starts: Tensor  # [nodes + 1]
+    columns: Tensor  # [2 · links]
+
+    @cached_property
+    def degrees(self) -> Tensor:  # [nodes]
+        return self.row_starts.diff()
+
+    @property
+    def rows(self) -> Tensor:  # [2 · links]
+        return torch.repeat_interleave(self.degrees)
+
+    @cached_property
+    def adjacency(self) -> Tensor:  # [nodes, nodes] CSR of ones
+        nodes = self.row_starts.numel() - 1
+        ones = torch.ones(self.columns.numel(), device=self.columns.device)
+        return torch.sparse_csr_tensor(
+            self.row_starts, self.columns, ones, (nodes, nodes), check_invariants=False
+        )
+
+
+@dataclass(frozen=True)
+class NodeGraph:
+    """Nodes with features and labels, and links between them, the smaller node first."""
+
+    features: Tensor  # [nodes, features]
+    labels: Tensor  # [nodes]
+    classes: int  # of the whole federation, also those that no node here has
+    left: Tensor  # [links] int32
+    right: Tensor  # [links] int32
+    kinds: Tensor  # [links] the true kind, for those who know it
+    kind_names: tuple[str, ...]
+    trained: Tensor  # [nodes] which nodes' labels may be learned from
+
+    @property
+    def nodes(self) -> int:
+        return self.labels.numel()
+
+    @property
+    def links(self) -> int:
+        return self.left.numel()
+
+    @cached_property
+    def degrees(self) -> Tensor:  # [nodes]
+        return self._row_starts.diff()
+
+    @cached_property
+    def gcn_scale(self) -> Tensor:  # [nodes, 1]
+        """(degree + 1)^-½: the factor of GCN's norm with self loops, from all links."""
+        return scale(self.degrees)
+
+    @cached_property
+    def whole(self) -> Channel:
+        """All links in one channel."""
+        return Channel(self._row_starts, self._columns)
+
+    def channel(self, kinds: Tensor, kind: int) -> Channel:
+        """The links of one kind."""
+        chosen = (kinds == kind)[self._link_of]
+        before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
+        return Channel(before[self._row_starts], self._columns[chosen])
+
+    def part(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
+        """The graph of the chosen links and the nodes they touch, and which nodes these are."""
+        ends = torch.stack([self.left[chosen], self.right[chosen]])
+        nodes, places = torch.unique(ends, return_inverse=True)
+        left, right = places.to(torch.int32)
+        return (
+            replace(
+                self,
+                features=self.features[nodes],
+                labels=self.labels[nodes],
+                trained=self.trained[nodes],
+                left=left,
+                right=right,
+                kinds=self.kinds[chosen],
+            ),
+            nodes,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For storing."""
+        return {name: getattr(self, name).contiguous() for name in _TENSORS}
+
+    def with_trained(self, nodes: Tensor) -> NodeGraph:
+        """The same graph with these nodes to learn from; what was computed for it is kept."""
+        trained = torch.zeros(self.nodes, dtype=torch.bool)
+        trained[nodes] = True
+        fresh = replace(self, trained=trained)
+        fresh.__dict__["_by_row"] = self._by_row
+        return fresh
+
+    def to(self, device: torch.device) -> NodeGraph:
+        if self.labels.device == device:
+            return self
+        return replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
+
+    @cached_property
+    def _by_row(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Both directions of every link, sorted by row: where rows start, columns, which link."""
+        rows = torch.cat([self.left, self.right])
+        order = torch.argsort(rows, stable=True)
+        starts = functional.pad(torch.bincount(rows, minlength=self.nodes).cumsum(0), (1, 0))
+        columns = torch.cat([self.right, self.left])[order]
+        return starts.to(torch.int32), columns, (order % max(self.links, 1)).to(torch.int32)
+
+    @property
+    def _row_starts(self) -> Tensor:
+        return self._by_row[0]
+
+    @property
+    def _columns(self) -> Tensor:
+        return self._by_row[1]
+
+    @property
+    def _link_of(self) -> Tensor:
+        return self._by_row[2]
+
+
+def scale(degrees: Tensor) -> Tensor:  # [nodes, 1]
+    return (degrees + 1).to(torch.float32).rsqrt().unsqueeze(1)
+
+
+def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:
+    """The share of the chosen links that join nodes of one class (eq. 3 of FedLIT)."""
+    alike = graph.labels[graph.left[chosen]] == graph.labels[graph.right[chosen]]
+    return float(alike.double().mean()) if alike.numel() else float("nan")
+
+
+def attribute_homophily(graph: NodeGraph, chosen: Tensor) -> float:
+    """The mean cosine similarity of the features of the chosen links' ends (eq. 4 of FedLIT)."""
+    unit = functional.normalize(graph.features.float())
+    total = 0.0
+    for links in torch.split(chosen, _LINKS_AT_ONCE):
+        ends = unit[graph.left[links]], unit[graph.right[links]]
+        total += float((ends[0] * ends[1]).sum(dtype=torch.float64))
+    return total / chosen.numel() if chosen.numel() else float("nan")

@@ -1,0 +1,185 @@
+r"""FedLIT's networks for nodes: one channel, or one channel for each kind of link.
+
+.. math::
+    h_u = \sigma(W_s x_u), \quad h^c_u = \sigma(W_c h_u), \quad
+    h^{c,\ell+1}_u = \sigma\Big(\sum_{v \sim_c u} \Theta^c_\ell h^{c,\ell}_v / \alpha_{uv}\Big),
+    \quad \hat y_u = \operatorname{softmax} W_t \sum_{c \ni u} h^c_u
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ramet.data.node_graph import Channel, NodeGraph, scale
+from ramet.models import link_kinds
+from ramet.models.layers import Dropout, neighbours, self_and_neighbours
+from ramet.models.shape import NodeShape
+
+
+class _Convolution(nn.Module):
+    """D^-½ A D^-½ x W + b, with A + I for A if nodes hear themselves; D counts the self loop."""
+
+    def __init__(self, wide: int, narrow: int, loops: bool) -> None:
+        super().__init__()
+        self.sums = self_and_neighbours if loops else neighbours
+        self.linear = nn.Linear(wide, narrow)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, values: Tensor, channel: Channel, factor: Tensor) -> Tensor:
+        scaled = (values @ self.linear.weight.T) * factor
+        return self.sums(scaled, channel) * factor + self.linear.bias
+
+
+class _Channel(nn.Module):
+    """A projection of its own, then layers of [graph convolution, relu, dropout]."""
+
+    def __init__(
+        self, hidden: int, layers: int, dropout: float, activate: bool, loops: bool
+    ) -> None:
+        super().__init__()
+        self.project = nn.Linear(hidden, hidden)
+        self.layers = nn.ModuleList(_Convolution(hidden, hidden, loops) for _ in range(layers))
+        self.dropout = Dropout(dropout)
+        self.activate = activate
+
+    def forward(self, nodes: Tensor, channel: Channel, factor: Tensor) -> Tensor:
+        x: Tensor = self.project(nodes)
+        if self.activate:
+            x = x.relu()
+        for layer in self.layers:
+            x = self.dropout(layer(x, channel, factor).relu())
+        return x
+
+
+class GCN(nn.Module):
+    """All links alike. Parameters: ``project``, ``channel.*``, ``classify``."""
+
+    def __init__(
+        self,
+        shape: NodeShape,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        activate: bool = True,
+        loops: bool = False,
+    ) -> None:
+        super().__init__()
+        self.project = nn.Linear(shape.features, hidden)
+        self.channel = _Channel(hidden, layers, dropout, activate, loops)
+        self.classify = nn.Linear(hidden, shape.classes)
+        self.activate = activate
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        h = self.project(graph.features)
+        h = self.channel(h.relu() if self.activate else h, graph.whole, graph.gcn_scale)
+        logits: Tensor = self.classify(h)
+        return logits
+
+
+class Kinds(nn.Module):
+    """What is told of each kind beside its channel: its centre, and how many nodes it touches.
+
+    Buffers, so that they travel and are kept like parameters.
+    """
+
+    centres: Tensor
+    nodes: Tensor
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("centres", torch.zeros(count, width))
+        self.register_buffer("nodes", torch.zeros(count))
+
+
+class MultiChannelGCN(nn.Module):
+    """A channel for each kind of link; a node sums over the channels that touch it.
+
+    The kinds are the graph's true ones (mGCN), or found by clustering the links in every pass of
+    training (cGCN, ``cluster``). A node without any link passes through all channels.
+
+    Args:
+        kinds: the number k of channels.
+        cluster: find the kinds instead of reading them.
+        mean: average over the channels that touch a node instead of summing.
+        activate: relu after the projections, as in the paper's eqs. 8 and 9.
+        loops: nodes hear themselves in every layer; without, they speak through others only.
+        degrees: normalise by the degrees in the whole graph (eq. 10) or in the channel.
+        smallest: a kind with fewer links is not told: its centre and count are cleared after
+            training, and it is drawn anew.
+        steps: how often links are assigned and centres moved in one pass of training.
+
+    Parameters: ``project``, ``channels.0`` …, ``classify``; buffers ``kinds.centres`` and
+    ``kinds.nodes``.
+    """
+
+    def __init__(
+        self,
+        shape: NodeShape,
+        kinds: int,
+        cluster: bool,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        mean: bool = False,
+        activate: bool = True,
+        loops: bool = False,
+        degrees: Literal["graph", "channel"] = "graph",
+        smallest: int = 0,
+        steps: int = 5,
+    ) -> None:
+        super().__init__()
+        self.cluster, self.mean, self.activate = cluster, mean, activate
+        self.degrees, self.smallest, self.steps = degrees, smallest, steps
+        self.project = nn.Linear(shape.features, hidden)
+        self.channels = nn.ModuleList(
+            _Channel(hidden, layers, dropout, activate, loops) for _ in range(kinds)
+        )
+        self.classify = nn.Linear(hidden, shape.classes)
+        self.kinds = Kinds(kinds, 2 * hidden)
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        h = self.project(graph.features)
+        if self.activate:
+            h = h.relu()
+        kinds = self.kinds_of(graph, h.detach())
+        alone = graph.degrees == 0
+        total, touching = torch.zeros_like(h), torch.zeros_like(graph.gcn_scale)
+        for kind, channel in enumerate(self.channels):
+            links = graph.channel(kinds, kind)
+            touched = ((links.degrees > 0) | alone).unsqueeze(1).to(h.dtype)
+            if self.training:
+                self._note(kind, links.degrees)
+            factor = graph.gcn_scale if self.degrees == "graph" else scale(links.degrees)
+            total = total + channel(h, links, factor) * touched
+            touching = touching + touched
+        if self.mean:
+            total = total / touching.clamp(min=1)
+        logits: Tensor = self.classify(total)
+        return logits
+
+    @torch.no_grad()
+    def kinds_of(self, graph: NodeGraph, nodes: Tensor) -> Tensor:  # [links]
+        """The true kinds, or the nearest centres; in training the centres follow their links."""
+        if not self.cluster:
+            return graph.kinds
+        ends = graph.left, graph.right
+        if not self.training:
+            return link_kinds.assign(nodes, *ends, self.kinds.centres)
+        centres = link_kinds.seeded(nodes, *ends, self.kinds.centres)
+        for _ in range(self.steps):
+            kinds = link_kinds.assign(nodes, *ends, centres)
+            centres = link_kinds.means(nodes, *ends, kinds, centres)
+        self.kinds.centres.copy_(centres)
+        return kinds
+
+    def _note(self, kind: int, degrees: Tensor) -> None:
+        """Write down what is told of a kind; of one with too few links nothing is."""
+        links = int(degrees.sum()) // 2
+        told = links >= max(self.smallest, 1)
+        self.kinds.nodes[kind] = (degrees > 0).sum() if told else 0
+        if not told and links:
+            self.kinds.centres[kind] = 0

@@ -1,0 +1,51 @@
+"""What a method needs of a task; each task has samples and shapes of its own kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ramet.data import Held, StructureEncoding
+from ramet.tasks.scores import Scores
+
+
+class Samples(Protocol):
+    """What a client learns from."""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Which samples train, choose and judge, with hashes."""
+        ...
+
+
+class Shape(Protocol):
+    """The sizes in which clients differ."""
+
+    def plain(self) -> Any:
+        """The smallest shape like this one."""
+        ...
+
+
+class Task(Protocol):
+    """Loss, batches and scores."""
+
+    def samples(self, held: Held[Any]) -> Any:
+        """A client's data, made ready; an error that says why if they are not of this task."""
+        ...
+
+    def plain_shape(self, inputs: StructureEncoding) -> Any: ...
+
+    def shape(self, samples: Any) -> Any: ...
+
+    def weight(self, samples: Any) -> int:
+        """How much the client's reply counts."""
+        ...
+
+    def batches(self, samples: Any, size: int, order: torch.Generator) -> Iterator[Any]: ...
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor: ...
+
+    def judge(self, model: nn.Module, samples: Any, device: torch.device) -> Scores: ...

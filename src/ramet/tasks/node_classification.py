@@ -1,0 +1,90 @@
+"""Tell the class of a node: cross-entropy over the whole graph, accuracy on held-out nodes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ramet.data import Held, NodeGraph, Split, StructureEncoding
+from ramet.errors import RametError
+from ramet.models import NodeShape
+from ramet.tasks.scores import Scores
+
+
+@dataclass(frozen=True)
+class NodeSamples:
+    """One client's graph and which of its nodes train, choose and judge."""
+
+    graph: NodeGraph
+    split: Split
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The split and a hash of the labels it was made from."""
+        labels = hashlib.sha256(self.graph.labels.numpy().tobytes()).hexdigest()
+        counts = {"nodes": self.graph.nodes, "links": self.graph.links}
+        return {**counts, "labels_sha256": labels, **self.split.manifest}
+
+    @cached_property
+    def learnable(self) -> NodeGraph:
+        """The graph with its training nodes marked."""
+        return self.graph.with_trained(self.split.train)
+
+
+@dataclass(frozen=True)
+class NodeClassification:
+    """What training and judging mean for nodes with one label each."""
+
+    def samples(self, held: Held[Any]) -> NodeSamples:
+        if not isinstance(held.content, NodeGraph):
+            raise RametError(
+                "this method tells the class of nodes, and the setting's clients hold many graphs "
+                "each. Take acm-links or planted."
+            )
+        return NodeSamples(held.content, held.split)
+
+    def plain_shape(self, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
+        return NodeShape(0, 0).plain()
+
+    def shape(self, samples: NodeSamples) -> NodeShape:
+        return NodeShape(samples.graph.features.size(1), samples.graph.classes)
+
+    def weight(self, samples: NodeSamples) -> int:
+        """How much this client's reply counts: its number of nodes (eq. 2 of FedLIT)."""
+        return samples.graph.nodes
+
+    def batches(
+        self,
+        samples: NodeSamples,
+        size: int,  # noqa: ARG002
+        order: torch.Generator,  # noqa: ARG002
+    ) -> Iterator[NodeGraph]:
+        """The whole graph, once."""
+        yield samples.learnable
+
+    def loss(self, model: nn.Module, graph: NodeGraph) -> Tensor:
+        """Cross-entropy of the training nodes; a client without any learns nothing."""
+        logits, chosen = model(graph), graph.trained
+        if not bool(chosen.any()):
+            nothing: Tensor = logits.sum() * 0.0
+            return nothing
+        return functional.cross_entropy(logits[chosen], graph.labels[chosen])
+
+    @torch.inference_mode()
+    def judge(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
+        """Accuracy on the validation and the test nodes."""
+        model.eval()
+        right = (
+            model(samples.graph.to(device)).argmax(dim=1).cpu() == samples.graph.labels
+        ).double()
+        return {
+            name: float(right[chosen].mean()) if chosen.numel() else 0.0
+            for name, chosen in (("val", samples.split.val), ("test", samples.split.test))
+        }

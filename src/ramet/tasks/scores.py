@@ -1,0 +1,5 @@
+"""What a judge gives."""
+
+from typing import TypeAlias
+
+Scores: TypeAlias = dict[str, float]
