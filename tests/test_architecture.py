@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "archive": CORE | {"experiment", "run_folder"},
     "inspection": CORE | {"experiment"},
     "sweeps": CORE | {"options", "experiment", "run_folder", "runs", "archive"},
-    "reproduction": CORE | {"partition", "experiment", "sweeps"},
+    "reproduction": CORE | {"partition", "experiment", "archive", "sweeps"},
     "report": GROUND | {"metrics", "experiment"},
     "cli": CORE
     | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}

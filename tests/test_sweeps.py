@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ramet.archive import keep, kept
 from ramet.errors import RametError
 from ramet.metrics import Story, standings
 from ramet.sweeps import Contender, Sweep, parse_seeds
@@ -47,6 +48,26 @@ def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
     for label, runs in plan.stories().items():
         for seed, story in runs.items():
             assert story.result["sha256"] == before[label][seed].result["sha256"]
+
+
+def test_what_was_kept_is_not_done_again(tmp_path: Path) -> None:
+    first = replace(sweep(tmp_path / "one"), seeds=(1,))
+    assert first.execute(2, lambda *_: None) == {}
+    stories = first.stories()
+    keep((told for runs in stories.values() for told in runs.values()), tmp_path / "kept")
+    elsewhere = replace(sweep(tmp_path / "two"), kept=kept(tmp_path / "kept"))
+    elsewhere.check()
+    told: list[tuple[int, int, int]] = []
+    assert elsewhere.execute(2, lambda *facts: told.append(facts)) == {}
+    assert told[-1] == (8, 4, 0)
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
+        "feddense,width=10-seed2",
+        "local-seed2",
+    ]
+    assert elsewhere.stories()["local"][1] == stories["local"][1]
+    with pytest.raises(RametError, match=r"of another run \(`ramet run local"):
+        replace(elsewhere, rounds=3).check()
+    assert kept(tmp_path / "nothing") == {}
 
 
 def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:

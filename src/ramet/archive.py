@@ -37,6 +37,11 @@ def keep(stories: Iterable[Story], folder: Path) -> None:
         (folder / name).write_text(told.text())
 
 
+def kept(folder: Path) -> Stories:
+    """What was kept in a folder; nothing if there is no such folder yet."""
+    return found([folder]) if folder.exists() and any(folder.iterdir()) else {}
+
+
 def found(paths: Iterable[Path]) -> Stories:
     """The stories below these paths: run folders, folders of them, and kept files."""
     by_label: dict[str, dict[int, Story]] = {}

@@ -127,7 +127,11 @@ def compare(
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="DIR", help="Write each finished run in short into DIR."),
+        typer.Option(
+            "--keep",
+            metavar="DIR",
+            help="Write each finished run in short into DIR; those there are not done again.",
+        ),
     ] = None,
     match: Annotated[
         bool,
@@ -146,7 +150,7 @@ def compare(
     """
     from dataclasses import asdict
 
-    from ramet.archive import keep
+    from ramet.archive import keep, kept
     from ramet.metrics import standings
     from ramet.report import comparison_table
     from ramet.sweeps import Contender, Sweep, parse_seeds
@@ -159,6 +163,7 @@ def compare(
         rounds=rounds,
         data=data,
         options=_options(option or []),
+        kept={} if archive is None else kept(archive),
     )
     sweep.check()
     failed = _run_sweep(sweep, jobs)
@@ -195,6 +200,10 @@ def reproduce(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where the sweeps lie. Default: sweeps.")
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--kept", metavar="DIR", help="Use what `compare --keep DIR/SETTING` wrote."),
+    ] = None,
 ) -> None:
     """Do TABLE of PAPER again and set our figures beside the printed ones.
 
@@ -214,6 +223,7 @@ def reproduce(
         folder=(folder or Path("sweeps")).absolute(),
         rounds=rounds,
         data=data,
+        kept=archive,
     )
     failed: dict[str, str] = {}
     for sweep in plan.sweeps():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ramet.archive import kept
 from ramet.errors import RametError, unknown
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.methods import METHODS
@@ -69,6 +70,7 @@ class Reproduction:
     folder: Path
     rounds: int | None = None
     data: Path | None = None
+    kept: Path | None = None  # a folder of kept results per setting
 
     def sweeps(self) -> list[Sweep]:
         """What has to be run; sizes need no run."""
@@ -84,6 +86,7 @@ class Reproduction:
                 folder=self.folder / setting,
                 rounds=self.rounds,
                 data=self.data,
+                kept={} if self.kept is None else kept(self.kept / setting),
             )
             for setting, chosen in labels.items()
         ]

@@ -59,7 +59,10 @@ class RunFolder:
 
     def about(self) -> dict[str, str]:
         """The run's own name, when it was started, and with what."""
-        return _read_json(self.path / "versions.json")
+        facts = _read_json(self.path / "versions.json")
+        if not {"run", "started"} <= facts.keys():
+            raise _damaged(self.path / "versions.json")
+        return facts
 
     @staticmethod
     def create(path: Path, settings: RunSettings) -> RunFolder:

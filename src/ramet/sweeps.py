@@ -78,6 +78,8 @@ class Sweep:
     rounds: int | None = None
     data: Path | None = None
     options: dict[str, str] = field(default_factory=dict)
+    kept: Stories = field(default_factory=dict)
+    """Runs that were finished elsewhere; they need not be done again."""
 
     def runs(self) -> Iterator[tuple[Contender, int]]:
         """Seed by seed, so that an early stop leaves whole comparisons."""
@@ -92,6 +94,12 @@ class Sweep:
             settings, folder = self._settings(contender, seed), self.run_folder(contender, seed)
             if folder.started:
                 folder.check_same(settings)
+            kept = self._kept(contender, seed)
+            if kept is not None and kept.command != settings.command:
+                raise RametError(
+                    f"the kept result of {contender.label}, seed {seed}, is of another run "
+                    f"(`{kept.command}`). Give another folder with --keep."
+                )
 
     def total_rounds(self) -> int:
         return sum(self._settings(contender, seed).rounds for contender, seed in self.runs())
@@ -102,9 +110,11 @@ class Sweep:
         spawn = get_context("spawn")
         with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
             under_way: dict[Future[None], str] = {
-                pool.submit(_do, self, contender, seed): f"{contender.label} seed {seed}"
+                pool.submit(_do, replace(self, kept={}), contender, seed): (
+                    f"{contender.label} seed {seed}"
+                )
                 for contender, seed in self.runs()
-                if self.run_folder(contender, seed).result() is None
+                if not self._finished(contender, seed)
             }
             while under_way:
                 done, _ = wait(under_way, timeout=_PAUSE, return_when=FIRST_COMPLETED)
@@ -120,7 +130,7 @@ class Sweep:
         """Finished runs in short, by contender and seed."""
         told: dict[str, dict[int, Story]] = {c.label: {} for c in self.contenders}
         for contender, seed in self.runs():
-            one = story(self.run_folder(contender, seed))
+            one = story(self.run_folder(contender, seed)) or self._kept(contender, seed)
             if one is not None:
                 told[contender.label][seed] = one
         return told
@@ -174,9 +184,20 @@ class Sweep:
         )
 
     def _progress(self) -> tuple[int, int]:
-        folders = [self.run_folder(contender, seed) for contender, seed in self.runs()]
-        rounds = sum(folder.rounds_told() for folder in folders)
-        return rounds, sum(folder.result() is not None for folder in folders)
+        rounds, finished = 0, 0
+        for contender, seed in self.runs():
+            kept = self._kept(contender, seed)
+            told = self.run_folder(contender, seed).rounds_told()
+            rounds += max(told, len(kept.rounds) if kept else 0)
+            finished += self._finished(contender, seed)
+        return rounds, finished
+
+    def _finished(self, contender: Contender, seed: int) -> bool:
+        here = self.run_folder(contender, seed).result() is not None
+        return here or self._kept(contender, seed) is not None
+
+    def _kept(self, contender: Contender, seed: int) -> Story | None:
+        return self.kept.get(contender.label, {}).get(seed)
 
 
 def _do(sweep: Sweep, contender: Contender, seed: int) -> None:
