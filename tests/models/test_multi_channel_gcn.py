@@ -31,8 +31,7 @@ def dense(graph: NodeGraph, kind: int | None = None) -> torch.Tensor:
 
 def test_channels_are_the_links_of_their_kind(graph: NodeGraph) -> None:
     assert torch.equal(graph.whole.adjacency.to_dense(), dense(graph))
-    for kind in range(4):
-        channel = graph.channel(graph.kinds, kind)
+    for kind, channel in enumerate(graph.channels(graph.kinds, 4)):
         assert torch.equal(channel.adjacency.to_dense(), dense(graph, kind))
         assert torch.equal(channel.degrees, dense(graph, kind).sum(dim=1).int())
         assert torch.equal(torch.bincount(channel.rows, minlength=graph.nodes), channel.degrees)
@@ -77,8 +76,7 @@ def test_a_node_adds_up_the_channels_that_touch_it(
     h = model.project(graph.features).relu()
     total = torch.zeros_like(h)
     count = torch.zeros(graph.nodes, 1)
-    for kind, channel in enumerate(model.channels):
-        links = graph.channel(graph.kinds, kind)
+    for channel, links in zip(model.channels, graph.channels(graph.kinds, 4), strict=True):
         touched = ((links.degrees > 0) | (graph.degrees == 0)).float().unsqueeze(1)
         factor = graph.gcn_scale if degrees == "graph" else scale(links.degrees)
         total += channel(h, links, factor) * touched

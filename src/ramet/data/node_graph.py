@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -72,11 +73,13 @@ class NodeGraph:
         """All links in one channel."""
         return Channel(self._row_starts, self._columns)
 
-    def channel(self, kinds: Tensor, kind: int) -> Channel:
-        """The links of one kind."""
-        chosen = (kinds == kind)[self._link_of]
-        before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
-        return Channel(before[self._row_starts], self._columns[chosen])
+    def channels(self, kinds: Tensor, count: int) -> Iterator[Channel]:
+        """The links of each kind, one kind after the other."""
+        by_row = kinds[self._link_of]
+        for kind in range(count):
+            chosen = by_row == kind
+            before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
+            yield Channel(before[self._row_starts], self._columns[chosen])
 
     def part(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
         """The graph of the chosen links and the nodes they touch, and which nodes these are."""

@@ -148,8 +148,8 @@ class MultiChannelGCN(nn.Module):
         kinds = self.kinds_of(graph, h.detach())
         alone = graph.degrees == 0
         total, touching = torch.zeros_like(h), torch.zeros_like(graph.gcn_scale)
-        for kind, channel in enumerate(self.channels):
-            links = graph.channel(kinds, kind)
+        found = graph.channels(kinds, len(self.channels))
+        for kind, (channel, links) in enumerate(zip(self.channels, found, strict=True)):
             touched = ((links.degrees > 0) | alone).unsqueeze(1).to(h.dtype)
             if self.training:
                 self._note(kind, links.degrees)
