@@ -8,6 +8,7 @@ from statistics import fmean
 
 from ramet.archive import found
 from ramet.metrics import Stories, standings
+from ramet.report.tables import standing_cells, standing_heads
 
 
 def main() -> None:
@@ -20,25 +21,10 @@ def main() -> None:
 
 
 def overall(stories: Stories, target: float | None) -> str:
-    heads = ["method", "seeds", "test %", "at best val.", "gain", "p", "scalars", "KB up", "GFLOPs"]
-    heads += [f"rounds to {100 * target:g} %"] if target is not None else []
+    heads = ["method", "seeds", *standing_heads(target)]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in standings(stories, target):
-        work = row.flops_per_client_round
-        cells = [
-            row.label,
-            str(row.seeds),
-            f"{100 * row.test:.2f}" + (f" ± {100 * row.spread:.2f}" if row.spread else ""),
-            f"{100 * row.test_at_best_val:.2f}",
-            "–" if row.gain is None else f"{100 * row.gain:+.2f}",
-            "–" if row.chance is None else f"{row.chance:.3f}",
-            f"{row.scalars:,.0f}",
-            f"{row.up_per_client_round / 1024:.2f}",
-            "–" if work is None else f"{work / 1e9:.2f}",
-        ]
-        if target is not None:
-            reached = row.rounds_to_target
-            cells.append("not by all" if reached is None else f"{reached:.0f}")
+        cells = [row.label, str(row.seeds), *standing_cells(row, target)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -53,10 +53,11 @@ def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
     def run(engine: Literal["local", "ray", "superlink"]) -> ramet.Result:
         return ramet.run(
             *("fedlit", "planted"),
-            rounds=3,
+            rounds=2,
             engine=engine,
             out=tmp_path / engine,
-            clients=4,
+            partition="balanced",
+            clients=2,
             nodes=200,
             links=150,
         )

@@ -191,21 +191,13 @@ def fed_mgcn(
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """A channel for each true kind of link: what could be reached if the kinds were known."""
+    method = fedlit(
+        kinds, hidden, layers, dropout, mean, activate, loops, degrees, 0, training=training
+    )
     return replace(
-        fedlit(kinds, hidden, layers, dropout, mean, activate, loops, degrees, training=training),
+        method,
         name="fed-mgcn",
-        model=partial(
-            MultiChannelGCN,
-            kinds=kinds,
-            cluster=False,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            mean=mean,
-            activate=activate,
-            loops=loops,
-            degrees=degrees,
-        ),
+        model=partial(method.model, cluster=False),  # type: ignore[call-arg]  # a MultiChannelGCN
         merging=ChannelMean(align=False),
     )
 

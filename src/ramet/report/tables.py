@@ -44,25 +44,11 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     over = f"{seeds.pop()} seeds" if alike else "seeds (their number behind the method)"
     table = _plain_table(f"{setting}: test accuracy %, mean ± std over {over}")
     table.add_column("method", no_wrap=True)
-    heads = ["last round", "best val", "gain", "p", "scalars", "up KB", "GFLOPs"]
-    for head in [*heads, *([f"to {100 * target:g}"] if target is not None else [])]:
+    for head in standing_heads(target):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
-        spread = "" if row.spread is None else f" ± {percent(row.spread)}"
-        work = row.flops_per_client_round
-        cells = [
-            percent(row.test) + spread,
-            percent(row.test_at_best_val),
-            "–" if row.gain is None else f"{100 * row.gain:+.2f}",
-            "–" if row.chance is None else f"{row.chance:.3f}",
-            f"{row.scalars:,.0f}",
-            f"{row.up_per_client_round / 1024:.2f}",
-            "–" if work is None else f"{work / 1e9:.2f}",
-        ]
-        if target is not None:
-            reached = row.rounds_to_target
-            cells.append("never" if reached is None else f"{reached:.0f}")
-        table.add_row(row.label if alike else f"{row.label} ({row.seeds})", *cells)
+        label = row.label if alike else f"{row.label} ({row.seeds})"
+        table.add_row(label, *standing_cells(row, target))
     table.caption = (
         "best val: at the round with the best validation score; gain: over local, or else the "
         "first; p: of a paired t-test; scalars: of a client's model; up, GFLOPs: per client and "
@@ -71,6 +57,29 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     if target is not None:
         table.caption += f"; to {100 * target:g}: rounds until that accuracy"
     return table
+
+
+def standing_heads(target: float | None) -> list[str]:
+    heads = ["last round", "best val", "gain", "p", "scalars", "up KB", "GFLOPs"]
+    return heads if target is None else [*heads, f"to {100 * target:g}"]
+
+
+def standing_cells(row: Standing, target: float | None) -> list[str]:
+    """The text below each of the heads."""
+    spread = "" if row.spread is None else f" ± {percent(row.spread)}"
+    work, reached = row.flops_per_client_round, row.rounds_to_target
+    cells = [
+        percent(row.test) + spread,
+        percent(row.test_at_best_val),
+        "–" if row.gain is None else f"{100 * row.gain:+.2f}",
+        "–" if row.chance is None else f"{row.chance:.3f}",
+        f"{row.scalars:,.0f}",
+        f"{row.up_per_client_round / 1024:.2f}",
+        "–" if work is None else f"{work / 1e9:.2f}",
+    ]
+    if target is None:
+        return cells
+    return [*cells, "never" if reached is None else f"{reached:.0f}"]
 
 
 def result_table(summary: Mapping[str, Any]) -> Table:
