@@ -70,6 +70,18 @@ def test_what_was_kept_is_not_done_again(tmp_path: Path) -> None:
     assert kept(tmp_path / "nothing") == {}
 
 
+def test_what_was_kept_is_found_with_options_for_all(tmp_path: Path) -> None:
+    contender = Contender.parse("local")
+    plan = Sweep((contender,), "tiny", (1,), tmp_path / "one", rounds=1, options={"lr": "0.01"})
+    assert plan.execute(1, lambda *_: None) == {}
+    keep(plan.stories()["local"].values(), tmp_path / "kept")
+    elsewhere = replace(plan, folder=tmp_path / "two", kept=kept(tmp_path / "kept"))
+    elsewhere.check()
+    assert elsewhere.execute(1, lambda *_: None) == {}
+    assert not (tmp_path / "two").exists()
+    assert list(elsewhere.stories()["local"]) == [1]
+
+
 def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
     plan = replace(sweep(tmp_path), contenders=(Contender.parse("local"),), seeds=(1,), rounds=1)
     assert plan.execute(1, lambda *_: None) == {}

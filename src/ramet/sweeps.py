@@ -197,7 +197,12 @@ class Sweep:
         return here or self._kept(contender, seed) is not None
 
     def _kept(self, contender: Contender, seed: int) -> Story | None:
-        return self.kept.get(contender.label, {}).get(seed)
+        """Kept under the label of its settings, which has the options of the whole sweep too."""
+        options = {**self.options, **contender.options}
+        label = ",".join(
+            [contender.method.rpartition("/")[2], *(f"{key}={v}" for key, v in options.items())]
+        )
+        return self.kept.get(label, {}).get(seed)
 
 
 def _do(sweep: Sweep, contender: Contender, seed: int) -> None:

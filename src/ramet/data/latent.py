@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array, triu
 from torch import Tensor
 from torch.nn import functional
 
@@ -47,6 +46,8 @@ class Shares:
     most: int | None = None
 
     def __call__(self, data: Any, target: str, draw: np.random.Generator) -> Tensor:
+        from scipy.sparse import csr_array, triu  # every client process imports this file
+
         to_them = _links(data, target, None, self.neighbour)
         shape = (data[target].num_nodes, data[self.neighbour].num_nodes)
         member = csr_array((np.ones(to_them.size(1)), to_them.numpy()), shape=shape)

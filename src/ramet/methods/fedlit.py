@@ -212,7 +212,7 @@ def fedlit(
     loops: bool = False,
     degrees: Degrees = "graph",
     smallest: NonNegativeInt = 10,
-    steps: PositiveInt = 5,
+    steps: PositiveInt = 1,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """Find the kinds of links together, and learn each in a channel of its own."""

@@ -129,7 +129,7 @@ class MultiChannelGCN(nn.Module):
         loops: bool = False,
         degrees: Literal["graph", "channel"] = "graph",
         smallest: int = 0,
-        steps: int = 5,
+        steps: int = 1,
     ) -> None:
         super().__init__()
         self.cluster, self.mean, self.activate = cluster, mean, activate
