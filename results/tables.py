@@ -8,7 +8,7 @@ from statistics import fmean
 
 from ramet.archive import found
 from ramet.metrics import Stories, standings
-from ramet.report.tables import standing_cells, standing_heads
+from ramet.report.tables import standing_columns
 
 
 def main() -> None:
@@ -21,11 +21,14 @@ def main() -> None:
 
 
 def overall(stories: Stories, target: float | None) -> str:
-    heads = ["method", "seeds", *standing_heads(target)]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for row in standings(stories, target):
-        cells = [row.label, str(row.seeds), *standing_cells(row, target)]
-        lines.append("| " + " | ".join(cells) + " |")
+    rows = standings(stories, target)
+    columns = {
+        "method": [row.label for row in rows],
+        "seeds": [str(row.seeds) for row in rows],
+        **standing_columns(rows, target),
+    }
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(cells) + " |" for cells in zip(*columns.values(), strict=True)]
     return "\n".join(lines)
 
 

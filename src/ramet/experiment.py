@@ -161,7 +161,7 @@ class Experiment:
 
         def judge(arrays: Arrays) -> Mapping[str, float]:
             lay_over(model, arrays)
-            return task.judge(model, samples, device)
+            return {**task.judge(model, samples, device), **task.study(model, samples, device)}
 
         return judge
 

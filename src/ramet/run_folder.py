@@ -33,7 +33,7 @@ from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_whole
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
-from ramet.metrics import Record, flops, scores, traffic
+from ramet.metrics import Record, flops, merging, scores, traffic
 
 _PACKAGES = ("ramet", "torch", "torch_geometric", "numpy", "scikit-learn", "flwr", "ray")
 
@@ -195,6 +195,7 @@ class RunFolder:
                 "shared_scalars": experiment.shared_scalars(),
             },
             "flops": flops(records),
+            "merging": merging(records),
             "sha256": sha256,
             "seconds": round(sum(record.seconds for record in records), 3),
             "peak_memory": max(record.memory for record in records),

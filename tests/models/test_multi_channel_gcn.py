@@ -10,7 +10,9 @@ from torch import nn
 
 from ramet.data import NodeGraph
 from ramet.data.node_graph import scale
+from ramet.metrics import counted
 from ramet.models import GCN, MultiChannelGCN, NodeShape
+from ramet.models.layers import of_features
 
 SHAPE = NodeShape(features=8, classes=3)
 
@@ -44,6 +46,23 @@ def test_a_part_has_its_links_and_their_nodes(graph: NodeGraph) -> None:
     assert (part.degrees > 0).all()
     assert torch.equal(nodes[part.left.long()].int(), graph.left[chosen])
     assert torch.equal(part.labels, graph.labels[nodes])
+
+
+def test_features_that_are_mostly_zero_give_the_same(graph: NodeGraph) -> None:
+    words = (torch.rand(graph.nodes, 40) < 0.05).float()
+    bags = replace(graph, features=words)
+    assert graph.sparse_features is None
+    assert bags.sparse_features is not None
+    linear = nn.Linear(40, 6)
+    pull = torch.randn(graph.nodes, 6)
+    sparse = of_features(linear, bags)
+    (sparse * pull).sum().backward()  # type: ignore[no-untyped-call]
+    assert linear.weight.grad is not None
+    assert torch.allclose(sparse, linear(words), atol=1e-6)
+    assert torch.allclose(linear.weight.grad, pull.T @ words, atol=1e-5)
+    with counted(linear) as work:
+        of_features(linear, bags)
+    assert sum(work.values()) == 2 * int(words.sum()) * 6
 
 
 @pytest.mark.parametrize("loops", [False, True])

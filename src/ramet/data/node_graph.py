@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _LINKS_AT_ONCE = 2**20
+_MOSTLY_ZERO = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
 
 
@@ -36,6 +37,14 @@ class Channel:
         return torch.sparse_csr_tensor(
             self.row_starts, self.columns, ones, (nodes, nodes), check_invariants=False
         )
+
+
+@dataclass(frozen=True)
+class SparseFeatures:
+    """Features that are mostly zeros, as bags of words are: only the others, by node and word."""
+
+    by_node: Tensor  # [nodes, features] CSR
+    by_feature: Tensor  # [features, nodes] CSR
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,15 @@ class NodeGraph:
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
         """(degree + 1)^-½: the factor of GCN's norm with self loops, from all links."""
         return scale(self.degrees)
+
+    @cached_property
+    def sparse_features(self) -> SparseFeatures | None:
+        """None where most features are not zero, or the device has no sparse products."""
+        filled = self.features.count_nonzero() / max(self.features.numel(), 1)
+        if filled > _MOSTLY_ZERO or self.features.device.type == "mps":
+            return None
+        by_feature = self.features.T.contiguous().to_sparse_csr()
+        return SparseFeatures(self.features.to_sparse_csr(), by_feature)
 
     @cached_property
     def whole(self) -> Channel:
@@ -108,7 +126,8 @@ class NodeGraph:
         trained = torch.zeros(self.nodes, dtype=torch.bool)
         trained[nodes] = True
         fresh = replace(self, trained=trained)
-        fresh.__dict__["_by_row"] = self._by_row
+        for computed in ("_by_row", "sparse_features"):
+            fresh.__dict__[computed] = getattr(self, computed)
         return fresh
 
     def to(self, device: torch.device) -> NodeGraph:

@@ -110,7 +110,8 @@ class Rounds:
             _someone(done)
             if pending:
                 observe(Record(**pending, **done.judged()))
-            pending = {**done.trained(), "overview": self._overview(state)}
+            told = {"overview": self._overview(state), "merging": dict(state.numbers)}
+            pending = {**done.trained(), **told}
             last |= dict.fromkeys(done.numbers, number)
             self.snapshots.save(_snapshot(number, state, pending, last))
         closing = _Exchange(self.rounds + 1, self.rounds)

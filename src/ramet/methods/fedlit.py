@@ -97,7 +97,8 @@ class ChannelMean:
             merged = {**merged, **self._channel(state, in_order, kind)}
         nodes = np.sum([reply.arrays[_NODES] for reply in in_order.values()], axis=0)
         arrays = {**merged, _CENTRES: centres, _NODES: nodes.astype(np.float32)}
-        return Payload(arrays, notes={"groups": json.dumps(known, sort_keys=True)})
+        told = {**_agreement(in_order), **_changes(state.arrays, arrays, in_order)}
+        return Payload(arrays, told, {"groups": json.dumps(known, sort_keys=True)})
 
     def _channel(self, state: Payload, replies: Mapping[str, Payload], kind: int) -> Arrays:
         """One channel's mean over those who have its kind, weighted by the nodes it touches."""
@@ -155,6 +156,57 @@ def group_centres(
         if groups == before:
             break
     return middle.astype(last.dtype), groups
+
+
+def _agreement(replies: Mapping[str, Payload]) -> dict[str, float]:
+    """How alike the clients' centres of a group are (Fig. 3 of FedLIT).
+
+    ``agreement/c`` is the mean cosine of all pairs in group c, ``silhouette`` that of all centres.
+    """
+    from sklearn.metrics import silhouette_score
+
+    kinds = len(next(iter(replies.values())).arrays[_NODES])
+    members = [
+        [r.arrays[_CENTRES][kind] for r in replies.values() if r.arrays[_NODES][kind] > 0]
+        for kind in range(kinds)
+    ]
+    told = {}
+    for kind, centres in enumerate(members):
+        if len(centres) > 1 and np.all(np.linalg.norm(centres, axis=1) > 0):
+            unit = np.array([centre / np.linalg.norm(centre) for centre in centres], np.float64)
+            pairs = len(unit) * (len(unit) - 1)
+            told[f"agreement/{kind}"] = float(((unit.sum(axis=0) ** 2).sum() - len(unit)) / pairs)
+    groups = [kind for kind, centres in enumerate(members) for _ in centres]
+    if 1 < len(set(groups)) < len(groups) and told:
+        every = np.array([centre for centres in members for centre in centres], np.float64)
+        told["silhouette"] = float(silhouette_score(every, groups))
+    return told
+
+
+def _changes(before: Arrays, after: Arrays, replies: Mapping[str, Payload]) -> dict[str, float]:
+    """What a round changed in each client's channels (Fig. 4 of FedLIT).
+
+    ``change/client/c`` is the norm of the change in channel c, ``distance/client/c`` its cosine
+    distance to the merge's change.
+    """
+    told = {}
+    for kind in range(len(before[_NODES])):
+        prefix = f"{_CHANNELS}{kind}."
+        old = under(prefix, before)
+
+        def change(arrays: Arrays, prefix: str = prefix, old: Arrays = old) -> NDArray[np.float64]:
+            new = under(prefix, arrays)
+            return np.concatenate([(new[name] - old[name]).ravel() for name in old]).astype(float)
+
+        merged = change(after)
+        for client, reply in replies.items():
+            if reply.arrays[_NODES][kind] > 0:
+                own = change(reply.arrays)
+                size = float(np.linalg.norm(own))
+                told[f"change/{client}/{kind}"] = size
+                both = size * float(np.linalg.norm(merged))
+                told[f"distance/{client}/{kind}"] = 1 - float(own @ merged) / both if both else 1.0
+    return told
 
 
 def fed_gcn(

@@ -20,6 +20,8 @@ class Standing:
     spread: float | None  # standard deviation over seeds
     worst: float  # of the seeds
     test_at_best_val: float
+    overview: float | None  # the server's model on all data, at the best validation there
+    overview_spread: float | None
     gain: float | None
     chance: float | None  # p-value of a paired t-test over the common seeds
     scalars: float  # of a client's model, mean over the clients
@@ -46,6 +48,11 @@ def _standing(
 ) -> Standing:
     results = [story.result for story in own.values()]
     tests = {seed: _test(story) for seed, story in own.items()}
+    overviews = [
+        result["scores"]["overview"]["test_at_best_val"]
+        for result in results
+        if "overview" in result["scores"]
+    ]
     gains = [tests[seed] - _test(other[seed]) for seed in sorted(own.keys() & other.keys())]
     return Standing(
         label=label,
@@ -54,6 +61,8 @@ def _standing(
         spread=stdev(tests.values()) if len(own) > 1 else None,
         worst=min(tests.values()),
         test_at_best_val=fmean(result["scores"]["test_at_best_val"] for result in results),
+        overview=fmean(overviews) if overviews else None,
+        overview_spread=stdev(overviews) if len(overviews) > 1 else None,
         gain=fmean(gains) if gains else None,
         chance=_chance(gains),
         scalars=fmean(n for result in results for n in result["model"]["scalars"].values()),

@@ -26,6 +26,7 @@ class Record:
     seconds: float
     memory: int = 0  # bytes, the most that any client's process held at once
     overview: Mapping[str, float] = field(default_factory=dict)  # the server's model on all data
+    merging: Mapping[str, float] = field(default_factory=dict)  # what the server's rule tells
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients."""

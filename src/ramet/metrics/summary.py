@@ -9,6 +9,8 @@ from typing import Any
 from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
 
+_DIGITS = 5
+
 
 def scores(records: Sequence[Record]) -> dict[str, Any]:
     """Test score of the last round, and of the round whose mean validation score is best.
@@ -24,7 +26,35 @@ def scores(records: Sequence[Record]) -> dict[str, Any]:
         "test_at_best_val": best.mean("test"),
         "best_val_round": best.round,
         "clients": {client: numbers["test"] for client, numbers in final.judged.items()},
-        **({"overview": dict(final.overview)} if final.overview else {}),
+        **({"overview": _overview(records)} if final.overview else {}),
+    }
+
+
+def _overview(records: Sequence[Record]) -> dict[str, float]:
+    """The server's model on all data: last, and at the round that is best there in validation."""
+    best = max(records, key=lambda record: record.overview["val"])
+    return {
+        **records[-1].overview,
+        "test_at_best_val": best.overview["test"],
+        "best_val_round": best.round,
+    }
+
+
+def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """What the server's rule told: in the first and the last round, and on average."""
+    names = sorted({name for record in records for name in record.merging})
+    told = {
+        "first": records[0].merging,
+        "last": records[-1].merging,
+        "mean": {
+            name: fmean(record.merging[name] for record in records if name in record.merging)
+            for name in names
+        },
+    }
+    return {
+        when: {name: round(value, _DIGITS) for name, value in numbers.items()}
+        for when, numbers in told.items()
+        if numbers
     }
 
 

@@ -1,7 +1,7 @@
 """Floating-point operations of a client's training, counted as they happen.
 
-A multiply-add is two operations. *Linear* are dense matrix products; *messages* are sums over
-links and over a graph's nodes. *Avoided* are products with one-hot rows that are lookups here: they
+A multiply-add is two operations. *Linear* are products with weights; *messages* are sums over links
+and over a graph's nodes. *Avoided* are products with one-hot rows that are lookups here: they
 are not done, but code that multiplies would do them. Element-wise functions, the loss and the
 optimiser are left out.
 """
@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn, ops, sparse_csr
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 PASSES, KINDS = ("forward", "backward"), ("linear", "messages", "avoided")
 WORK = tuple(f"{way}_{kind}" for way in PASSES for kind in KINDS)
@@ -31,9 +32,8 @@ def counted(model: nn.Module) -> Iterator[Work]:
     work: Work = dict.fromkeys(WORK, 0)
     inside = False
 
-    def note(kind: str, operations: int) -> int:
+    def note(kind: str, operations: int) -> None:
         work[f"{'forward' if inside else 'backward'}_{kind}"] += operations
-        return operations
 
     def enter(*_: Any) -> None:
         nonlocal inside
@@ -45,39 +45,62 @@ def counted(model: nn.Module) -> Iterator[Work]:
 
     hooks = (model.register_forward_pre_hook(enter), model.register_forward_hook(leave))
     try:
-        with FlopCounterMode(display=False, custom_mapping=_formulas(note)):
+        with _Watch(_formulas(note)):
             yield work
     finally:
         for hook in hooks:
             hook.remove()
 
 
-Note: TypeAlias = Callable[[str, int], int]
+Note: TypeAlias = Callable[[str, int], None]
+Formula: TypeAlias = Callable[..., None]
 
 
-def _formulas(note: Note) -> dict[Any, Callable[..., int]]:
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tells each operation's formula of its arguments.
+
+    PyTorch's own FlopCounterMode also follows modules and takes operations apart: with it a counted
+    epoch took twice as long as an uncounted one, with this 1.4 times.
+    """
+
+    def __init__(self, formulas: Mapping[Any, Formula]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.formulas = formulas
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        formula = self.formulas.get(func.overloadpacket)
+        if formula:
+            formula(*args, **(kwargs or {}), out_val=result)
+        return result
+
+
+def _formulas(note: Note) -> dict[Any, Formula]:
     aten = ops.aten
 
-    def product(left: Tensor, right: Tensor, *_: Any, **__: Any) -> int:
-        width = right.size(-1)
-        if left.layout is sparse_csr:
-            return note("messages", 2 * left.values().numel() * width)
-        return note("linear", 2 * left.numel() * width)
+    def product(left: Tensor, right: Tensor, *_: Any, **__: Any) -> None:
+        sparse = left.layout is sparse_csr
+        between_nodes = sparse and left.size(0) == left.size(1)
+        factors = left.values().numel() if sparse else left.numel()
+        note("messages" if between_nodes else "linear", 2 * factors * right.size(-1))
 
-    def product_and_sum(_: Tensor, left: Tensor, right: Tensor, *__: Any, **___: Any) -> int:
-        return product(left, right)
+    def product_and_sum(_: Tensor, left: Tensor, right: Tensor, *__: Any, **___: Any) -> None:
+        product(left, right)
 
-    def sum_of_rows(*given: Any, **_: Any) -> int:
+    def sum_of_rows(*given: Any, **_: Any) -> None:
         rows: Tensor = given[3]  # after the sums so far, the dimension and the places
-        return note("messages", rows.numel())
+        note("messages", rows.numel())
 
-    def lookup(weight: Tensor, places: Tensor, *_: Any, **__: Any) -> int:
-        return note("avoided", 2 * places.numel() * weight.numel())
+    def lookup(weight: Tensor, places: Tensor, *_: Any, **__: Any) -> None:
+        note("avoided", 2 * places.numel() * weight.numel())
 
-    def lookup_backward(gradient: Tensor, _: Tensor, rows: int, *__: Any, **___: Any) -> int:
-        return note("avoided", 2 * gradient.numel() * rows)
+    def lookup_backward(gradient: Tensor, _: Tensor, rows: int, *__: Any, **___: Any) -> None:
+        note("avoided", 2 * gradient.numel() * rows)
 
-    formulas: dict[Any, Callable[..., int]] = {
+    def other(formula: Callable[..., int]) -> Formula:
+        return lambda *args, **kwargs: note("linear", formula(*args, **kwargs))
+
+    return {packet: other(formula) for packet, formula in flop_registry.items()} | {
         aten.mm: product,
         aten.bmm: product,
         aten.addmm: product_and_sum,
@@ -89,9 +112,6 @@ def _formulas(note: Note) -> dict[Any, Callable[..., int]]:
         aten.embedding: lookup,
         aten.embedding_dense_backward: lookup_backward,
     }
-    for formula in formulas.values():
-        formula._get_raw = True  # type: ignore[attr-defined]  # give it tensors, not their shapes
-    return formulas
 
 
 def total(work: Mapping[str, float]) -> float:

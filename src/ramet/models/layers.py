@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch
+from ramet.data.node_graph import NodeGraph, SparseFeatures
 
 
 class Linked(Protocol):
@@ -58,6 +59,27 @@ def neighbours(values: Tensor, links: Linked) -> Tensor:
     """A values: the rows of each node's neighbours."""
     result: Tensor = _Sums.apply(values, links, False)  # type: ignore[no-untyped-call]
     return result
+
+
+class _OfSparse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, features: SparseFeatures) -> Tensor:
+        ctx.features = features
+        return features.by_node @ weight
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
+        return ctx.features.by_feature @ grad_outputs[0].contiguous(), None
+
+
+def of_features(linear: nn.Linear, graph: NodeGraph) -> Tensor:  # [nodes, width]
+    """The linear map of a graph's features, without the products that are zero."""
+    features = graph.sparse_features
+    if features is None:
+        dense: Tensor = linear(graph.features)
+        return dense
+    sparse: Tensor = _OfSparse.apply(linear.weight.t(), features)  # type: ignore[no-untyped-call]
+    return sparse + linear.bias
 
 
 def graph_sums(values: Tensor, batch: Batch) -> Tensor:  # [graphs, width]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ramet.data.node_graph import Channel, NodeGraph, scale
 from ramet.models import link_kinds
-from ramet.models.layers import Dropout, neighbours, self_and_neighbours
+from ramet.models.layers import Dropout, neighbours, of_features, self_and_neighbours
 from ramet.models.shape import NodeShape
 
 
@@ -74,7 +74,7 @@ class GCN(nn.Module):
         self.activate = activate
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        h = self.project(graph.features)
+        h = of_features(self.project, graph)
         h = self.channel(h.relu() if self.activate else h, graph.whole, graph.gcn_scale)
         logits: Tensor = self.classify(h)
         return logits
@@ -142,9 +142,7 @@ class MultiChannelGCN(nn.Module):
         self.kinds = Kinds(kinds, 2 * hidden)
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        h = self.project(graph.features)
-        if self.activate:
-            h = h.relu()
+        h = self._projected(graph)
         kinds = self.kinds_of(graph, h.detach())
         alone = graph.degrees == 0
         total, touching = torch.zeros_like(h), torch.zeros_like(graph.gcn_scale)
@@ -160,6 +158,14 @@ class MultiChannelGCN(nn.Module):
             total = total / touching.clamp(min=1)
         logits: Tensor = self.classify(total)
         return logits
+
+    def found(self, graph: NodeGraph) -> Tensor:  # [links]
+        """The kind of each link as the model sees it."""
+        return self.kinds_of(graph, self._projected(graph))
+
+    def _projected(self, graph: NodeGraph) -> Tensor:
+        h = of_features(self.project, graph)
+        return h.relu() if self.activate else h
 
     @torch.no_grad()
     def kinds_of(self, graph: NodeGraph, nodes: Tensor) -> Tensor:  # [links]

@@ -44,42 +44,50 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     over = f"{seeds.pop()} seeds" if alike else "seeds (their number behind the method)"
     table = _plain_table(f"{setting}: test accuracy %, mean ± std over {over}")
     table.add_column("method", no_wrap=True)
-    for head in standing_heads(target):
+    columns = standing_columns(rows, target)
+    for head in columns:
         table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        label = row.label if alike else f"{row.label} ({row.seeds})"
-        table.add_row(label, *standing_cells(row, target))
+    labels = [row.label if alike else f"{row.label} ({row.seeds})" for row in rows]
+    for cells in zip(labels, *columns.values(), strict=True):
+        table.add_row(*cells)
     table.caption = (
         "best val: at the round with the best validation score; gain: over local, or else the "
         "first; p: of a paired t-test; scalars: of a client's model; up, GFLOPs: per client and "
         "round"
     )
+    if "all data" in columns:
+        table.caption += (
+            "; all data: the server's model on all clients' data at once, at its best validation"
+        )
     if target is not None:
         table.caption += f"; to {100 * target:g}: rounds until that accuracy"
     return table
 
 
-def standing_heads(target: float | None) -> list[str]:
-    heads = ["last round", "best val", "gain", "p", "scalars", "up KB", "GFLOPs"]
-    return heads if target is None else [*heads, f"to {100 * target:g}"]
+def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str, list[str]]:
+    """The text of each column by its head; columns that nobody has anything for are left out."""
+    columns = {
+        "last round": [_percent_with_spread(row.test, row.spread) for row in rows],
+        "best val": [percent(row.test_at_best_val) for row in rows],
+        "all data": [_percent_with_spread(row.overview, row.overview_spread) for row in rows],
+        "gain": ["–" if row.gain is None else f"{100 * row.gain:+.2f}" for row in rows],
+        "p": ["–" if row.chance is None else f"{row.chance:.3f}" for row in rows],
+        "scalars": [f"{row.scalars:,.0f}" for row in rows],
+        "up KB": [f"{row.up_per_client_round / 1024:.2f}" for row in rows],
+        "GFLOPs": [operations(row.flops_per_client_round).removesuffix(" G") for row in rows],
+    }
+    if target is not None:
+        columns[f"to {100 * target:g}"] = [
+            "never" if row.rounds_to_target is None else f"{row.rounds_to_target:.0f}"
+            for row in rows
+        ]
+    if all(row.overview is None for row in rows):
+        del columns["all data"]
+    return columns
 
 
-def standing_cells(row: Standing, target: float | None) -> list[str]:
-    """The text below each of the heads."""
-    spread = "" if row.spread is None else f" ± {percent(row.spread)}"
-    work, reached = row.flops_per_client_round, row.rounds_to_target
-    cells = [
-        percent(row.test) + spread,
-        percent(row.test_at_best_val),
-        "–" if row.gain is None else f"{100 * row.gain:+.2f}",
-        "–" if row.chance is None else f"{row.chance:.3f}",
-        f"{row.scalars:,.0f}",
-        f"{row.up_per_client_round / 1024:.2f}",
-        "–" if work is None else f"{work / 1e9:.2f}",
-    ]
-    if target is None:
-        return cells
-    return [*cells, "never" if reached is None else f"{reached:.0f}"]
+def _percent_with_spread(mean: float | None, spread: float | None) -> str:
+    return percent(mean) + ("" if spread is None else f" ± {percent(spread)}")
 
 
 def result_table(summary: Mapping[str, Any]) -> Table:

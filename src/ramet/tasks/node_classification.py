@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from ramet.data import Held, NodeGraph, Split, StructureEncoding
 from ramet.errors import RametError
-from ramet.models import NodeShape
+from ramet.models import MultiChannelGCN, NodeShape
 from ramet.tasks.scores import Scores
 
 
@@ -88,3 +88,15 @@ class NodeClassification:
             name: float(right[chosen].mean()) if chosen.numel() else 0.0
             for name, chosen in (("val", samples.split.val), ("test", samples.split.test))
         }
+
+    @torch.inference_mode()
+    def study(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
+        """How well the kinds of links that the model found agree with the true ones (NMI)."""
+        truth = samples.graph.kinds
+        if not (isinstance(model, MultiChannelGCN) and model.cluster) or not truth.any():
+            return {}
+        from sklearn.metrics import normalized_mutual_info_score  # takes a second to import
+
+        model.eval()
+        found = model.found(samples.graph.to(device)).cpu()
+        return {"nmi": float(normalized_mutual_info_score(truth.numpy(), found.numpy()))}
