@@ -34,7 +34,7 @@ def test_a_story_tells_what_to_type_and_what_came_out(sweep: Path) -> None:
     assert told.label == "feddense,width=10"
     assert told.command == ("ramet run feddense --setting tiny --rounds 2 --seed 2 --set width=10")
     assert told.result == RunFolder(sweep / "feddense2").result()
-    assert [number for number, _, _ in told.rounds] == [1, 2]
+    assert [number for number, *_ in told.rounds] == [1, 2]
     assert told.rounds[-1][2] == pytest.approx(told.result["scores"]["test"], abs=1e-6)
     assert "run" not in told.versions
     assert str(sweep) not in told.text()

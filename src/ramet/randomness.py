@@ -38,5 +38,14 @@ class Randomness:
     def torch_draws(self, purpose: str) -> Iterator[None]:
         """Inside, PyTorch's own draws (dropout, initial weights) come from this purpose alone."""
         with torch.random.fork_rng():
-            torch.manual_seed(self.number(purpose))
+            _seed(self.number(purpose))
             yield
+
+
+def _seed(number: int) -> None:
+    """As `torch.manual_seed`, without its milliseconds for devices that are not there."""
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(number)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(number)

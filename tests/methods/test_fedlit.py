@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from ramet.methods.fedlit import ChannelMean, group_centres
+from ramet.methods.fedlit import ChannelMean, common, matched
 from ramet.payload import Arrays, Payload
 
 
@@ -17,7 +17,7 @@ def test_groups_are_as_good_as_the_best_of_all() -> None:
     orders = {"a": [2, 0, 1], "b": [0, 1, 2], "c": [1, 2, 0]}
     centres = {c: true[order] + 0.05 * draw.normal(size=(3, 4)) for c, order in orders.items()}
     present = {client: np.ones(3, dtype=bool) for client in centres}
-    middle, groups = group_centres(np.zeros((3, 4)), centres, present)
+    groups = matched(np.zeros((3, 4)), centres, present)
 
     def cost(grouping: dict[str, tuple[int, ...]]) -> float:
         total = 0.0
@@ -30,18 +30,15 @@ def test_groups_are_as_good_as_the_best_of_all() -> None:
     every = product(permutations(range(3)), repeat=3)
     best = min(cost(dict(zip("abc", grouping, strict=True))) for grouping in every)
     assert found == pytest.approx(best)
-    for client, order in orders.items():
-        assert np.allclose(middle[groups[client]], true[order], atol=0.2)
 
 
 def test_kinds_that_a_client_lacks_take_no_part() -> None:
     true = np.eye(3)
     centres = {"a": true, "b": np.array([[9.0, 9, 9], [0, 0, 1.0], [9, 9, 9]])}
     present = {"a": np.ones(3, dtype=bool), "b": np.array([False, True, False])}
-    middle, groups = group_centres(true, centres, present)
+    groups = matched(true, centres, present)
     assert groups["b"][1] == 2
     assert sorted(groups["b"]) == [0, 1, 2]
-    assert np.allclose(middle, true)
 
 
 def arrays(channel: list[float], nodes: list[float], centres: list[float], other: float) -> Arrays:
@@ -76,9 +73,48 @@ def test_channels_are_averaged_inside_their_group_and_sent_back_in_the_clients_o
 
 
 def test_a_channel_that_nobody_has_stays() -> None:
-    rule = ChannelMean(align=False)
+    rule = ChannelMean("true")
     state = rule.start(arrays([7, 7], [0, 0], [0, 0], 0))
     reply = Payload(arrays([1, 99], [5, 0], [0, 0], 3), {"weight": 1})
     after = rule.merge(state, [("a", reply)])
     assert after.arrays["channels.0.w"] == 1
     assert after.arrays["channels.1.w"] == 7
+
+
+def test_common_groups_take_several_clusters_of_a_client_and_are_found_once() -> None:
+    rule = ChannelMean("common")
+    state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
+    one_kind = Payload(arrays([1, 3], [10, 30], [1.0, 2.0], 1), {"weight": 1})
+    other = Payload(arrays([8, 4], [20, 20], [-1.0, 3.0], 1), {"weight": 1})
+    after = rule.merge(state, [("a", one_kind), ("b", other)])
+    up, down = after.arrays["kinds.centres"].ravel().argsort()[::-1]
+    assert after.arrays["kinds.centres"].ravel()[[up, down]] == pytest.approx([2.0, -1.0])
+    assert after.arrays["kinds.nodes"][[up, down]] == pytest.approx([60, 20])
+    assert after.arrays[f"channels.{up}.w"] == pytest.approx((10 * 1 + 30 * 3 + 20 * 4) / 60)
+    assert after.arrays[f"channels.{down}.w"] == 8
+    assert rule.ask(after, "a") is after.arrays
+    lacking = Payload(arrays([5, 6], [0, 9], [1.0, 1.0], 1), {"weight": 1})
+    then = rule.merge(after, [("a", lacking)])
+    assert then.arrays["channels.1.w"] == 6
+    assert then.arrays["channels.0.w"] == after.arrays["channels.0.w"]
+
+
+def test_fewer_centres_than_groups() -> None:
+    groups = common(4, {"a": np.eye(2)[[0, 1, 0, 0]]}, {"a": np.array([1, 1, 0, 1])})
+    assert groups["a"][0] == groups["a"][3] != groups["a"][1]
+
+
+def test_the_rule_tells_how_far_clients_agree() -> None:
+    rule = ChannelMean("true")
+    state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
+    replies = [
+        ("a", Payload(arrays([3, 1], [10, 10], [1.0, 5.0], 1), {"weight": 1})),
+        ("b", Payload(arrays([3, -3], [10, 10], [1.5, -5.0], 1), {"weight": 1})),
+    ]
+    told = rule.merge(state, replies).numbers
+    assert told["agreement/0"] == pytest.approx(1)
+    assert told["agreement/1"] == pytest.approx(-1)
+    assert told["change/a/0"] == 3
+    assert told["distance/a/0"] == pytest.approx(0)
+    assert told["distance/a/1"] == pytest.approx(2)  # the merge went the other way
+    assert -1 <= told["silhouette"] <= 1

@@ -6,6 +6,7 @@ import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 
 from filelock import FileLock
 from safetensors.torch import load_file, save_file
@@ -17,13 +18,17 @@ from ramet.errors import RametError
 
 _FORMAT = 1
 _ACM_KINDS = ("cites", "shares an author", "shares a subject", "random")
-PLANTED_HOMOPHILY = (0.9, 0.6, 0.25, 0.05)
+_PLANTED_HOMOPHILY = (0.9, 0.05, 0.6, 0.25)
 
 
 @lru_cache(maxsize=4)
-def read_planted(nodes: int, links: int, bias: float, seed: int) -> NodeGraph:
-    """Four kinds of as many links each, from homophilic to heterophilic."""
-    kinds = [PlantedKind(links, homophily, bias) for homophily in PLANTED_HOMOPHILY]
+def read_planted(nodes: int, links: int, contrast: float, seed: int) -> NodeGraph:
+    """Four kinds of as many links each; with contrast 0 all have one homophily and no group."""
+    middle = fmean(_PLANTED_HOMOPHILY)
+    kinds = [
+        PlantedKind(links, middle + contrast * (homophily - middle), contrast)
+        for homophily in _PLANTED_HOMOPHILY
+    ]
     return planted(nodes, 4, kinds, seed=seed)
 
 

@@ -1,9 +1,10 @@
 """Graphs whose hidden kinds of links are known, because they were planted.
 
-Each node has a class and belongs to a group; its features show both, under noise. A kind of link
-belongs to a group: its ends come from that group with probability ``bias`` (which makes the kind
-visible in the features, and raises its attribute homophily), and they share their class with
-probability ``homophily``.
+Groups of nodes stand in a ring, and each kind of link joins the nodes of a group with those of the
+next. So every node has links of two kinds. Features show a node's class and its group under noise;
+a kind is visible in them as far as its links keep to their groups (``bias``), and its links join
+nodes of one class with probability ``homophily``. A network that takes all links alike cannot tell
+a neighbour who speaks for its own class from one who speaks against it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 from ramet.data.node_graph import NodeGraph
+
+_SMALLEST_RING = 3
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,21 @@ def planted(
     kinds: Sequence[PlantedKind],
     features: int = 32,
     class_signal: float = 0.4,
-    group_signal: float = 1.5,
+    group_signal: float = 2.5,
     seed: int = 0,
 ) -> NodeGraph:
-    """Draw a graph; the same arguments give the same graph."""
+    """Draw a graph; the same arguments give the same graph.
+
+    Nodes are numbered group by group, so that a link's smaller end tells its direction in the ring.
+    """
     draw = torch.Generator().manual_seed(seed)
+    ring = max(len(kinds), _SMALLEST_RING)
     labels = torch.randint(classes, (nodes,), generator=draw)
-    groups = torch.randint(len(kinds), (nodes,), generator=draw)
+    groups = torch.randint(ring, (nodes,), generator=draw).sort().values
     class_means = torch.randn(classes, features, generator=draw)
-    group_means = torch.randn(len(kinds), features, generator=draw)
+    group_means = torch.randn(ring, features, generator=draw)
     noise = torch.randn(nodes, features, generator=draw)
-    buckets = _Buckets.of(labels, groups, classes, len(kinds))
+    buckets = _Buckets.of(labels, groups, classes, ring)
     ends = [_ends(place, kind, buckets, draw) for place, kind in enumerate(kinds)]
     pairs = torch.cat(ends, dim=1)
     known = torch.repeat_interleave(
@@ -86,16 +93,16 @@ def _ends(group: int, kind: PlantedKind, buckets: _Buckets, draw: torch.Generato
     """[2, links] without self loops."""
     classes, groups = buckets.sizes.shape
 
-    def of_group() -> Tensor:
+    def near(group: int) -> Tensor:
         own = torch.rand(kind.links, generator=draw) < kind.bias
         other = torch.randint(groups, (kind.links,), generator=draw)
-        return torch.where(own, group, other)
+        return torch.where(own, group % groups, other)
 
     one = torch.randint(classes, (kind.links,), generator=draw)
     alike = torch.rand(kind.links, generator=draw) < kind.homophily
     shift = torch.randint(1, max(classes, 2), (kind.links,), generator=draw)
     other = torch.where(alike, one, (one + shift) % classes)
     pairs = torch.stack(
-        [buckets.draw(one, of_group(), draw), buckets.draw(other, of_group(), draw)]
+        [buckets.draw(one, near(group), draw), buckets.draw(other, near(group + 1), draw)]
     )
     return pairs[:, pairs[0] != pairs[1]]

@@ -32,10 +32,10 @@ that a client lacks takes no part in grouping and has no weight.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,20 +55,30 @@ _MOST_TURNS = 50
 Degrees = Literal["graph", "channel"]
 
 
+Grouping = Literal["true", "matched", "common"]
+Members: TypeAlias = Sequence[Sequence[tuple[str, int]]]
+"""For each group the client and the channel of those in it that touch any node."""
+
+
 @dataclass(frozen=True)
 class ChannelMean:
-    """A mean per group of channels; with ``align`` groups are found by the centres.
+    """A mean per group of channels.
+
+    ``true`` takes channel c of all clients for group c. ``matched`` groups the clients' centres
+    every round, one of each client in a group, as in the paper. ``common`` groups them once,
+    freely, so that several of a client's clusters may fall into one group; from then on every
+    client starts from the groups' centres, and has empty clusters for the kinds that it lacks.
 
     Grouping needs all centres of a round at once, so the server's memory grows with the clients.
     """
 
-    align: bool = True
+    grouping: Grouping = "matched"
 
     def start(self, shared: Arrays) -> Payload:
         return Payload(dict(shared))
 
     def ask(self, state: Payload, client: str) -> Arrays:
-        """The merge, its channels in the client's own order."""
+        """The merge, its channels in the client's own order if clients have such."""
         group_of = _groups(state).get(client)
         return state.arrays if group_of is None else _reordered(state.arrays, group_of)
 
@@ -76,52 +86,98 @@ class ChannelMean:
         came = dict(sorted(dict(replies).items()))
         if not came:
             return state
-        kinds = state.arrays[_NODES].size
         known = _groups(state)
-        if self.align:
-            centres, found = group_centres(
-                state.arrays[_CENTRES],
-                {client: reply.arrays[_CENTRES] for client, reply in came.items()},
-                {client: reply.arrays[_NODES] > 0 for client, reply in came.items()},
-            )
-            known |= found
-        else:
-            centres = state.arrays[_CENTRES]
-            known |= {client: list(range(kinds)) for client in came}
-        in_order = {
-            client: Payload(_reordered(reply.arrays, _inverse(known[client])), reply.numbers)
-            for client, reply in came.items()
-        }
-        merged = WeightedMean().merge(state, in_order.items()).arrays
-        for kind in range(kinds):
-            merged = {**merged, **self._channel(state, in_order, kind)}
-        nodes = np.sum([reply.arrays[_NODES] for reply in in_order.values()], axis=0)
-        arrays = {**merged, _CENTRES: centres, _NODES: nodes.astype(np.float32)}
-        told = {**_agreement(in_order), **_changes(state.arrays, arrays, in_order)}
-        return Payload(arrays, told, {"groups": json.dumps(known, sort_keys=True)})
-
-    def _channel(self, state: Payload, replies: Mapping[str, Payload], kind: int) -> Arrays:
-        """One channel's mean over those who have its kind, weighted by the nodes it touches."""
-        prefix = f"{_CHANNELS}{kind}."
-        weights = {client: float(reply.arrays[_NODES][kind]) for client, reply in replies.items()}
-        having = (
-            (client, Payload(under(prefix, reply.arrays), {"weight": weights[client]}))
-            for client, reply in replies.items()
-            if weights[client] > 0
+        group_of = self._grouped(state, came)
+        members = [
+            [
+                (client, channel)
+                for client, reply in came.items()
+                for channel, group in enumerate(group_of[client])
+                if group == wanted and reply.arrays[_NODES][channel] > 0
+            ]
+            for wanted in range(state.arrays[_NODES].size)
+        ]
+        merged = dict(WeightedMean().merge(state, came.items()).arrays)
+        for group, inside in enumerate(members):
+            merged |= _mean_channel(state, came, group, inside)
+        merged[_NODES] = np.array(
+            [sum(came[who].arrays[_NODES][at] for who, at in inside) for inside in members],
+            np.float32,
         )
-        old = Payload(under(prefix, state.arrays))
-        return {
-            prefix + name: array for name, array in WeightedMean().merge(old, having).arrays.items()
-        }
+        merged[_CENTRES] = np.array(
+            [
+                np.mean([came[who].arrays[_CENTRES][at] for who, at in inside], axis=0, dtype=float)
+                if inside
+                else state.arrays[_CENTRES][group]
+                for group, inside in enumerate(members)
+            ],
+            np.float32,
+        )
+        told = {**_agreement(came, members), **_changes(state.arrays, merged, came, members)}
+        orders = {**known, **group_of} if self.grouping == "matched" else {}
+        return Payload(merged, told, {"groups": json.dumps(orders, sort_keys=True)})
+
+    def _grouped(self, state: Payload, came: Mapping[str, Payload]) -> dict[str, list[int]]:
+        """For each client the group of each of its channels."""
+        last = state.arrays[_CENTRES]
+        centres = {client: reply.arrays[_CENTRES] for client, reply in came.items()}
+        nodes = {client: reply.arrays[_NODES] for client, reply in came.items()}
+        if self.grouping == "matched":
+            return matched(last, centres, {client: n > 0 for client, n in nodes.items()})
+        if self.grouping == "common" and not last.any():
+            return common(len(last), centres, nodes)
+        return {client: list(range(len(last))) for client in came}
 
 
-def group_centres(
+def _mean_channel(
+    state: Payload, replies: Mapping[str, Payload], group: int, members: Sequence[tuple[str, int]]
+) -> Arrays:
+    """A group's channel: the mean over its members, weighted by the nodes that each touches."""
+    prefix = f"{_CHANNELS}{group}."
+    inside = (
+        (
+            client,
+            Payload(
+                under(f"{_CHANNELS}{channel}.", replies[client].arrays),
+                {"weight": float(replies[client].arrays[_NODES][channel])},
+            ),
+        )
+        for client, channel in members
+    )
+    merged = WeightedMean().merge(Payload(under(prefix, state.arrays)), inside)
+    return {prefix + name: array for name, array in merged.arrays.items()}
+
+
+def common(
+    count: int, centres: Mapping[str, Array], nodes: Mapping[str, Array]
+) -> dict[str, list[int]]:
+    """Group the clients' centres freely, by k-means on their directions, weighted by their nodes.
+
+    With fewer centres than groups, each is a group of its own.
+    """
+    from sklearn.cluster import KMeans
+
+    places = [
+        (client, at) for client, own in centres.items() for at in np.flatnonzero(nodes[client])
+    ]
+    vectors = np.array([centres[client][at] for client, at in places], np.float64)
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    different = len(np.unique(unit, axis=0))
+    means = KMeans(min(count, different), n_init=10, random_state=0)
+    found = means.fit_predict(unit, sample_weight=[nodes[client][at] for client, at in places])
+    groups = {client: [0] * len(own) for client, own in centres.items()}
+    for (client, at), group in zip(places, found.tolist(), strict=True):
+        groups[client][at] = group
+    return groups
+
+
+def matched(
     last: Array, centres: Mapping[str, Array], present: Mapping[str, NDArray[np.bool_]]
-) -> tuple[Array, dict[str, list[int]]]:
-    """Group the clients' centres, one of each client in a group; the groups' centres.
+) -> dict[str, list[int]]:
+    """Group the clients' centres, one of each client in a group.
 
-    A group that nobody is in keeps its centre. Kinds that a client lacks get the groups that are
-    left over, which changes nothing: they have no weight.
+    Kinds that a client lacks get the groups that are left over, which changes nothing: they have
+    no weight.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -155,58 +211,54 @@ def group_centres(
                 middle[group] = np.mean(members, axis=0)
         if groups == before:
             break
-    return middle.astype(last.dtype), groups
+    return groups
 
 
-def _agreement(replies: Mapping[str, Payload]) -> dict[str, float]:
+def _agreement(replies: Mapping[str, Payload], members: Members) -> dict[str, float]:
     """How alike the clients' centres of a group are (Fig. 3 of FedLIT).
 
     ``agreement/c`` is the mean cosine of all pairs in group c, ``silhouette`` that of all centres.
     """
     from sklearn.metrics import silhouette_score
 
-    kinds = len(next(iter(replies.values())).arrays[_NODES])
-    members = [
-        [r.arrays[_CENTRES][kind] for r in replies.values() if r.arrays[_NODES][kind] > 0]
-        for kind in range(kinds)
-    ]
+    vectors = [[replies[who].arrays[_CENTRES][at] for who, at in inside] for inside in members]
     told = {}
-    for kind, centres in enumerate(members):
-        if len(centres) > 1 and np.all(np.linalg.norm(centres, axis=1) > 0):
-            unit = np.array([centre / np.linalg.norm(centre) for centre in centres], np.float64)
-            pairs = len(unit) * (len(unit) - 1)
-            told[f"agreement/{kind}"] = float(((unit.sum(axis=0) ** 2).sum() - len(unit)) / pairs)
-    groups = [kind for kind, centres in enumerate(members) for _ in centres]
-    if 1 < len(set(groups)) < len(groups) and told:
-        every = np.array([centre for centres in members for centre in centres], np.float64)
+    for group, inside in enumerate(vectors):
+        sizes = np.linalg.norm(inside, axis=1) if inside else np.zeros(1)
+        if len(inside) > 1 and sizes.all():
+            total = (np.array(inside, np.float64) / sizes[:, None]).sum(axis=0)
+            pairs = len(inside) * (len(inside) - 1)
+            told[f"agreement/{group}"] = float(total @ total - len(inside)) / pairs
+    groups = [group for group, inside in enumerate(vectors) for _ in inside]
+    if told and 1 < len(set(groups)) < len(groups):
+        every = np.array([vector for inside in vectors for vector in inside], np.float64)
         told["silhouette"] = float(silhouette_score(every, groups))
     return told
 
 
-def _changes(before: Arrays, after: Arrays, replies: Mapping[str, Payload]) -> dict[str, float]:
+def _changes(
+    before: Arrays, after: Arrays, replies: Mapping[str, Payload], members: Members
+) -> dict[str, float]:
     """What a round changed in each client's channels (Fig. 4 of FedLIT).
 
-    ``change/client/c`` is the norm of the change in channel c, ``distance/client/c`` its cosine
-    distance to the merge's change.
+    ``change/client/c`` is the norm of the change that the client made to the channel of group c,
+    ``distance/client/c`` its cosine distance to the change of the merge.
     """
     told = {}
-    for kind in range(len(before[_NODES])):
-        prefix = f"{_CHANNELS}{kind}."
-        old = under(prefix, before)
-
-        def change(arrays: Arrays, prefix: str = prefix, old: Arrays = old) -> NDArray[np.float64]:
-            new = under(prefix, arrays)
-            return np.concatenate([(new[name] - old[name]).ravel() for name in old]).astype(float)
-
-        merged = change(after)
-        for client, reply in replies.items():
-            if reply.arrays[_NODES][kind] > 0:
-                own = change(reply.arrays)
-                size = float(np.linalg.norm(own))
-                told[f"change/{client}/{kind}"] = size
-                both = size * float(np.linalg.norm(merged))
-                told[f"distance/{client}/{kind}"] = 1 - float(own @ merged) / both if both else 1.0
+    for group, inside in enumerate(members):
+        old = under(f"{_CHANNELS}{group}.", before)
+        merged = _difference(old, under(f"{_CHANNELS}{group}.", after))
+        for client, channel in inside:
+            own = _difference(old, under(f"{_CHANNELS}{channel}.", replies[client].arrays))
+            size = float(np.linalg.norm(own))
+            told[f"change/{client}/{group}"] = size
+            both = size * float(np.linalg.norm(merged))
+            told[f"distance/{client}/{group}"] = 1 - float(own @ merged) / both if both else 1.0
     return told
+
+
+def _difference(old: Arrays, new: Arrays) -> NDArray[np.float64]:
+    return np.concatenate([(new[name] - old[name]).ravel() for name in old]).astype(np.float64)
 
 
 def fed_gcn(
@@ -250,7 +302,7 @@ def fed_mgcn(
         method,
         name="fed-mgcn",
         model=partial(method.model, cluster=False),  # type: ignore[call-arg]  # a MultiChannelGCN
-        merging=ChannelMean(align=False),
+        merging=ChannelMean("true"),
     )
 
 
@@ -265,6 +317,7 @@ def fedlit(
     degrees: Degrees = "graph",
     smallest: NonNegativeInt = 10,
     steps: PositiveInt = 1,
+    grouping: Literal["matched", "common"] = "matched",
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """Find the kinds of links together, and learn each in a channel of its own."""
@@ -287,7 +340,7 @@ def fedlit(
         ),
         shared=everything,
         training=training,
-        merging=ChannelMean(),
+        merging=ChannelMean(grouping),
         task=NodeClassification(),
     )
 
@@ -295,10 +348,6 @@ def fedlit(
 def _groups(state: Payload) -> dict[str, list[int]]:
     found: dict[str, list[int]] = json.loads(state.notes.get("groups", "{}"))
     return found
-
-
-def _inverse(group_of: list[int]) -> list[int]:
-    return [group_of.index(group) for group in range(len(group_of))]
 
 
 def _reordered(arrays: Arrays, source: list[int]) -> Arrays:

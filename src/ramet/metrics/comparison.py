@@ -95,7 +95,7 @@ def _rounds_to(target: float | None, stories: Iterable[Story]) -> float | None:
     if target is None:
         return None
     firsts = [
-        next((number for number, _, test in story.rounds if test >= target), None)
+        next((number for number, _, test, *_ in story.rounds if test >= target), None)
         for story in stories
     ]
     met = [first for first in firsts if first is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any, TypeAlias
 
 from ramet.metrics.record import Record
@@ -23,7 +24,9 @@ class Story:
     date: str
     versions: Mapping[str, str]
     result: Mapping[str, Any]
-    rounds: Sequence[tuple[int, float, float]]  # round, mean validation and mean test score
+    rounds: Sequence[Sequence[float]]
+    """Round, mean validation and test score; in newer ones also the mean loss and, where the
+    server's model was judged on all data, its test score there."""
 
     @property
     def seed(self) -> int:
@@ -42,13 +45,17 @@ class Story:
 
     @staticmethod
     def parse(text: str) -> Story:
-        facts = json.loads(text)
-        facts["rounds"] = [tuple(told) for told in facts["rounds"]]
-        return Story(**facts)
+        return Story(**json.loads(text))
 
 
-def curve(records: Sequence[Record]) -> list[tuple[int, float, float]]:
-    """Mean validation and test score, round by round."""
+def curve(records: Sequence[Record]) -> list[list[float]]:
+    """A line per round, as a story tells it."""
     return [
-        (r.round, round(r.mean("val"), _DIGITS), round(r.mean("test"), _DIGITS)) for r in records
+        [record.round, *(round(value, _DIGITS) for value in _told(record))] for record in records
     ]
+
+
+def _told(record: Record) -> list[float]:
+    losses = [numbers["loss"] for numbers in record.trained.values()]
+    told = [record.mean("val"), record.mean("test"), fmean(losses)]
+    return [*told, record.overview["test"]] if record.overview else told

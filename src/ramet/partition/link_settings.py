@@ -139,16 +139,16 @@ def planted_links(
     partition: Partition = "distinct",
     clients: PositiveInt = 10,
     dominance: Share = 0.7,
-    nodes: PositiveInt = 3_000,
-    links: PositiveInt = 6_000,
-    bias: Share = 0.9,
+    nodes: PositiveInt = 2_000,
+    links: PositiveInt = 5_000,
+    contrast: Share = 1.0,
     graph_seed: Annotated[int, Field(ge=0)] = 5,
     fold: Annotated[int, Field(ge=0, lt=10)] = 0,
 ) -> LinkSetting:
     return LinkSetting(
         "made-up graph, four planted kinds of links",
         f"planted:{nodes}",
-        lambda root: read_planted(nodes, links, bias, graph_seed),  # noqa: ARG005
+        lambda root: read_planted(nodes, links, contrast, graph_seed),  # noqa: ARG005
         partition,
         clients,
         dominance,

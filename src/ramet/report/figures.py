@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
 """Told apart by people who do not see all colours (after Okabe and Ito), and in print."""
 _DASHES = ("-", "--", ":", "-.")
+_TEST, _LOSS, _ON_ALL_DATA = 2, 3, 4  # columns of a story's rounds
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -39,17 +40,34 @@ def accuracy_over_rounds(stories: Stories) -> Figure:
 
     Both are running means over a twentieth of the rounds: test parts are small, so curves jump.
     """
+    return _over_rounds(stories, _TEST, "mean test accuracy, %", percent=True)
+
+
+def accuracy_on_all_data(stories: Stories) -> Figure:
+    """The same for the server's model on all clients' data at once."""
+    return _over_rounds(stories, _ON_ALL_DATA, "test accuracy on all data, %", percent=True)
+
+
+def loss_over_rounds(stories: Stories) -> Figure:
+    """The mean training loss over clients and seeds."""
+    return _over_rounds(stories, _LOSS, "mean training loss", percent=False)
+
+
+def _over_rounds(stories: Stories, column: int, title: str, percent: bool) -> Figure:
+    factor = 100 if percent else 1
     with _figure(8, 5) as (figure, axes):
         for place, (label, runs) in enumerate(stories.items()):
-            scores = np.array([[test for _, _, test in story.rounds] for story in runs.values()])
-            rounds = [number for number, _, _ in next(iter(runs.values())).rounds]
-            middle, spread = _smooth(100 * scores.mean(axis=0)), _smooth(100 * scores.std(axis=0))
+            if any(len(story.rounds[0]) <= column for story in runs.values()):
+                continue
+            told = np.array([[line[column] for line in story.rounds] for story in runs.values()])
+            rounds = [line[0] for line in next(iter(runs.values())).rounds]
+            middle, spread = _smooth(factor * told.mean(axis=0)), _smooth(factor * told.std(axis=0))
             look = _look(place)
             axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **look)
             axes.fill_between(
                 rounds, middle - spread, middle + spread, color=look["color"], alpha=0.12, lw=0
             )
-        axes.set(xlabel="round", ylabel="mean test accuracy, %")
+        axes.set(xlabel="round", ylabel=title)
         _legend_beside(axes, "method (seeds)")
     return figure
 
@@ -70,6 +88,61 @@ def accuracy_over_work(rows: Sequence[Standing]) -> Figure:
         )
         axes.set_xlim(left=0)
         _legend_beside(axes, "method")
+    return figure
+
+
+def accuracy_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
+    """Accuracy on all data over the number of kinds, a line per method: mean and spread."""
+    with _figure(8, 4.5) as (figure, axes):
+        for place, (label, by_kinds) in enumerate(scores.items()):
+            kinds = sorted(by_kinds)
+            values = [100 * np.array(by_kinds[count]) for count in kinds]
+            axes.errorbar(
+                kinds,
+                [value.mean() for value in values],
+                [value.std() for value in values],
+                marker=_MARKS[place % len(_MARKS)],
+                capsize=3,
+                label=label,
+                **_look(place),
+            )
+        axes.set(xlabel="kinds of links k", ylabel="test accuracy on all data, %")
+        _legend_beside(axes, "method")
+    return figure
+
+
+def agreement(first: Mapping[str, float], last: Mapping[str, float]) -> Figure:
+    """How alike the clients' centres of each group are, in the first and the last round."""
+    groups = sorted({*first, *last}, key=int)
+    with _figure(1.5 + 0.8 * len(groups), 3.5) as (figure, axes):
+        for place, (name, values) in enumerate((("first round", first), ("last round", last))):
+            at = np.arange(len(groups)) + 0.4 * place - 0.2
+            heights = [values.get(group, 0.0) for group in groups]
+            axes.bar(at, heights, 0.38, label=name, color=_COLOURS[place + 1])
+        axes.set_xticks(range(len(groups)), groups)
+        axes.set(xlabel="group of channels", ylabel="mean cosine of pairs of centres")
+        _legend_beside(axes, "")
+    return figure
+
+
+def by_client_and_channel(panels: Mapping[str, Mapping[tuple[str, str], float]]) -> Figure:
+    """Heat maps of numbers that every client has for each of its channels; none is grey."""
+    clients = sorted({client for values in panels.values() for client, _ in values})
+    channels = sorted({channel for values in panels.values() for _, channel in values}, key=int)
+    width = len(panels) * (2.2 + 0.55 * len(channels))
+    with _figure(width, 1.6 + 0.3 * len(clients), len(panels)) as (figure, axes):
+        for place, (panel, (title, values)) in enumerate(
+            zip(np.atleast_1d(axes), panels.items(), strict=True)
+        ):
+            matrix = np.array([[values.get((c, k), np.nan) for k in channels] for c in clients])
+            panel.set_facecolor("#d8dee4")
+            image = panel.imshow(matrix, cmap="viridis", aspect="auto")
+            panel.grid(visible=False)
+            panel.set_title(title)
+            panel.set_xticks(range(len(channels)), channels)
+            panel.set_yticks(range(len(clients)), clients if place == 0 else [])
+            panel.set_xlabel("channel")
+            figure.colorbar(image, ax=panel)
     return figure
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from matplotlib.figure import Figure
 
+_ENDS = ("first", "last")
 _SHOWN_VERSIONS = ("ramet", "python", "torch", "torch_geometric")
 
 
@@ -47,7 +48,7 @@ def write_report(
     left_out: Sequence[str] = (),
 ) -> Path:
     """Write `report.html`, and each figure as PNG and SVG, into the folder."""
-    every = [story for runs in stories.values() for story in runs.values()]
+    every = _every(stories)
     _check_alike(every)
     rows = standings(stories, target)
     pictures = _pictures(stories, rows, apart)
@@ -61,6 +62,7 @@ def write_report(
             best=max(row.test for row in rows),
             yardstick=next((row.label for row in rows if row.gain is None), rows[0].label),
             target=target,
+            all_data=any(row.overview is not None for row in rows),
             figures=[
                 {"title": p.title, "note": p.note, "svg": figures.inline(p.figure)}
                 for p in pictures
@@ -108,6 +110,7 @@ def _pictures(
                 figures.accuracy_over_work(rows),
             ),
         )
+    drawn += _pictures_of_all_data(stories) + _pictures_of_kinds(stories)
     if apart is not None:
         drawn.append(
             _Picture(
@@ -119,6 +122,111 @@ def _pictures(
             )
         )
     return drawn
+
+
+def _pictures_of_all_data(stories: Stories) -> list[_Picture]:
+    """How the server's model learns, where it was judged on all data."""
+    if not any("overview" in story.result["scores"] for story in _every(stories)):
+        return []
+    return [
+        _Picture(
+            "accuracy_on_all_data",
+            "The server's model on all data",
+            "Test accuracy on all clients' data at once, smoothed as above.",
+            figures.accuracy_on_all_data(stories),
+        ),
+        _Picture(
+            "loss_over_rounds",
+            "Training loss",
+            "Mean over clients and seeds, smoothed as above.",
+            figures.loss_over_rounds(stories),
+        ),
+    ]
+
+
+def _pictures_of_kinds(stories: Stories) -> list[_Picture]:
+    """What is known of channels and of the kinds of links that were found."""
+    drawn = []
+    by_kinds = _by_kinds(stories)
+    if any(len(scores) > 2 for scores in by_kinds.values()):
+        drawn.append(
+            _Picture(
+                "accuracy_over_kinds",
+                "Accuracy over the number of kinds",
+                "Test accuracy on all data at the best validation; bars are one standard deviation "
+                "over seeds.",
+                figures.accuracy_over_kinds(
+                    {label: scores for label, scores in by_kinds.items() if len(scores) > 2}
+                ),
+            )
+        )
+    for label, runs in stories.items():
+        story = next(iter(runs.values()))
+        told = story.result.get("merging", {})
+        if not any(name.startswith("agreement/") for name in told.get("last", {})):
+            continue
+        name = label.replace(",", "_").replace("=", "-")
+        silhouettes = " and ".join(f"{told[when].get('silhouette', 0):.2f}" for when in _ENDS)
+        drawn += [
+            _Picture(
+                f"agreement_{name}",
+                f"{label}: do the clients mean the same kinds?",
+                f"Cosine of the clients' centres of a group, mean over pairs, seed {story.seed}. "
+                f"The silhouette of all centres is {silhouettes} in the first and last round.",
+                figures.agreement(*(_under("agreement/", told[when]) for when in _ENDS)),
+            ),
+            _Picture(
+                f"channels_{name}",
+                f"{label}: what the clients do to their channels",
+                "Norm of a client's change to a channel in a round, and its cosine distance to the "
+                f"change that the server makes; mean over rounds, seed {story.seed}. Grey: the "
+                "client never had this kind.",
+                figures.by_client_and_channel(
+                    {
+                        title: {
+                            _client_and_channel(place): value
+                            for place, value in _under(prefix, told["mean"]).items()
+                        }
+                        for title, prefix in (("change", "change/"), ("distance", "distance/"))
+                    }
+                ),
+            ),
+        ]
+    return drawn
+
+
+def _every(stories: Stories) -> list[Story]:
+    return [story for runs in stories.values() for story in runs.values()]
+
+
+def _under(prefix: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in numbers.items()
+        if name.startswith(prefix)
+    }
+
+
+def _client_and_channel(place: str) -> tuple[str, str]:
+    client, _, channel = place.rpartition("/")
+    return client, channel
+
+
+def _by_kinds(stories: Stories) -> dict[str, dict[int, list[float]]]:
+    """Scores on all data by number of kinds, for labels that differ in nothing else."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for label, runs in stories.items():
+        options = label.split(",")
+        kinds = [option.removeprefix("kinds=") for option in options if "kinds=" in option]
+        scores = [
+            story.result["scores"]["overview"]["test_at_best_val"]
+            for story in runs.values()
+            if "overview" in story.result["scores"]
+        ]
+        if kinds and scores:
+            rest = ",".join(option for option in options if "kinds=" not in option)
+            found.setdefault(rest, {})[int(kinds[0])] = scores
+    return found
 
 
 def _client_scores(stories: Stories) -> dict[str, list[float]]:
