@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.feddense import feddense
-from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit
+from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit, local_gcn
 from ramet.methods.fedper import fedper
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedsage import fedsage
@@ -23,6 +23,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "gcfl+": gcfl_plus,
     "fedstar": fedstar,
     "feddense": feddense,
+    "local-gcn": local_gcn,
     "fed-gcn": fed_gcn,
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
@@ -43,4 +44,5 @@ __all__ = [
     "gcfl",
     "gcfl_plus",
     "local",
+    "local_gcn",
 ]

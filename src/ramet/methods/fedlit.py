@@ -46,7 +46,7 @@ from ramet.methods.base import Method
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.training import LocalTraining
 from ramet.models import GCN, Chance, MultiChannelGCN
-from ramet.payload import Array, Arrays, Payload, everything, under
+from ramet.payload import Array, Arrays, Payload, everything, nothing, under
 from ramet.tasks import NodeClassification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."
@@ -281,6 +281,19 @@ def fed_gcn(
         merging=WeightedMean(),
         task=NodeClassification(),
     )
+
+
+def local_gcn(
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 2,
+    dropout: Chance = 0.5,
+    activate: bool = True,
+    loops: bool = False,
+    training: LocalTraining = _NODE_TRAINING,
+) -> Method:
+    """A GCN per client, nothing shared: the yardstick for nodes."""
+    method = fed_gcn(hidden, layers, dropout, activate, loops, training)
+    return replace(method, name="local-gcn", shared=nothing)
 
 
 def fed_mgcn(
