@@ -1,7 +1,7 @@
 """Methods over partitions, from kept runs: `python results/partitions.py SETTING`.
 
-Accuracy of the server's model on the whole graph at the round that is best there in validation, mean
-± standard deviation over seeds; in brackets the gain over Fed-GCN on common seeds with the p of a
+Accuracy of the server's model on the whole graph, at the round that is best there in validation:
+mean ± standard deviation over seeds; in brackets the gain over Fed-GCN on common seeds with p of a
 paired t-test, and the agreement (NMI, last round) of found with true kinds of links.
 """
 
@@ -53,7 +53,7 @@ def cell(runs: Mapping[int, Story], yardstick: Mapping[int, Story]) -> str:
 
 
 def _score(story: Story) -> float:
-    """On the whole graph; the clients' mean where nothing is shared and so nobody has such a model."""
+    """On the whole graph; the clients' mean where nothing is shared, so that no model is common."""
     scores = story.result["scores"]
     return 100 * float(scores.get("overview", scores)["test_at_best_val"])
 
