@@ -267,6 +267,7 @@ def fed_gcn(
     dropout: Chance = 0.5,
     activate: bool = True,
     loops: bool = False,
+    sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """FedAvg of a GCN that takes all links alike."""
@@ -279,7 +280,7 @@ def fed_gcn(
         shared=everything,
         training=training,
         merging=WeightedMean(),
-        task=NodeClassification(),
+        task=NodeClassification((sample,) * layers if sample else ()),
     )
 
 
@@ -289,10 +290,11 @@ def local_gcn(
     dropout: Chance = 0.5,
     activate: bool = True,
     loops: bool = False,
+    sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """A GCN per client, nothing shared: the yardstick for nodes."""
-    method = fed_gcn(hidden, layers, dropout, activate, loops, training)
+    method = fed_gcn(hidden, layers, dropout, activate, loops, sample, training)
     return replace(method, name="local-gcn", shared=nothing)
 
 
@@ -305,11 +307,22 @@ def fed_mgcn(
     activate: bool = True,
     loops: bool = False,
     degrees: Degrees = "graph",
+    sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """A channel for each true kind of link: what could be reached if the kinds were known."""
     method = fedlit(
-        kinds, hidden, layers, dropout, mean, activate, loops, degrees, 0, training=training
+        kinds,
+        hidden,
+        layers,
+        dropout,
+        mean,
+        activate,
+        loops,
+        degrees,
+        smallest=0,
+        sample=sample,
+        training=training,
     )
     return replace(
         method,
@@ -331,6 +344,7 @@ def fedlit(
     smallest: NonNegativeInt = 10,
     steps: PositiveInt = 1,
     grouping: Literal["matched", "common"] = "matched",
+    sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """Find the kinds of links together, and learn each in a channel of its own."""
@@ -354,7 +368,7 @@ def fedlit(
         shared=everything,
         training=training,
         merging=ChannelMean(grouping),
-        task=NodeClassification(),
+        task=NodeClassification((sample,) * layers if sample else ()),
     )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Held, NodeGraph, Split, StructureEncoding
+from ramet.data.neighbour_sampling import around
 from ramet.errors import RametError
 from ramet.models import MultiChannelGCN, NodeShape
 from ramet.tasks.scores import Scores
@@ -40,7 +41,14 @@ class NodeSamples:
 
 @dataclass(frozen=True)
 class NodeClassification:
-    """What training and judging mean for nodes with one label each."""
+    """What training and judging mean for nodes with one label each.
+
+    Args:
+        sample: neighbours to draw per step away from a batch's nodes; none trains on the whole
+            graph at once. Judged is always the whole graph.
+    """
+
+    sample: tuple[int, ...] = ()
 
     def samples(self, held: Held[Any]) -> NodeSamples:
         if not isinstance(held.content, NodeGraph):
@@ -63,11 +71,14 @@ class NodeClassification:
     def batches(
         self,
         samples: NodeSamples,
-        size: int,  # noqa: ARG002
-        order: torch.Generator,  # noqa: ARG002
+        size: int,
+        order: torch.Generator,
     ) -> Iterator[NodeGraph]:
-        """The whole graph, once."""
-        yield samples.learnable
+        """The whole graph, once; or batches of its training nodes with drawn neighbours."""
+        if not self.sample:
+            yield samples.learnable
+            return
+        yield from around(samples.graph, samples.split.train, self.sample, size, order)
 
     def loss(self, model: nn.Module, graph: NodeGraph) -> Tensor:
         """Cross-entropy of the training nodes; a client without any learns nothing."""
