@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import permutations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ramet import run
 from ramet.methods.fedlit import ChannelMean, common, matched
 from ramet.payload import Arrays, Payload
 
@@ -118,3 +120,23 @@ def test_the_rule_tells_how_far_clients_agree() -> None:
     assert told["distance/a/0"] == pytest.approx(0)
     assert told["distance/a/1"] == pytest.approx(2)  # the merge went the other way
     assert -1 <= told["silhouette"] <= 1
+
+
+@pytest.mark.parametrize("grouping", ["matched", "common"])
+def test_more_kinds_than_there_are_and_clients_that_lack_some(
+    grouping: str, tmp_path: Path
+) -> None:
+    result = run(
+        "fedlit",
+        "planted",
+        rounds=3,
+        out=tmp_path / "run",
+        kinds="12",
+        grouping=grouping,
+        nodes="200",
+        links="60",
+        clients="4",
+    )
+    scores = result.summary["scores"]
+    assert 0 < scores["overview"]["nmi"] <= 1
+    assert len(scores["clients"]) == 4
