@@ -263,13 +263,14 @@ def report(
     from ramet.run_folder import make_folder
 
     stories = found(paths)
-    first = next(iter(next(iter(stories.values())).values()))
+    every = [story for runs in stories.values() for story in runs.values()]
     apart, left_out = None, []
-    try:
-        seen = inspect(first.setting, data)
-        apart = Heterogeneity(list(seen.clients), seen.divergences)
-    except RametError as reason:
-        left_out.append(f"how far the clients are apart; {reason}")
+    if not any("overview" in story.result["scores"] for story in every):  # clients hold many graphs
+        try:
+            seen = inspect(every[0].setting, data)
+            apart = Heterogeneity(list(seen.clients), seen.divergences)
+        except RametError as reason:
+            left_out.append(f"how far the clients are apart; {reason}")
     make_folder(folder)
     page = write_report(stories, folder, None if target is None else target / 100, apart, left_out)
     out.print(f"Wrote {page} and its figures.", highlight=False, soft_wrap=True)
