@@ -113,7 +113,14 @@ class ChannelMean:
             ],
             np.float32,
         )
-        told = {**_agreement(came, members), **_changes(state.arrays, merged, came, members)}
+        made = {
+            client: _changed(self.ask(state, client), reply.arrays)
+            for client, reply in came.items()
+        }
+        told = {
+            **_agreement(came, members),
+            **_changes(made, _changed(state.arrays, merged), members),
+        }
         orders = {**known, **group_of} if self.grouping == "matched" else {}
         return Payload(merged, told, {"groups": json.dumps(orders, sort_keys=True)})
 
@@ -236,29 +243,35 @@ def _agreement(replies: Mapping[str, Payload], members: Members) -> dict[str, fl
     return told
 
 
-def _changes(
-    before: Arrays, after: Arrays, replies: Mapping[str, Payload], members: Members
-) -> dict[str, float]:
+Changes: TypeAlias = Sequence[NDArray[np.float64]]
+"""Of each channel, all its arrays in one row."""
+
+
+def _changed(before: Arrays, after: Arrays) -> Changes:
+    rows = []
+    for kind in range(len(before[_NODES])):
+        old, new = (under(f"{_CHANNELS}{kind}.", arrays) for arrays in (before, after))
+        row = np.concatenate([(new[name] - old[name]).ravel() for name in old])
+        rows.append(row.astype(np.float64))
+    return rows
+
+
+def _changes(made: Mapping[str, Changes], merged: Changes, members: Members) -> dict[str, float]:
     """What a round changed in each client's channels (Fig. 4 of FedLIT).
 
-    ``change/client/c`` is the norm of the change that the client made to the channel of group c,
-    ``distance/client/c`` its cosine distance to the change of the merge.
+    ``change/client/c`` is the norm of the change that the client made to its channel of group c,
+    ``distance/client/c`` its cosine distance to the change that the server's merge is.
     """
     told = {}
     for group, inside in enumerate(members):
-        old = under(f"{_CHANNELS}{group}.", before)
-        merged = _difference(old, under(f"{_CHANNELS}{group}.", after))
         for client, channel in inside:
-            own = _difference(old, under(f"{_CHANNELS}{channel}.", replies[client].arrays))
+            own = made[client][channel]
             size = float(np.linalg.norm(own))
             told[f"change/{client}/{group}"] = size
-            both = size * float(np.linalg.norm(merged))
-            told[f"distance/{client}/{group}"] = 1 - float(own @ merged) / both if both else 1.0
+            both = size * float(np.linalg.norm(merged[group]))
+            likeness = float(own @ merged[group]) / both if both else 0.0
+            told[f"distance/{client}/{group}"] = 1 - likeness
     return told
-
-
-def _difference(old: Arrays, new: Arrays) -> NDArray[np.float64]:
-    return np.concatenate([(new[name] - old[name]).ravel() for name in old]).astype(np.float64)
 
 
 def fed_gcn(
