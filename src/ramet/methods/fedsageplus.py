@@ -106,7 +106,7 @@ def fedsage_plus(
     dropout: Chance = 0.5,
     most: PositiveInt = 5,
     hide: Share = 0.5,
-    noise: NonNegativeFloat = 1.0,
+    noise: NonNegativeFloat = 0.1,
     count_weight: NonNegativeFloat = 1.0,
     feature_weight: NonNegativeFloat = 1.0,
     generator: Literal["shared", "home"] = "shared",

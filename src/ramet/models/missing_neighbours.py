@@ -22,8 +22,6 @@ from ramet.data.node_graph import NodeGraph
 from ramet.models.layers import SAGELayer
 from ramet.models.shape import NodeShape
 
-_NOISE_SEED = 7
-
 
 @dataclass(frozen=True)
 class Impaired:
@@ -57,7 +55,7 @@ class NeighbourGenerator(nn.Module):
     """
 
     def __init__(
-        self, shape: NodeShape, hidden: int = 64, most: int = 5, noise: float = 1.0
+        self, shape: NodeShape, hidden: int = 64, most: int = 5, noise: float = 0.1
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in (shape.features, hidden))
@@ -78,9 +76,8 @@ class NeighbourGenerator(nn.Module):
         return found
 
     def neighbours(self, embedded: Tensor, owners: Tensor) -> Tensor:  # [owners, features]
-        """One for each entry of ``owners``; noise is drawn anew in training, else always alike."""
-        draw = None if self.training else torch.Generator().manual_seed(_NOISE_SEED)
-        noise = torch.randn((owners.numel(), embedded.size(1)), generator=draw)
+        """One for each entry of ``owners``."""
+        noise = torch.randn((owners.numel(), embedded.size(1)))
         made: Tensor = self.draw(embedded[owners] + self.noise * noise.to(embedded.device))
         return made
 

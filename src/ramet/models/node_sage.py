@@ -34,10 +34,11 @@ class NodeSAGE(nn.Module):
 
 
 class MendedSAGE(nn.Module):
-    """Give every node the neighbours it seems to lack, then classify.
+    """A GraphSAGE that is trained on graphs whose nodes got the neighbours they seem to lack.
 
     The generator learns from what it is shown (see :mod:`ramet.models.missing_neighbours`), not
-    from the classes: no gradient goes back through generated nodes.
+    from the classes: no gradient goes back through generated nodes. Judged is the classifier, on
+    the graph as it is.
 
     Parameters: ``generator.*``, ``classifier.*``.
     """
@@ -49,12 +50,12 @@ class MendedSAGE(nn.Module):
         layers: int = 2,
         dropout: float = 0.5,
         most: int = 5,
-        noise: float = 1.0,
+        noise: float = 0.1,
     ) -> None:
         super().__init__()
         self.classifier = NodeSAGE(shape, hidden, layers, dropout)
         self.generator = NeighbourGenerator(shape, hidden, most, noise)
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        logits: Tensor = self.classifier(self.generator.mended(graph))
+        logits: Tensor = self.classifier(self.generator.mended(graph) if self.training else graph)
         return logits[: graph.nodes]

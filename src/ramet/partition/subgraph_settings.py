@@ -40,7 +40,7 @@ class SubgraphSetting:
     read: Callable[[Path], NodeGraph]
     parts: int
     judged: Judged = "own"
-    rounds: int = 60
+    rounds: int = 50
 
     @cached_property
     def clients(self) -> tuple[str, ...]:
