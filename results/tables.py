@@ -7,7 +7,7 @@ model, or of the clients' own models if they were judged there (`judged=whole`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -45,6 +45,8 @@ def by_client(stories: Stories) -> str:
     clients = list(first.result["scores"]["clients"])
     lines = ["| | " + " | ".join(clients) + " |", "|---" * (len(clients) + 1) + "|"]
     for label, runs in stories.items():
+        if any(list(story.result["scores"]["clients"]) != clients for story in runs.values()):
+            continue
         means = [
             100 * fmean(story.result["scores"]["clients"][client] for story in runs.values())
             for client in clients
@@ -64,21 +66,24 @@ def on_the_whole(runs: Mapping[int, Story]) -> dict[int, float]:
 
 
 def beside_each_other(scores: Mapping[str, Mapping[int, float]]) -> str:
-    """Mean and spread, and the gain over the row above on common seeds with its paired p."""
+    """Mean and spread, and the gain over FedSage on common seeds with its paired p."""
+    yardstick = scores.get("fedsage-nodes", {})
     lines = [
-        "| on the whole graph | seeds | last round | over the row above | p |",
+        "| on the whole graph | seeds | last round | over fedsage-nodes | p |",
         "|---" * 5 + "|",
     ]
-    above: Mapping[int, float] = {}
     for label, own in scores.items():
-        gains = [own[seed] - above[seed] for seed in own.keys() & above.keys()]
+        gains = [own[seed] - yardstick[seed] for seed in own.keys() & yardstick.keys()]
+        told = own is not yardstick and len(gains) > 1
         spread = f" ± {stdev(own.values()):.2f}" if len(own) > 1 else ""
-        chance = f"{ttest_1samp(gains, 0).pvalue:.3f}" if len(gains) > 1 else "–"
-        gain = f"{fmean(gains):+.2f}" if gains else "–"
+        gain, chance = (f"{fmean(gains):+.2f}", _chance(gains)) if told else ("–", "–")
         mean = f"{fmean(own.values()):.2f}{spread}"
         lines.append(f"| {label} | {len(own)} | {mean} | {gain} | {chance} |")
-        above = own
     return "\n".join(lines)
+
+
+def _chance(gains: Sequence[float]) -> str:
+    return f"{ttest_1samp(gains, 0).pvalue:.3f}"
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ dGen, :math:`\theta^d`                ``generator.count``
 fGen, :math:`\theta^f`                ``generator.draw``
 :math:`n_v, \tilde n_v`               ``lacks``, ``counts``
 :math:`g`                             ``most``: generated neighbours of a node at most
+:math:`N(0, 1)`                       ``noise``: its standard deviation
 :math:`\lambda^d, \lambda^f`          ``count_weight``, ``feature_weight``
 ====================================  =====================================================
 

@@ -4,7 +4,7 @@ Nodes are hidden at random, and from what is left the generator learns to tell w
 
 .. math::
     z_v = \mathrm{SAGE}(v), \quad \tilde n_v = \operatorname{relu}(w^\top z_v), \quad
-    \tilde x_v^p = W (z_v + \epsilon_p), \; \epsilon_p \sim \mathcal N(0, 1), \\
+    \tilde x_v^p = W (z_v + \epsilon_p), \; \epsilon_p \sim \mathcal N(0, \text{noise}^2), \\
     L_d = \operatorname{mean}_v \mathrm{smooth}_{L_1}(\tilde n_v - n_v), \qquad
     L_f = \operatorname{mean}_{v, p \le n_v} \min_{u \text{ hidden near } v}
     \lVert \tilde x_v^p - x_u \rVert^2
