@@ -1,13 +1,20 @@
-"""The tables of this folder from its kept runs: `python results/tables.py SETTING [TARGET]`."""
+"""The tables of this folder from its kept runs: `python results/tables.py SETTING [TARGET]`.
+
+Where a setting has an overview, a third table has the scores on the whole graph: of the averaged
+model, or of the clients' own models if they were judged there (`judged=whole`).
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
+
+from scipy.stats import ttest_1samp
 
 from ramet.archive import found
-from ramet.metrics import Stories, standings
+from ramet.metrics import Stories, Story, standings
 from ramet.report.tables import standing_columns
 
 
@@ -18,6 +25,10 @@ def main() -> None:
     print(overall(stories, target))
     print()
     print(by_client(stories))
+    whole = {label: on_the_whole(runs) for label, runs in stories.items()}
+    if any(whole.values()):
+        print()
+        print(beside_each_other({label: scores for label, scores in whole.items() if scores}))
 
 
 def overall(stories: Stories, target: float | None) -> str:
@@ -37,12 +48,45 @@ def by_client(stories: Stories) -> str:
     clients = list(first.result["scores"]["clients"])
     lines = ["| | " + " | ".join(clients) + " |", "|---" * (len(clients) + 1) + "|"]
     for label, runs in stories.items():
+        if any(list(story.result["scores"]["clients"]) != clients for story in runs.values()):
+            continue
         means = [
             100 * fmean(story.result["scores"]["clients"][client] for story in runs.values())
             for client in clients
         ]
         lines.append(f"| {label} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
     return "\n".join(lines)
+
+
+def on_the_whole(runs: Mapping[int, Story]) -> dict[int, float]:
+    """By seed, in percent; nothing if these runs were not judged on the whole graph."""
+    scores = {seed: story.result["scores"] for seed, story in runs.items()}
+    if all("overview" in score for score in scores.values()):
+        return {seed: 100 * score["overview"]["test"] for seed, score in scores.items()}
+    if all("judged=whole" in story.command for story in runs.values()):
+        return {seed: 100 * score["test"] for seed, score in scores.items()}
+    return {}
+
+
+def beside_each_other(scores: Mapping[str, Mapping[int, float]]) -> str:
+    """Mean and spread, and the gain over FedSage on common seeds with its paired p."""
+    yardstick = scores.get("fedsage-nodes", {})
+    lines = [
+        "| on the whole graph | seeds | last round | over fedsage-nodes | p |",
+        "|---" * 5 + "|",
+    ]
+    for label, own in scores.items():
+        gains = [own[seed] - yardstick[seed] for seed in own.keys() & yardstick.keys()]
+        told = own is not yardstick and len(gains) > 1
+        spread = f" ± {stdev(own.values()):.2f}" if len(own) > 1 else ""
+        gain, chance = (f"{fmean(gains):+.2f}", _chance(gains)) if told else ("–", "–")
+        mean = f"{fmean(own.values()):.2f}{spread}"
+        lines.append(f"| {label} | {len(own)} | {mean} | {gain} | {chance} |")
+    return "\n".join(lines)
+
+
+def _chance(gains: Sequence[float]) -> str:
+    return f"{ttest_1samp(gains, 0).pvalue:.3f}"
 
 
 if __name__ == "__main__":

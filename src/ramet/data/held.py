@@ -14,7 +14,12 @@ Content = TypeVar("Content", GraphBlock, NodeGraph, covariant=True)
 
 @dataclass(frozen=True)
 class Held(Generic[Content]):
-    """Many graphs, or one graph with many nodes."""
+    """Many graphs, or one graph with many nodes.
+
+    In a simulation a client's model may be judged on data that are not its own: then ``judged`` has
+    them, and validation and test samples are numbered there.
+    """
 
     content: Content
     split: Split
+    judged: Content | None = None

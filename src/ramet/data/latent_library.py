@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
-from filelock import FileLock
-from safetensors.torch import load_file, save_file
-
+from ramet.data.kept import kept
 from ramet.data.latent import Direct, Noise, Rule, Shares, latent_graph
 from ramet.data.node_graph import NodeGraph
 from ramet.data.planted import PlantedKind, planted
@@ -35,16 +31,13 @@ def read_planted(nodes: int, links: int, contrast: float, seed: int) -> NodeGrap
 @lru_cache(maxsize=4)
 def read_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
     """HGB's ACM papers: cites, shares an author, shares a subject (a draw), random pairs."""
-    key = hashlib.sha256(json.dumps([_FORMAT, subjects, noise]).encode()).hexdigest()[:12]
-    stored = root / "ramet" / f"acm-links-{key}.safetensors"
-    if not stored.exists():
-        stored.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(stored.with_suffix(".lock")):
-            graph = _make_acm_links(root, subjects, noise)
-            fresh = stored.with_suffix(".new")
-            save_file(graph.tensors(), fresh)
-            fresh.replace(stored)
-    return NodeGraph(**load_file(stored), classes=3, kind_names=_ACM_KINDS)
+    tensors = kept(
+        root,
+        "acm-links",
+        [_FORMAT, subjects, noise],
+        lambda: _make_acm_links(root, subjects, noise).tensors(),
+    )
+    return NodeGraph(**tensors, classes=3, kind_names=_ACM_KINDS)
 
 
 def _make_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:

@@ -117,6 +117,36 @@ class NodeGraph:
             nodes,
         )
 
+    def inside(self, nodes: Tensor) -> NodeGraph:
+        """The graph of some nodes, in the order given, and the links between them."""
+        place = torch.full((self.nodes,), -1, dtype=torch.int32, device=nodes.device)
+        place[nodes] = torch.arange(nodes.numel(), dtype=torch.int32, device=nodes.device)
+        left, right = place[self.left], place[self.right]
+        chosen = (left >= 0) & (right >= 0)
+        return replace(
+            self,
+            features=self.features[nodes],
+            labels=self.labels[nodes],
+            trained=self.trained[nodes],
+            left=torch.minimum(left, right)[chosen],
+            right=torch.maximum(left, right)[chosen],
+            kinds=self.kinds[chosen],
+        )
+
+    def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
+        """The same graph with one new node for each of the owners, linked to its owner alone."""
+        count = owners.numel()
+        added = torch.arange(self.nodes, self.nodes + count, device=owners.device)
+        return replace(
+            self,
+            features=torch.cat([self.features, features]),
+            labels=functional.pad(self.labels, (0, count)),
+            trained=functional.pad(self.trained, (0, count)),
+            left=torch.cat([self.left, owners.to(torch.int32)]),
+            right=torch.cat([self.right, added.to(torch.int32)]),
+            kinds=functional.pad(self.kinds, (0, count)),
+        )
+
     def tensors(self) -> dict[str, Tensor]:
         """For storing."""
         return {name: getattr(self, name).contiguous() for name in _TENSORS}

@@ -31,6 +31,17 @@ class Split:
         text = json.dumps(indices, sort_keys=True)
         return {"sha256": hashlib.sha256(text.encode()).hexdigest(), **indices}
 
+    def among(self, samples: Tensor, total: int) -> Split:
+        """The split as those see it who hold only these samples, under numbers of their own."""
+        place = torch.full((total,), -1, dtype=torch.int64)
+        place[samples] = torch.arange(samples.numel())
+
+        def here(chosen: Tensor) -> Tensor:
+            found = place[chosen]
+            return found[found >= 0]
+
+        return Split(here(self.train), here(self.val), here(self.test))
+
 
 def stratified(labels: Tensor, seed: int, members: Tensor | None = None) -> Split:
     """8:1:1 with the classes in even shares: a fifth is taken off, then halved.
@@ -71,3 +82,10 @@ def nodes_in_folds(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Spl
     val = rest[fold::folds]
     held = torch.isin(rest, val)
     return Split(rest[~held], val, test)
+
+
+def nodes_in_shares(labels: Tensor, seed: int) -> Split:
+    """6:2:2 with the classes in even shares, as FedSage's authors split."""
+    train, rest = _divide(torch.arange(labels.numel()), labels, 0.4, seed)
+    val, test = _divide(rest, labels, 0.5, seed)
+    return Split(train, val, test)

@@ -9,6 +9,7 @@ from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit, local_gcn
 from ramet.methods.fedper import fedper
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedsage import fedsage
+from ramet.methods.fedsageplus import fedsage_nodes, fedsage_plus, local_nodes
 from ramet.methods.fedstar import fedstar
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
@@ -27,6 +28,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fed-gcn": fed_gcn,
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
+    "local-nodes": local_nodes,
+    "fedsage-nodes": fedsage_nodes,
+    "fedsage+": fedsage_plus,
 }
 
 __all__ = [
@@ -40,9 +44,12 @@ __all__ = [
     "fedper",
     "fedprox",
     "fedsage",
+    "fedsage_nodes",
+    "fedsage_plus",
     "fedstar",
     "gcfl",
     "gcfl_plus",
     "local",
     "local_gcn",
+    "local_nodes",
 ]

@@ -51,7 +51,7 @@ def _standing(
     overviews = [
         result["scores"]["overview"]["test_at_best_val"]
         for result in results
-        if "overview" in result["scores"]
+        if "test_at_best_val" in result["scores"].get("overview", {})
     ]
     gains = [tests[seed] - _test(other[seed]) for seed in sorted(own.keys() & other.keys())]
     return Standing(

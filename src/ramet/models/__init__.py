@@ -4,6 +4,7 @@ from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.layers import Chance
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
+from ramet.models.node_sage import MendedSAGE, NodeSAGE
 from ramet.models.shape import GraphShape, NodeShape
 from ramet.models.single_channel import GIN, GraphSAGE
 
@@ -15,6 +16,8 @@ __all__ = [
     "DualChannel",
     "GraphSAGE",
     "GraphShape",
+    "MendedSAGE",
     "MultiChannelGCN",
+    "NodeSAGE",
     "NodeShape",
 ]

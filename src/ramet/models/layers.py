@@ -30,6 +30,9 @@ class Linked(Protocol):
     @property
     def columns(self) -> Tensor: ...
 
+    @property
+    def degrees(self) -> Tensor: ...
+
 
 class _Sums(torch.autograd.Function):
     @staticmethod
@@ -119,10 +122,10 @@ class SAGELayer(nn.Module):
         self.neighbours = nn.Linear(wide, narrow)
         self.own = nn.Linear(wide, narrow, bias=False)
 
-    def forward(self, values: Tensor, batch: Batch) -> Tensor:
+    def forward(self, values: Tensor, links: Linked) -> Tensor:
         mapped = functional.linear(values, self.neighbours.weight)
-        share = batch.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
-        mean = (self_and_neighbours(mapped, batch) - mapped) * share
+        share = links.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
+        mean = (self_and_neighbours(mapped, links) - mapped) * share
         result: Tensor = mean + self.neighbours.bias + self.own(values)
         return result
 

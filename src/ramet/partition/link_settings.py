@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ramet.data import Held, NodeGraph, Split
+from ramet.data import Held, NodeGraph
 from ramet.data.latent_library import read_acm_links, read_planted
 from ramet.data.splits import nodes_in_folds
 from ramet.errors import RametError
@@ -67,7 +67,7 @@ class LinkSetting:
         if not own.numel():
             raise RametError(f"{client} gets no link. Use fewer clients or more links.")
         graph, nodes = whole.part(own)
-        return Held(graph, _restricted(split, nodes, whole.nodes))
+        return Held(graph, split.among(nodes, whole.nodes))
 
     def overview(self, reading: Reading) -> Held[NodeGraph]:
         whole = self.read(reading.data)
@@ -102,18 +102,6 @@ def kind_of_client(parts: int, kinds: int) -> list[int]:
     """Which kind is each client's own: 2, 3, 2, 3 of ten clients for four kinds, as in FedLIT."""
     ends = [parts * (kind + 1) // kinds for kind in range(kinds)]
     return [next(kind for kind, end in enumerate(ends) if part < end) for part in range(parts)]
-
-
-def _restricted(split: Split, nodes: Tensor, total: int) -> Split:
-    """The split of the whole graph, seen by those who hold these nodes only."""
-    place = torch.full((total,), -1, dtype=torch.int64)
-    place[nodes] = torch.arange(nodes.numel())
-
-    def here(chosen: Tensor) -> Tensor:
-        found = place[chosen]
-        return found[found >= 0]
-
-    return Split(here(split.train), here(split.val), here(split.test))
 
 
 def acm_links(

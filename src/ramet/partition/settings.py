@@ -14,6 +14,7 @@ from ramet.data import GraphBlock, Held, StructureEncoding, read_block, stratifi
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
 from ramet.partition.link_settings import acm_links, planted_links
 from ramet.partition.reading import Reading
+from ramet.partition.subgraph_settings import citeseer, coauthor_cs, cora
 
 _MOLECULES = ("MUTAG", "BZR", "COX2", "DHFR", "PTC_MR", "AIDS", "NCI1")
 _PROTEINS = ("ENZYMES", "DD")
@@ -155,4 +156,7 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "by-label": by_label,
     "acm-links": acm_links,
     "planted": planted_links,
+    "cora": cora,
+    "citeseer": citeseer,
+    "coauthor-cs": coauthor_cs,
 }

@@ -48,7 +48,8 @@ class GraphClassification:
         if not isinstance(held.content, GraphBlock):
             raise RametError(
                 "this method tells the class of graphs, and the setting's clients hold one graph "
-                "each whose nodes have classes. Take fed-gcn, fed-mgcn or fedlit."
+                "each whose nodes have classes. Take fed-gcn, fedlit, fedsage+ or another method "
+                "for nodes."
             )
         return GraphSamples(held.content, held.split)
 

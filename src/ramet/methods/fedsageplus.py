@@ -1,0 +1,125 @@
+r"""FedSage+: sites that hold parts of one graph generate the neighbours they lack.
+
+Zhang, Yang, Li, Sun and Yiu, *Subgraph Federated Learning with Missing Neighbor Generation*,
+NeurIPS 2021.
+
+Links between two sites are in nobody's graph, so nodes near a border are seen with too few
+neighbours. Each site hides some of its nodes and learns to tell, from what is left, how many
+neighbours a node lacks and what they look like; then it mends its graph with what the generator
+says, and the classifier is trained on mended graphs under FedAvg:
+
+.. math:: L = L_c + \lambda_d L_d + \lambda_f L_f
+
+with cross-entropy :math:`L_c` on the mended graph and :math:`L_d, L_f` on the impaired one.
+
+====================================  =====================================================
+paper symbol                          name here
+====================================  =====================================================
+:math:`h`                             ``hide``: the share of nodes hidden
+:math:`H^e, \theta^e`                 ``generator.layers``
+dGen, :math:`\theta^d`                ``generator.count``
+fGen, :math:`\theta^f`                ``generator.draw``
+:math:`n_v, \tilde n_v`               ``lacks``, ``counts``
+:math:`g`                             ``most``: generated neighbours of a node at most
+:math:`N(0, 1)`                       ``noise``: its standard deviation
+:math:`\lambda^d, \lambda^f`          ``count_weight``, ``feature_weight``
+====================================  =====================================================
+
+In the paper a site's generator also learns from other sites' nodes, through embeddings and
+gradients that sites send each other. Here only declared arrays leave a site: generators are
+averaged like the classifier, or stay at home (``generator=home``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from ramet.methods.base import Method
+from ramet.methods.training import LocalTraining, Session, Term
+from ramet.models import Chance, MendedSAGE, NodeSAGE
+from ramet.models.missing_neighbours import impaired
+from ramet.payload import everything, nothing, only
+from ramet.tasks import NodeClassification, NodeSamples
+
+_TRAINING = LocalTraining(lr=0.01)
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class MissingNeighbours:
+    """The generator's two losses, on the client's graph with nodes hidden anew in each pass."""
+
+    hide: Share
+    count_weight: NonNegativeFloat
+    feature_weight: NonNegativeFloat
+
+    def __call__(self, session: Session) -> Term:
+        model, samples = session.model, session.samples
+        assert isinstance(model, MendedSAGE)
+        assert isinstance(samples, NodeSamples)
+        graph = samples.learnable.to(session.device)
+
+        def term() -> Tensor:
+            counts, features = model.generator.losses(impaired(graph, self.hide))
+            return self.count_weight * counts + self.feature_weight * features
+
+        return term
+
+
+def local_nodes(
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 2,
+    dropout: Chance = 0.5,
+    training: LocalTraining = _TRAINING,
+) -> Method:
+    """A GraphSAGE per client, nothing shared."""
+    return replace(
+        fedsage_nodes(hidden, layers, dropout, training), name="local-nodes", shared=nothing
+    )
+
+
+def fedsage_nodes(
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 2,
+    dropout: Chance = 0.5,
+    training: LocalTraining = _TRAINING,
+) -> Method:
+    """FedSage: FedAvg of a GraphSAGE that tells the class of nodes."""
+    return Method(
+        name="fedsage-nodes",
+        paper="arXiv:2106.13430",
+        model=partial(NodeSAGE, hidden=hidden, layers=layers, dropout=dropout),
+        shared=everything,
+        training=training,
+        task=NodeClassification(),
+    )
+
+
+def fedsage_plus(
+    hidden: PositiveInt = 64,
+    layers: PositiveInt = 2,
+    dropout: Chance = 0.5,
+    most: PositiveInt = 5,
+    hide: Share = 0.5,
+    noise: NonNegativeFloat = 0.1,
+    count_weight: NonNegativeFloat = 1.0,
+    feature_weight: NonNegativeFloat = 1.0,
+    generator: Literal["shared", "home"] = "shared",
+    training: LocalTraining = _TRAINING,
+) -> Method:
+    """FedSage on graphs that every site mends with generated neighbours."""
+    return replace(
+        fedsage_nodes(hidden, layers, dropout, training),
+        name="fedsage+",
+        model=partial(
+            MendedSAGE, hidden=hidden, layers=layers, dropout=dropout, most=most, noise=noise
+        ),
+        shared=everything if generator == "shared" else only("classifier.*"),
+        penalty=MissingNeighbours(hide, count_weight, feature_weight),
+    )

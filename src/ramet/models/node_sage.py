@@ -1,0 +1,61 @@
+"""GraphSAGE for the nodes of one graph, as it is or mended with generated neighbours."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ramet.data.node_graph import NodeGraph
+from ramet.models.layers import Dropout, SAGELayer
+from ramet.models.missing_neighbours import NeighbourGenerator
+from ramet.models.shape import NodeShape
+
+
+class NodeSAGE(nn.Module):
+    """Layers of [mean over neighbours, relu, dropout], then one linear map.
+
+    Parameters: ``layers.0`` …, ``classify``.
+    """
+
+    def __init__(
+        self, shape: NodeShape, hidden: int = 64, layers: int = 2, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        wide = [shape.features, *[hidden] * (layers - 1)]
+        self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in wide)
+        self.dropout = Dropout(dropout)
+        self.classify = nn.Linear(hidden, shape.classes)
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        x = graph.features
+        for layer in self.layers:
+            x = self.dropout(layer(x, graph.whole).relu())
+        logits: Tensor = self.classify(x)
+        return logits
+
+
+class MendedSAGE(nn.Module):
+    """A GraphSAGE that is trained on graphs whose nodes got the neighbours they seem to lack.
+
+    The generator learns from what it is shown (see :mod:`ramet.models.missing_neighbours`), not
+    from the classes: no gradient goes back through generated nodes. Judged is the classifier, on
+    the graph as it is.
+
+    Parameters: ``generator.*``, ``classifier.*``.
+    """
+
+    def __init__(
+        self,
+        shape: NodeShape,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        most: int = 5,
+        noise: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.classifier = NodeSAGE(shape, hidden, layers, dropout)
+        self.generator = NeighbourGenerator(shape, hidden, most, noise)
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        logits: Tensor = self.classifier(self.generator.mended(graph) if self.training else graph)
+        return logits[: graph.nodes]
