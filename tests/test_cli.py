@@ -96,6 +96,8 @@ def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[st
         "down_per_client_round": 58_368,
         "total": 2 * 58_368 * 3 * 3,
     }
+    assert found["sent"]["bytes"] == {"up": 58_368 * 3 * 3, "down": 58_368 * 3 * 3}
+    assert found["sent"]["scalars"]["up"] == 14_592 * 3 * 3
     assert found["model"]["shared_scalars"] == 14_592
     assert found["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
     assert len(found["sha256"]) == 64

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
+from ramet.methods.fedda import Explore, Restart
 from ramet.methods.feddense import feddense
 from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit
 from ramet.methods.fedper import fedper
@@ -28,7 +30,16 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedlit": fedlit,
 }
 
+ACTIVATIONS: dict[str, Callable[..., Activation]] = {
+    "everyone": Everyone,
+    "random-clients": RandomClients,
+    "random-tensors": RandomTensors,
+    "restart": Restart,
+    "explore": Explore,
+}
+
 __all__ = [
+    "ACTIVATIONS",
     "METHODS",
     "Method",
     "fed_gcn",

@@ -39,6 +39,19 @@ def traffic(records: Sequence[Record]) -> dict[str, float]:
     }
 
 
+def sent(records: Sequence[Record]) -> dict[str, dict[str, int]]:
+    """Tensors, scalars and bytes of the whole run, by direction."""
+
+    def up(kind: str) -> int:
+        return int(sum(told.get(kind, 0) for r in records for told in r.trained.values()))
+
+    return {
+        "tensors": {"up": up("tensors"), "down": sum(r.tensors_down for r in records)},
+        "scalars": {"up": up("scalars"), "down": sum(r.scalars_down for r in records)},
+        "bytes": {"up": up("up"), "down": sum(r.bytes_down for r in records)},
+    }
+
+
 def flops(records: Sequence[Record]) -> dict[str, Any]:
     """Operations of each client in one round of training, and their mean over the clients."""
     clients = {
