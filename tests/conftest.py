@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ramet.data import GraphBlock, Held, NodeGraph, StructureEncoding, read_block, stratified
+from ramet.data import GraphBlock, Held, NodeGraph, Split, StructureEncoding, read_block, stratified
 from ramet.data.planted import PlantedKind, planted
 from ramet.data.splits import nodes_in_folds
 from ramet.engine import Node, Snapshots
@@ -43,7 +43,7 @@ def tiny_samples() -> Callable[[str, Method], Any]:
 TINY = ("rings", "trees", "blocks")
 
 
-def _small_planted(seed: int) -> Held[NodeGraph]:
+def _small_planted(seed: int) -> Held[NodeGraph, Split]:
     """150 nodes, four kinds of links."""
     kinds = [PlantedKind(100, homophily, 0.9) for homophily in (0.9, 0.6, 0.3, 0.1)]
     graph = planted(150, 3, kinds, features=8, class_signal=1.5, seed=seed)

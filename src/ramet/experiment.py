@@ -161,7 +161,7 @@ class Experiment:
             overseer=self._overseer(),
         )
 
-    def overview(self) -> Held[Any] | None:
+    def overview(self) -> Held[Any, Any] | None:
         """All clients' data in one, where the setting has it."""
         return self.setting.overview(self._reading)
 
@@ -228,12 +228,9 @@ class Experiment:
     def _start(self) -> dict[str, Any]:
         """The shared start; data are read only where what is shared depends on them."""
         plain = self._plain_shape()
-        other = replace(plain, features=plain.features + 1, classes=plain.classes + 1)
         method, seed = self.method, self.settings.seed
-        start = start_shared(method, plain, seed)
-        if all(
-            start[name].shape == a.shape for name, a in start_shared(method, other, seed).items()
-        ):
+        start, elsewhere = (start_shared(method, s, seed) for s in (plain, plain.other()))
+        if all(name in start and start[name].shape == a.shape for name, a in elsewhere.items()):
             return start
         return start_shared(method, method.task.shape(self.samples(self.clients[0])), seed)
 

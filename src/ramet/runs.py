@@ -19,6 +19,8 @@ from ramet.experiment import Device, Engine, Experiment, checked_settings, defau
 from ramet.metrics import WORK, Record
 from ramet.run_folder import RunFolder
 
+_COUNTS = (*WORK, "tensors", "scalars")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -32,7 +34,7 @@ class Result:
         """One row per round and client: loss, scores and bytes."""
         rows = [
             {"round": record.round, "client": client}
-            | {k: v for k, v in record.trained.get(client, {}).items() if k not in WORK}
+            | {k: v for k, v in record.trained.get(client, {}).items() if k not in _COUNTS}
             | dict(record.judged.get(client, {}))
             | ({"down": record.down[client]} if client in record.down else {})
             for record in RunFolder(self.folder).records()

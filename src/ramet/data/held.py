@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ramet.data.block import GraphBlock
+from ramet.data.hetero_graph import HeteroGraph
+from ramet.data.link_split import Questioned
 from ramet.data.node_graph import NodeGraph
 from ramet.data.splits import Split
 
-Content = TypeVar("Content", GraphBlock, NodeGraph, covariant=True)
+Content = TypeVar("Content", GraphBlock, NodeGraph, HeteroGraph, covariant=True)
+Division = TypeVar("Division", Split, Questioned, covariant=True)
 
 
 @dataclass(frozen=True)
-class Held(Generic[Content]):
-    """Many graphs, or one graph with many nodes."""
+class Held(Generic[Content, Division]):
+    """Many graphs, or one graph with many nodes, or one with links to be told from other pairs."""
 
     content: Content
-    split: Split
+    split: Division

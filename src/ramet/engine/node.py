@@ -62,7 +62,7 @@ def start_shared(method: Method, shape: Shape, seed: int) -> dict[str, np.ndarra
     """
     drawn = _shared_arrays(method, shape, seed)
     plain = _shared_arrays(method, shape.plain(), seed)
-    alike = all(drawn[name].shape == plain[name].shape for name in drawn)
+    alike = all(name in plain and drawn[name].shape == plain[name].shape for name in drawn)
     return plain if alike else drawn
 
 

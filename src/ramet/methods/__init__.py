@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.fedda import Explore, Restart
+from ramet.methods.fedda import Explore, Restart, fed_hgn, fedda, local_hgn
 from ramet.methods.feddense import feddense
 from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit
 from ramet.methods.fedper import fedper
@@ -28,6 +28,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fed-gcn": fed_gcn,
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
+    "local-hgn": local_hgn,
+    "fed-hgn": fed_hgn,
+    "fedda": fedda,
 }
 
 ACTIVATIONS: dict[str, Callable[..., Activation]] = {
@@ -43,8 +46,10 @@ __all__ = [
     "METHODS",
     "Method",
     "fed_gcn",
+    "fed_hgn",
     "fed_mgcn",
     "fedavg",
+    "fedda",
     "feddense",
     "fedlit",
     "fedper",
@@ -54,4 +59,5 @@ __all__ = [
     "gcfl",
     "gcfl_plus",
     "local",
+    "local_hgn",
 ]

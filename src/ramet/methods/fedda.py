@@ -29,18 +29,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.activation import Choice, Scores, Share, Spared
-from ramet.payload import Arrays, Payload
+from ramet.methods.base import Method
+from ramet.methods.merging import WeightedMean
+from ramet.methods.training import LocalTraining
+from ramet.models import Chance, SimpleHGN
+from ramet.models.simple_hgn import Decoder
+from ramet.payload import Arrays, Payload, everything, nothing, only
 from ramet.randomness import Randomness
+from ramet.tasks import LinkPrediction
 
+_LINK_TRAINING = LocalTraining(lr=5e-4, weight_decay=1e-4, batch_size=8192)
 Asked: TypeAlias = dict[str, NDArray[np.uint8]]
 """Client to [switchable], 1 where it is asked; a client that is not named is asked for all."""
 
@@ -141,3 +151,66 @@ def _switched_off(before: Asked, switchable: Sequence[str], scores: Scores) -> A
             if score < enough:
                 after.setdefault(client, np.ones(len(switchable), np.uint8))[place] = 0
     return after
+
+
+def fed_hgn(
+    hidden: PositiveInt = 64,
+    heads: PositiveInt = 3,
+    layers: PositiveInt = 2,
+    kind_width: PositiveInt = 32,
+    dropout: Chance = 0.5,
+    residual: bool = False,
+    decoder: Decoder = "distmult",
+    training: LocalTraining = _LINK_TRAINING,
+) -> Method:
+    """FedAvg of Simple-HGN: everyone is asked for everything."""
+    return Method(
+        name="fed-hgn",
+        paper="doi:10.1145/3447548.3467350",
+        model=partial(
+            SimpleHGN,
+            hidden=hidden,
+            heads=heads,
+            layers=layers,
+            kind_width=kind_width,
+            dropout=dropout,
+            residual=residual,
+            decoder=decoder,
+        ),
+        shared=everything,
+        training=training,
+        switchable=only("project.*", "decode.*", "layers.*.kinds.*"),
+        merging=WeightedMean(),
+        task=LinkPrediction(),
+    )
+
+
+def local_hgn(
+    hidden: PositiveInt = 64,
+    heads: PositiveInt = 3,
+    layers: PositiveInt = 2,
+    kind_width: PositiveInt = 32,
+    dropout: Chance = 0.5,
+    residual: bool = False,
+    decoder: Decoder = "distmult",
+    training: LocalTraining = _LINK_TRAINING,
+) -> Method:
+    """A Simple-HGN per client, nothing shared."""
+    method = fed_hgn(hidden, heads, layers, kind_width, dropout, residual, decoder, training)
+    return replace(method, name="local-hgn", shared=nothing)
+
+
+def fedda(
+    activation: Restart = Restart(),  # noqa: B008 (frozen)
+    hidden: PositiveInt = 64,
+    heads: PositiveInt = 3,
+    layers: PositiveInt = 2,
+    kind_width: PositiveInt = 32,
+    dropout: Chance = 0.5,
+    residual: bool = False,
+    decoder: Decoder = "distmult",
+    training: LocalTraining = _LINK_TRAINING,
+) -> Method:
+    """Simple-HGN whose clients and tensors are asked for by what they give."""
+    method = fed_hgn(hidden, heads, layers, kind_width, dropout, residual, decoder, training)
+    return replace(method, name="fedda", paper="FedGraph 2022", activation=activation)

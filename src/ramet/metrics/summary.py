@@ -24,8 +24,15 @@ def scores(records: Sequence[Record]) -> dict[str, Any]:
         "test_at_best_val": best.mean("test"),
         "best_val_round": best.round,
         "clients": {client: numbers["test"] for client, numbers in final.judged.items()},
+        **({"besides": besides} if (besides := _besides(final)) else {}),
         **({"overview": dict(final.overview)} if final.overview else {}),
     }
+
+
+def _besides(final: Record) -> dict[str, float]:
+    """Means over the clients of the scores that a task gives beside its main one."""
+    first = next(iter(final.judged.values()), {})
+    return {name: final.mean(name) for name in first if name not in ("val", "test")}
 
 
 def traffic(records: Sequence[Record]) -> dict[str, float]:

@@ -4,7 +4,8 @@ from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.layers import Chance
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
-from ramet.models.shape import GraphShape, NodeShape
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.simple_hgn import SimpleHGN
 from ramet.models.single_channel import GIN, GraphSAGE
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "DualChannel",
     "GraphSAGE",
     "GraphShape",
+    "LinkShape",
     "MultiChannelGCN",
     "NodeShape",
+    "SimpleHGN",
 ]

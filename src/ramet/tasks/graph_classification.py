@@ -44,7 +44,7 @@ class GraphSamples:
 class GraphClassification:
     """What training and judging mean for graphs with one label each."""
 
-    def samples(self, held: Held[Any]) -> GraphSamples:
+    def samples(self, held: Held[Any, Any]) -> GraphSamples:
         if not isinstance(held.content, GraphBlock):
             raise RametError(
                 "this method tells the class of graphs, and the setting's clients hold one graph "

@@ -42,7 +42,7 @@ class NodeSamples:
 class NodeClassification:
     """What training and judging mean for nodes with one label each."""
 
-    def samples(self, held: Held[Any]) -> NodeSamples:
+    def samples(self, held: Held[Any, Any]) -> NodeSamples:
         if not isinstance(held.content, NodeGraph):
             raise RametError(
                 "this method tells the class of nodes, and the setting's clients hold many graphs "
