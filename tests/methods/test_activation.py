@@ -209,7 +209,7 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 
 
 WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+"}
-SHARES_NOTHING = {"local"}
+SHARES_NOTHING = {"local", "local-hgn"}
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

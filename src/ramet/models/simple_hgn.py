@@ -84,7 +84,7 @@ class _Attention(nn.Module):
         self, wide: int, narrow: int, heads: int, kind_width: int, kinds: list[str], residual: bool
     ) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.names = heads, kinds  # a ParameterDict has an order of its own
         self.weight = nn.Parameter(torch.empty(heads * narrow, wide))
         self.kind_weight = nn.Parameter(torch.empty(heads * kind_width, kind_width))
         self.of_source = nn.Parameter(torch.empty(heads, narrow))
@@ -97,7 +97,7 @@ class _Attention(nn.Module):
 
     def forward(self, values: Tensor, flow: Flow, dropout: Dropout) -> Tensor:
         mapped = (values @ self.weight.T).view(values.size(0), self.heads, -1)
-        kinds = torch.stack(list(self.kinds.values())) @ self.kind_weight.T
+        kinds = torch.stack([self.kinds[name] for name in self.names]) @ self.kind_weight.T
         by_kind = (kinds.view(-1, self.heads, self.of_kind.size(1)) * self.of_kind).sum(dim=2)
         by_source, by_target = (self._shares(values, a) for a in (self.of_source, self.of_target))
         scores = by_source.index_select(0, flow.sources)  # its gradient is faster than that of []
@@ -162,6 +162,7 @@ class SimpleHGN(nn.Module):
         decoder: Decoder = "distmult",
     ) -> None:
         super().__init__()
+        self.relations = shape.relations
         kinds = kinds_of(shape.relations)
         self.project = nn.ModuleDict({name: _Input(width, hidden) for name, width in shape.types})
         widths = [hidden, *[hidden * heads] * layers]
@@ -191,10 +192,10 @@ class SimpleHGN(nn.Module):
         if not self.decode:
             return both.sum(dim=1)
         result = both.new_zeros(len(pairs))
-        for kind, vector in enumerate(self.decode.values()):
+        for kind, name in enumerate(self.relations):
             asked = (pairs.kinds == kind).nonzero().flatten()
             if asked.numel():  # others get no gradient, so they do not move
-                result = result.index_add(0, asked, both.index_select(0, asked) @ vector)
+                result = result.index_add(0, asked, both.index_select(0, asked) @ self.decode[name])
         return result
 
     def forward(self, graph: HeteroGraph, pairs: Links) -> Tensor:  # [pairs]
