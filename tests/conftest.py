@@ -65,8 +65,8 @@ def _small_planted(seed: int) -> Held[NodeGraph, Split]:
 
 
 def _small_hetero(part: int) -> Held[HeteroGraph, Questioned]:
-    """400 nodes of two types, three relations."""
-    setting = planted_hetero(clients=3)
+    """160 nodes of two types, three relations."""
+    setting = planted_hetero(clients=3, nodes=80, links=300)
     return setting.held(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
 
 

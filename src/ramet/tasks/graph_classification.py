@@ -48,7 +48,8 @@ class GraphClassification:
         if not isinstance(held.content, GraphBlock):
             raise RametError(
                 "this method tells the class of graphs, and the setting's clients hold one graph "
-                "each whose nodes have classes. Take fed-gcn, fed-mgcn or fedlit."
+                "each. Take fed-gcn, fed-mgcn or fedlit for the classes of its nodes, fed-hgn or "
+                "fedda for links between nodes of several types."
             )
         return GraphSamples(held.content, held.split)
 

@@ -110,7 +110,7 @@ class LinkPrediction:
             model(batch.graph, batch.pairs), batch.labels
         )
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference_mode: what the graph keeps is used in training, too
     def judge(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
         """ROC-AUC (``val``, ``test``) and MRR, means over relations, and each relation's own."""
         model.eval()

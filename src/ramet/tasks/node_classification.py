@@ -45,8 +45,8 @@ class NodeClassification:
     def samples(self, held: Held[Any, Any]) -> NodeSamples:
         if not isinstance(held.content, NodeGraph):
             raise RametError(
-                "this method tells the class of nodes, and the setting's clients hold many graphs "
-                "each. Take acm-links or planted."
+                "this method tells the class of nodes, and the setting's clients hold other "
+                "graphs. Take acm-links or planted."
             )
         return NodeSamples(held.content, held.split)
 
