@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from ramet.archive import found
 from ramet.metrics import Stories, standings
@@ -18,6 +18,33 @@ def main() -> None:
     print(overall(stories, target))
     print()
     print(by_client(stories))
+    told = [story.result for runs in stories.values() for story in runs.values()]
+    if all("overview" in result["scores"] and "sent" in result for result in told):
+        print()
+        print(of_the_server(stories))
+
+
+def of_the_server(stories: Stories) -> str:
+    """The server's model on all data, beside what the whole run sent up."""
+    heads = ["method", "seeds", "all data", "worst seed", "MRR", "clients", "tensors up", "MB up"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for label, runs in stories.items():
+        results = [story.result for story in runs.values()]
+        seen = [100 * result["scores"]["overview"]["test"] for result in results]
+        ranks = [100 * result["scores"]["overview"].get("mrr", 0.0) for result in results]
+        sent = [result["sent"] for result in results]
+        cells = [
+            label,
+            str(len(runs)),
+            f"{fmean(seen):.2f}" + (f" ± {stdev(seen):.2f}" if len(seen) > 1 else ""),
+            f"{min(seen):.2f}",
+            f"{fmean(ranks):.2f}",
+            f"{fmean(100 * result['scores']['test'] for result in results):.2f}",
+            f"{fmean(told['tensors']['up'] for told in sent):,.0f}",
+            f"{fmean(told['bytes']['up'] for told in sent) / 1e6:,.1f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def overall(stories: Stories, target: float | None) -> str:
