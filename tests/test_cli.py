@@ -146,6 +146,31 @@ def test_methods_and_settings_are_listed() -> None:
     assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))
     listed = ramet("settings").stdout
     assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
+    listed = ramet("activations").stdout
+    assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
+
+
+def test_an_activation_over_another_method(tmp_path: Path) -> None:
+    rule = "restart,beta=0.2"
+    done = ramet(
+        *(
+            "run",
+            "feddense",
+            "--rounds",
+            "2",
+            "--activation",
+            rule,
+            "--out",
+            tmp_path / "r",
+            "--json",
+        )
+    )
+    assert done.code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["activation"] == rule
+    assert found["sent"]["tensors"]["up"] < found["sent"]["tensors"]["down"]
+    assert "local shares nothing" in refused("run", "local", "--activation", "restart")
+    assert "merges whole replies only" in refused("run", "gcfl", "--activation", "explore")
 
 
 def test_the_thin_app_is_written_once(tmp_path: Path) -> None:

@@ -82,3 +82,16 @@ def test_a_channel_that_nobody_has_stays() -> None:
     after = rule.merge(state, [("a", reply)])
     assert after.arrays["channels.0.w"] == 1
     assert after.arrays["channels.1.w"] == 7
+
+
+def test_a_client_may_be_spared_the_projection() -> None:
+    rule = ChannelMean()
+    state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
+    less = {k: v for k, v in arrays([2, 1], [10, 10], [5.0, 1.0], 9).items() if k != "project.w"}
+    replies = [
+        ("a", Payload(arrays([1, 2], [10, 10], [1.0, 5.0], 3), {"weight": 1})),
+        ("b", Payload(less, {"weight": 7})),
+    ]
+    after = rule.merge(state, replies)
+    assert after.arrays["project.w"] == 3
+    assert rule.ask(after, "b")["channels.0.w"] == 2

@@ -80,7 +80,7 @@ def _others(graph: HeteroGraph, known: Links, links: Links, draw: torch.Generato
     tails = graph.random_tails(links.kinds, draw)
     for _ in range(100):  # a head that is linked to all tails keeps a false negative
         keys = _keys(Links(links.heads, tails, links.kinds), graph.nodes)
-        wrong = torch.isin(keys, taken, assume_unique=False).nonzero().flatten()
+        wrong = _among(keys, taken).nonzero().flatten()
         if not wrong.numel():
             break
         tails[wrong] = graph.random_tails(links.kinds[wrong], draw)
@@ -111,10 +111,16 @@ def _two_hops(
             own = Links(
                 links.heads[link].expand_as(found), found, links.kinds[link].expand_as(found)
             )
-            found = found[~torch.isin(_keys(own, nodes), taken)].sort().values
+            found = found[~_among(_keys(own, nodes), taken)].sort().values
             if found.numel():
                 tails[link] = found[int(chances[link] * found.numel())]
     return tails
+
+
+def _among(keys: Tensor, taken: Tensor) -> Tensor:
+    """Which of the keys are among the sorted ones."""
+    places = torch.searchsorted(taken, keys).clamp(max=taken.numel() - 1)
+    return taken[places] == keys
 
 
 def _keys(links: Links, nodes: int) -> Tensor:

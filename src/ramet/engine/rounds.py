@@ -92,7 +92,7 @@ class _Exchange:
 
     def note_reply(self, client: str, reply: Payload) -> None:
         counts = {"tensors": len(reply.arrays), "scalars": _scalars(reply.arrays)}
-        self.numbers[client] = {**reply.numbers, **(counts if reply.arrays else {})}
+        self.numbers[client] = {**reply.numbers, **counts}
         if "private" in reply.notes:
             self.digests[client] = reply.notes["private"]
 
