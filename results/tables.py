@@ -26,9 +26,38 @@ def main() -> None:
     print()
     print(by_client(stories))
     whole = {label: on_the_whole(runs) for label, runs in stories.items()}
-    if any(whole.values()):
+    told = [story.result for runs in stories.values() for story in runs.values()]
+    if all(
+        "overview" in result["scores"] and "mrr" in result["scores"]["overview"] for result in told
+    ):
+        print()
+        print(of_the_server(stories))
+    elif any(whole.values()):
         print()
         print(beside_each_other({label: scores for label, scores in whole.items() if scores}))
+
+
+def of_the_server(stories: Stories) -> str:
+    """The server's model on all data, beside what the whole run sent up."""
+    heads = ["method", "seeds", "all data", "worst seed", "MRR", "clients", "tensors up", "MB up"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for label, runs in stories.items():
+        results = [story.result for story in runs.values()]
+        seen = [100 * result["scores"]["overview"]["test"] for result in results]
+        ranks = [100 * result["scores"]["overview"]["mrr"] for result in results]
+        sent = [result["sent"] for result in results]
+        cells = [
+            label,
+            str(len(runs)),
+            f"{fmean(seen):.2f}" + (f" ± {stdev(seen):.2f}" if len(seen) > 1 else ""),
+            f"{min(seen):.2f}",
+            f"{fmean(ranks):.2f}",
+            f"{fmean(100 * result['scores']['test'] for result in results):.2f}",
+            f"{fmean(told['tensors']['up'] for told in sent):,.0f}",
+            f"{fmean(told['bytes']['up'] for told in sent) / 1e6:,.1f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def overall(stories: Stories, target: float | None) -> str:

@@ -10,12 +10,24 @@ from typing import Any
 import pytest
 import torch
 
-from ramet.data import GraphBlock, Held, NodeGraph, StructureEncoding, read_block, stratified
+from ramet.data import (
+    GraphBlock,
+    Held,
+    HeteroGraph,
+    NodeGraph,
+    Split,
+    StructureEncoding,
+    read_block,
+    stratified,
+)
+from ramet.data.link_split import Questioned
 from ramet.data.planted import PlantedKind, planted
 from ramet.data.splits import nodes_in_folds
 from ramet.engine import Node, Snapshots
 from ramet.methods import Method
-from ramet.tasks import GraphSamples, NodeClassification
+from ramet.partition import Reading
+from ramet.partition.hetero_settings import planted_hetero
+from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification
 
 torch.set_num_threads(1)
 
@@ -34,6 +46,8 @@ def tiny_samples() -> Callable[[str, Method], Any]:
     def make(name: str, method: Method) -> Any:
         if isinstance(method.task, NodeClassification):
             return method.task.samples(_small_planted(TINY.index(name)))
+        if isinstance(method.task, LinkPrediction):
+            return method.task.samples(_small_hetero(TINY.index(name)))
         block = read_block(f"tiny:{name}", method.inputs, Path())
         return GraphSamples(block, stratified(block.labels, 123))
 
@@ -43,11 +57,17 @@ def tiny_samples() -> Callable[[str, Method], Any]:
 TINY = ("rings", "trees", "blocks")
 
 
-def _small_planted(seed: int) -> Held[NodeGraph]:
+def _small_planted(seed: int) -> Held[NodeGraph, Split]:
     """150 nodes, four kinds of links."""
     kinds = [PlantedKind(100, homophily, 0.9) for homophily in (0.9, 0.6, 0.3, 0.1)]
     graph = planted(150, 3, kinds, features=8, class_signal=1.5, seed=seed)
     return Held(graph, nodes_in_folds(graph.labels, 123, 0))
+
+
+def _small_hetero(part: int) -> Held[HeteroGraph, Questioned]:
+    """160 nodes of two types, three relations."""
+    setting = planted_hetero(clients=3, nodes=80, links=300)
+    return setting.held(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
 
 
 @pytest.fixture

@@ -96,6 +96,8 @@ def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[st
         "down_per_client_round": 58_368,
         "total": 2 * 58_368 * 3 * 3,
     }
+    assert found["sent"]["bytes"] == {"up": 58_368 * 3 * 3, "down": 58_368 * 3 * 3}
+    assert found["sent"]["scalars"]["up"] == 14_592 * 3 * 3
     assert found["model"]["shared_scalars"] == 14_592
     assert found["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
     assert len(found["sha256"]) == 64
@@ -144,6 +146,31 @@ def test_methods_and_settings_are_listed() -> None:
     assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))
     listed = ramet("settings").stdout
     assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
+    listed = ramet("activations").stdout
+    assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
+
+
+def test_an_activation_over_another_method(tmp_path: Path) -> None:
+    rule = "restart,beta=0.2"
+    done = ramet(
+        *(
+            "run",
+            "feddense",
+            "--rounds",
+            "2",
+            "--activation",
+            rule,
+            "--out",
+            tmp_path / "r",
+            "--json",
+        )
+    )
+    assert done.code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["activation"] == rule
+    assert found["sent"]["tensors"]["up"] < found["sent"]["tensors"]["down"]
+    assert "local shares nothing" in refused("run", "local", "--activation", "restart")
+    assert "merges whole replies only" in refused("run", "gcfl", "--activation", "explore")
 
 
 def test_the_thin_app_is_written_once(tmp_path: Path) -> None:
@@ -337,7 +364,7 @@ def test_the_kinds_of_links_of_a_setting_can_be_looked_at() -> None:
     words = ("data", "inspect", "--setting", "planted", "--set", "nodes=200", "--set", "links=400")
     seen = json.loads(ramet(*words, "--json").stdout)
     found = [kind["edge_homophily"] for kind in seen["kinds"].values()]
-    assert found == pytest.approx([0.9, 0.6, 0.25, 0.05], abs=0.08)
+    assert found == pytest.approx([0.9, 0.05, 0.6, 0.25], abs=0.08)
     assert seen["clients"]["part-00"]["kind 1"] == 0
     assert seen["clients"]["part-00"]["kind 0"] > 100
     assert "attribute homophily" in ramet(*words).stdout

@@ -16,6 +16,10 @@ from ramet.sweeps import Contender, Sweep, parse_seeds
 def test_seeds_and_contenders_are_read() -> None:
     assert parse_seeds("1-3,7") == (1, 2, 3, 7)
     assert Contender.parse("feddense,width=16,lr=0.01").options == {"width": "16", "lr": "0.01"}
+    active = Contender.parse("feddense,width=16,activation=restart,alpha=0.3")
+    assert (active.options, active.activation) == ({"width": "16"}, "restart,alpha=0.3")
+    wider = active.with_option("width", 20)
+    assert wider.label == "feddense,width=20,activation=restart,alpha=0.3"
     with pytest.raises(RametError, match="Write 1-5"):
         parse_seeds("one")
     with pytest.raises(RametError, match="feddense,width=16"):

@@ -28,6 +28,14 @@ app = typer.Typer(
 )
 out, err = Console(), Console(stderr=True)
 
+Active = Annotated[
+    str | None,
+    typer.Option(
+        "--activation",
+        metavar="NAME[,KEY=VALUE]",
+        help="Who is asked for what, instead of the method's rule; see `ramet activations`.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -68,6 +76,7 @@ def run(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Share these parameters instead of the method's."),
     ] = None,
+    activation: Active = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -88,6 +97,7 @@ def run(
             data=data,
             out=folder,
             share=share,
+            activation=activation,
             threads=threads,
             observe=observe,
             **_options(option or []),
@@ -125,6 +135,7 @@ def compare(
     option: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For all methods.")
     ] = None,
+    activation: Active = None,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -144,9 +155,10 @@ def compare(
 ) -> None:
     """Run several METHODs over several seeds, in parallel, and compare them.
 
-    Doing it again goes on where it stopped. Options of one method follow a comma.
+    Doing it again goes on where it stopped. Options of one method follow a comma, its activation
+    last.
 
-    Example: ramet compare local fedstar feddense,width=16 --setting single --seeds 1-5
+    Example: ramet compare local feddense,width=16 feddense,activation=restart --setting single
     """
     from dataclasses import asdict
 
@@ -163,6 +175,7 @@ def compare(
         rounds=rounds,
         data=data,
         options=_options(option or []),
+        activation=activation,
         kept={} if archive is None else kept(archive),
     )
     sweep.check()
@@ -332,6 +345,19 @@ def methods() -> None:
         idea = (factory.__doc__ or "").strip().splitlines()[0]
         shares = ", ".join(method.shared.patterns) or "nothing"
         table.add_row(name, idea, shares, method.paper, _settable(factory))
+    out.print(table)
+
+
+@app.command()
+def activations() -> None:
+    """List who may be asked for what in a round, for --activation."""
+    from rich.table import Table
+
+    from ramet.methods import ACTIVATIONS
+
+    table = Table("activation", "rule", "options")
+    for name, rule in ACTIVATIONS.items():
+        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
     out.print(table)
 
 

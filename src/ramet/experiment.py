@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,9 @@ from ramet.data import Held
 from ramet.engine import Node, Overseer, Rounds, Snapshots, start_shared
 from ramet.engine.node import lay_over, state_names
 from ramet.errors import RametError, unknown
-from ramet.methods import METHODS, Method
+from ramet.methods import ACTIVATIONS, METHODS, Method
+from ramet.methods.activation import Activation
+from ramet.methods.base import check_activation
 from ramet.options import arguments, made
 from ramet.partition import SETTINGS, Reading, Setting
 from ramet.payload import Arrays, only
@@ -43,16 +45,15 @@ class RunSettings(BaseModel):
     data: Path
     options: dict[str, str] = {}
     share: tuple[str, ...] | None = None
+    activation: str | None = None
+    """Instead of the method's own: a name from `ramet activations`, its options behind commas."""
     split_seed: int = Field(123, ge=0)
     threads: int = Field(1, ge=1)
 
     @property
     def label(self) -> str:
         """The method with its options, as `ramet compare` takes it."""
-        method = self.method.rpartition("/")[2]
-        shared = [f"share={' '.join(self.share)}"] if self.share is not None else []
-        options = [f"{key}={value}" for key, value in self.options.items()]
-        return ",".join([method, *options, *shared])
+        return written(self.method, self.options, self.share, self.activation)
 
     @property
     def command(self) -> str:
@@ -66,7 +67,22 @@ class RunSettings(BaseModel):
             words += ["--set", f"{key}={value}"]
         for pattern in self.share or ():
             words += ["--share", pattern]
+        if self.activation:
+            words += ["--activation", self.activation]
         return shlex.join(words)
+
+
+def written(
+    method: str,
+    options: Mapping[str, str],
+    share: Sequence[str] | None = None,
+    activation: str | None = None,
+) -> str:
+    """A method with its options in one word, the activation last."""
+    pairs = [f"{key}={value}" for key, value in options.items()]
+    pairs += [f"share={' '.join(share)}"] if share is not None else []
+    pairs += [f"activation={activation}"] if activation else []
+    return ",".join([method.rpartition("/")[2], *pairs])
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -101,8 +117,10 @@ class Experiment:
     @cached_property
     def method(self) -> Method:
         method = made(method_factory(self.settings.method), self._options_of("method"))
-        share = self.settings.share
-        return method if share is None else replace(method, shared=only(*share))
+        share, activation = self.settings.share, self.settings.activation
+        if share is not None:
+            method = replace(method, shared=only(*share))
+        return replace(method, activation=activation_from(activation)) if activation else method
 
     @cached_property
     def setting(self) -> Setting:
@@ -143,7 +161,7 @@ class Experiment:
             overseer=self._overseer(),
         )
 
-    def overview(self) -> Held[Any] | None:
+    def overview(self) -> Held[Any, Any] | None:
         """All clients' data in one, where the setting has it."""
         return self.setting.overview(self._reading)
 
@@ -168,7 +186,7 @@ class Experiment:
     def check_names(self) -> None:
         """Complain about unknown names, bad options and idle patterns before anything is read."""
         method, _ = self.method, self.setting
-        start_shared(method, self._plain_shape(), self.settings.seed)
+        check_activation(method, start_shared(method, self._plain_shape(), self.settings.seed))
 
     def check_clients(self) -> None:
         """What is shared must have one shape on all clients."""
@@ -210,12 +228,9 @@ class Experiment:
     def _start(self) -> dict[str, Any]:
         """The shared start; data are read only where what is shared depends on them."""
         plain = self._plain_shape()
-        other = replace(plain, features=plain.features + 1, classes=plain.classes + 1)
         method, seed = self.method, self.settings.seed
-        start = start_shared(method, plain, seed)
-        if all(
-            start[name].shape == a.shape for name, a in start_shared(method, other, seed).items()
-        ):
+        start, elsewhere = (start_shared(method, s, seed) for s in (plain, plain.other()))
+        if all(name in start and start[name].shape == a.shape for name, a in elsewhere.items()):
             return start
         return start_shared(method, method.task.shape(self.samples(self.clients[0])), seed)
 
@@ -260,6 +275,19 @@ class Experiment:
             if key not in known:
                 raise unknown("option", key, known)
         return {k: v for k, v in self.settings.options.items() if k in accepted[kind]}
+
+
+def activation_from(text: str) -> Activation:
+    """`restart,alpha=0.3` as a rule."""
+    name, *pairs = text.split(",")
+    if name not in ACTIVATIONS:
+        raise unknown("activation", name, ACTIVATIONS)
+    factory = ACTIVATIONS[name]
+    options = dict(pair.partition("=")[::2] for pair in pairs)
+    for key in options:
+        if key not in arguments(factory):
+            raise unknown(f"option of {name}", key, arguments(factory))
+    return made(factory, options, by="--activation")
 
 
 def method_factory(name: str) -> Callable[..., Method]:

@@ -64,7 +64,12 @@ def inspect_links(
     whole = experiment.overview()
     if whole is None:
         return None
-    graph: NodeGraph = whole.content
+    graph = whole.content
+    if not isinstance(graph, NodeGraph):
+        raise RametError(
+            f"{setting} has nodes of several types, which are not described here. How many links "
+            "of which relation a client holds is in the split.json of every run."
+        )
 
     def of(part: NodeGraph) -> dict[str, int]:
         counts = torch.bincount(part.kinds, minlength=len(part.kind_names)).tolist()

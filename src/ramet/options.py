@@ -26,8 +26,11 @@ def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
-def made(factory: Callable[..., Made], options: Mapping[str, str]) -> Made:
-    """Call a factory with options given as text, converted and checked by their types."""
+def made(factory: Callable[..., Made], options: Mapping[str, str], by: str = "--set") -> Made:
+    """Call a factory with options given as text, converted and checked by their types.
+
+    ``by`` is how they were given, for the error.
+    """
     hints = get_type_hints(factory, include_extras=True)
     chosen: dict[str, Any] = {}
     try:
@@ -44,4 +47,4 @@ def made(factory: Callable[..., Made], options: Mapping[str, str]) -> Made:
     except ValidationError as error:
         first = error.errors()[0]
         where = first["loc"][0] if first["loc"] else name
-        raise RametError(f"--set {where}={first['input']}: {first['msg']}.") from error
+        raise RametError(f"{by} {where}={first['input']}: {first['msg']}.") from error

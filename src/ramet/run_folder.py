@@ -33,7 +33,7 @@ from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_whole
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
-from ramet.metrics import Record, flops, merging, scores, traffic
+from ramet.metrics import Record, flops, merging, scores, sent, traffic
 
 _PACKAGES = ("ramet", "torch", "torch_geometric", "numpy", "scikit-learn", "flwr", "ray")
 
@@ -184,12 +184,14 @@ class RunFolder:
         found["clients"] = {client: found["clients"].get(client) for client in experiment.clients}
         return {
             "method": experiment.method.name,
+            **({"activation": settings.activation} if settings.activation else {}),
             "setting": settings.setting,
             "seed": settings.seed,
             "rounds": settings.rounds,
             "engine": settings.engine,
             "scores": found,
             "traffic": traffic(records),
+            "sent": sent(records),
             "model": {
                 "scalars": experiment.scalars(),
                 "shared_scalars": experiment.shared_scalars(),

@@ -19,6 +19,8 @@ from ramet.experiment import Device, Engine, Experiment, checked_settings, defau
 from ramet.metrics import WORK, Record
 from ramet.run_folder import RunFolder
 
+_COUNTS = (*WORK, "tensors", "scalars")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -32,7 +34,7 @@ class Result:
         """One row per round and client: loss, scores and bytes."""
         rows = [
             {"round": record.round, "client": client}
-            | {k: v for k, v in record.trained.get(client, {}).items() if k not in WORK}
+            | {k: v for k, v in record.trained.get(client, {}).items() if k not in _COUNTS}
             | dict(record.judged.get(client, {}))
             | ({"down": record.down[client]} if client in record.down else {})
             for record in RunFolder(self.folder).records()
@@ -52,6 +54,7 @@ def run(
     data: Path | str | None = None,
     out: Path | str | None = None,
     share: Sequence[str] | None = None,
+    activation: str | None = None,
     threads: int = 1,
     observe: Observer | None = None,
     **options: Any,
@@ -69,6 +72,8 @@ def run(
         data: where datasets lie, or are downloaded to.
         out: the run's folder; must not hold a run yet.
         share: patterns that replace the method's own choice of what is shared.
+        activation: who is asked for what, instead of the method's own rule: a name from
+            ``ramet activations``, options behind commas, e.g. ``restart,alpha=0.3``.
         threads: PyTorch's threads per client; another number may move the last bits.
         observe: called with each round's record.
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
@@ -82,6 +87,7 @@ def run(
         device=device,
         data=Path(data or default_data()).absolute(),
         share=tuple(share) if share is not None else None,
+        activation=activation,
         threads=threads,
         options={key: str(value) for key, value in options.items()},
     )

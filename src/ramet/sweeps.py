@@ -22,6 +22,7 @@ from ramet.experiment import (
     checked_settings,
     default_data,
     method_factory,
+    written,
 )
 from ramet.metrics import Stories, Story, standings
 from ramet.options import arguments
@@ -30,29 +31,37 @@ from ramet.runs import absolute_method, resume, run
 
 _PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
+_ACTIVATION = ",activation="
 Watcher: TypeAlias = Callable[[int, int, int], None]
 """Told now and then: rounds done, runs done, runs failed."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A method with options of its own, written `feddense,width=16`."""
+    """A method with options of its own, written `feddense,width=16`.
+
+    What stands behind `activation=` is the activation's: `feddense,activation=restart,alpha=0.3`.
+    """
 
     label: str
     method: str
     options: dict[str, str]
+    activation: str | None = None
 
     @staticmethod
     def parse(text: str) -> Contender:
-        method, *pairs = text.split(",")
+        own, _, activation = text.partition(_ACTIVATION)
+        method, *pairs = own.split(",")
         for pair in pairs:
             if "=" not in pair:
                 raise RametError(f"'{text}' is not METHOD,KEY=VALUE. Example: feddense,width=16.")
-        return Contender(text, method, dict(pair.split("=", 1) for pair in pairs))
+        options = dict(pair.split("=", 1) for pair in pairs)
+        return Contender(text, method, options, activation or None)
 
     def with_option(self, key: str, value: object) -> Contender:
         options = {**self.options, key: str(value)}
-        return Contender.parse(",".join([self.method, *(f"{k}={v}" for k, v in options.items())]))
+        changed = ",".join([self.method, *(f"{k}={v}" for k, v in options.items())])
+        return Contender.parse(changed + (_ACTIVATION + self.activation if self.activation else ""))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -78,6 +87,8 @@ class Sweep:
     rounds: int | None = None
     data: Path | None = None
     options: dict[str, str] = field(default_factory=dict)
+    activation: str | None = None
+    """Of the contenders that have none of their own."""
     kept: Stories = field(default_factory=dict)
     """Runs that were finished elsewhere; they need not be done again."""
 
@@ -181,6 +192,7 @@ class Sweep:
             seed=seed,
             data=(self.data or default_data()).absolute(),
             options={**self.options, **contender.options},
+            activation=contender.activation or self.activation,
         )
 
     def _progress(self) -> tuple[int, int]:
@@ -199,9 +211,8 @@ class Sweep:
     def _kept(self, contender: Contender, seed: int) -> Story | None:
         """Kept under the label of its settings, which has the options of the whole sweep too."""
         options = {**self.options, **contender.options}
-        label = ",".join(
-            [contender.method.rpartition("/")[2], *(f"{key}={v}" for key, v in options.items())]
-        )
+        activation = contender.activation or self.activation
+        label = written(contender.method, options, activation=activation)
         return self.kept.get(label, {}).get(seed)
 
 
@@ -218,5 +229,6 @@ def _do(sweep: Sweep, contender: Contender, seed: int) -> None:
         seed=seed,
         data=sweep.data,
         out=folder.path,
+        activation=contender.activation or sweep.activation,
         **options,
     )

@@ -69,6 +69,29 @@ def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
     assert result.frame.equals(expected.frame)
 
 
+def test_engines_agree_on_who_is_asked_for_what(tmp_path: Path) -> None:
+    """Requests and partial replies travel, links are predicted, Explore draws the same."""
+
+    def run(engine: Literal["local", "ray"]) -> ramet.Result:
+        return ramet.run(
+            *("fedda", "planted-hetero"),
+            rounds=3,
+            engine=engine,
+            out=tmp_path / engine,
+            activation="explore,alpha=0.7",
+            clients=3,
+            nodes=60,
+            links=200,
+            hidden=8,
+        )
+
+    expected, result = run("local"), run("ray")
+    for fact in ("sha256", "scores", "sent", "model"):
+        assert result.summary[fact] == expected.summary[fact]
+    assert expected.summary["sent"]["tensors"]["up"] < expected.summary["sent"]["tensors"]["down"]
+    assert result.frame.equals(expected.frame)
+
+
 def processes_of(folder: Path) -> list[int]:
     """Live processes that carry the Flower home of this run."""
     mark = f"FLWR_HOME={(folder / 'flower-home.txt').read_text()}\0".encode()

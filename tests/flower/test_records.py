@@ -41,6 +41,7 @@ def test_settings_survive_flowers_flat_config() -> None:
         data=Path("/a folder/with=signs"),
         options={"lr": "0.01", "hidden": "32"},
         share=("structure.*", "layers.0.*"),
+        activation="restart,alpha=0.3",
     )
     config = to_run_config(settings, Path("/runs/one"))
     assert config["folder"] == "/runs/one"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 
 from ramet.flower.launch import Flower, free_ports
+from ramet.flower.strategy import _payload
 
 APP = """
 import numpy as np
@@ -98,11 +102,19 @@ def test_fedstar_in_an_existing_server_app(tmp_path: Path) -> None:
             flower.sweep()
     # Clients 0, 1, 2 add their number and have 1, 3, 5 examples; client 2's reply is refused:
     # each round adds (1*0 + 3*1) / 4 = 0.75. The private array is never sent and stays.
-    import json
-
     facts = json.loads(out.read_text())
     assert facts["structure.a"] == [1.5, 1.5]
     assert facts["structure.b"] == [2.5]
     assert facts["private.c"] == [9.0]
     assert facts["loss"] == 0.75
     assert facts["seen"] == 1.5
+
+
+def test_what_a_node_was_spared_is_left_out_though_it_came() -> None:
+    arrays = {name: Array(np.zeros(1, np.float32)) for name in ("structure.a", "structure.b")}
+    metrics = MetricRecord({"num-examples": 3})
+    content = RecordDict({"arrays": ArrayRecord(arrays), "metrics": metrics})
+    reply = _payload(content, without=["structure.a"])
+    assert reply is not None
+    assert list(reply.arrays) == ["structure.b"]
+    assert reply.numbers == {"weight": 3}

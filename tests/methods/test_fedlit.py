@@ -140,3 +140,16 @@ def test_more_kinds_than_there_are_and_clients_that_lack_some(
     scores = result.summary["scores"]
     assert 0 < scores["overview"]["nmi"] <= 1
     assert len(scores["clients"]) == 4
+
+
+def test_a_client_may_be_spared_the_projection() -> None:
+    rule = ChannelMean()
+    state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
+    less = {k: v for k, v in arrays([2, 1], [10, 10], [5.0, 1.0], 9).items() if k != "project.w"}
+    replies = [
+        ("a", Payload(arrays([1, 2], [10, 10], [1.0, 5.0], 3), {"weight": 1})),
+        ("b", Payload(less, {"weight": 7})),
+    ]
+    after = rule.merge(state, replies)
+    assert after.arrays["project.w"] == 3
+    assert rule.ask(after, "b")["channels.0.w"] == 2

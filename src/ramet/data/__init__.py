@@ -2,6 +2,7 @@
 
 from ramet.data.block import Batch, GraphBlock
 from ramet.data.held import Held
+from ramet.data.hetero_graph import HeteroGraph
 from ramet.data.library import read_block
 from ramet.data.node_graph import NodeGraph
 from ramet.data.splits import Split, stratified
@@ -11,6 +12,7 @@ __all__ = [
     "Batch",
     "GraphBlock",
     "Held",
+    "HeteroGraph",
     "NodeGraph",
     "Split",
     "StructureEncoding",

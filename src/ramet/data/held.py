@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ramet.data.block import GraphBlock
+from ramet.data.hetero_graph import HeteroGraph
+from ramet.data.link_split import Questioned
 from ramet.data.node_graph import NodeGraph
 from ramet.data.splits import Split
 
-Content = TypeVar("Content", GraphBlock, NodeGraph, covariant=True)
+Content = TypeVar("Content", GraphBlock, NodeGraph, HeteroGraph, covariant=True)
+Division = TypeVar("Division", Split, Questioned, covariant=True)
 
 
 @dataclass(frozen=True)
-class Held(Generic[Content]):
-    """Many graphs, or one graph with many nodes.
+class Held(Generic[Content, Division]):
+    """Many graphs, or one graph with many nodes, or one with links to be told from other pairs.
 
     In a simulation a client's model may be judged on data that are not its own: then ``judged`` has
     them, and validation and test samples are numbered there.
     """
 
     content: Content
-    split: Split
+    split: Division
     judged: Content | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.errors import RametError
 from ramet.methods import Method
+from ramet.methods.activation import asked_of
 from ramet.methods.training import Session
 from ramet.metrics import counted, peak_memory
 from ramet.payload import Arrays, Payload, digest, under
@@ -32,12 +34,16 @@ class NotSharedError(RametError):
     """Something was about to leave the site, or to be written into it, that is not shared."""
 
 
-def request(round_number: int, train: bool, arrays: Arrays, last: int = 0) -> Payload:
+def request(
+    round_number: int, train: bool, arrays: Arrays, last: int = 0, spared: Sequence[str] = ()
+) -> Payload:
     """What the server sends: the arrays to lay over, what to do then, and what it remembers.
 
     ``last`` is the last round of which the server has this client's reply; 0 if there is none.
+    ``spared`` are shared arrays that the client is not asked for; they travel as a note.
     """
-    return Payload(arrays, {"round": round_number, "train": int(train), "last": last})
+    notes = {"spared": json.dumps(list(spared))} if spared else {}
+    return Payload(arrays, {"round": round_number, "train": int(train), "last": last}, notes)
 
 
 def start_model(method: Method, shape: Shape, seed: int, client: str) -> nn.Module:
@@ -56,7 +62,7 @@ def start_shared(method: Method, shape: Shape, seed: int) -> dict[str, np.ndarra
     """
     drawn = _shared_arrays(method, shape, seed)
     plain = _shared_arrays(method, shape.plain(), seed)
-    alike = all(drawn[name].shape == plain[name].shape for name in drawn)
+    alike = all(name in plain and drawn[name].shape == plain[name].shape for name in drawn)
     return plain if alike else drawn
 
 
@@ -115,8 +121,9 @@ class Node:
             count = not asked.numbers["last"]  # all rounds of training cost the same
             numbers |= self._train(model, optimiser, round_number, count)
             state = _arrays(model.state_dict())
-            shared = self.method.shared.pick(state)
-            reply = Payload({name: state[name].copy() for name in shared}, numbers)
+            shared, spared = self.method.shared.pick(state), _spared(asked)
+            names = asked_of(shared, spared)
+            reply = Payload({name: state[name].copy() for name in names}, numbers)
         else:
             reply = Payload({}, numbers, self._finish(model, optimiser))
         return self._released(reply)
@@ -200,6 +207,11 @@ def _tiny_numbers_as_zero() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
+
+
+def _spared(asked: Payload) -> list[str]:
+    names: list[str] = json.loads(asked.notes.get("spared", "[]"))
+    return names
 
 
 def state_names(model: nn.Module) -> tuple[str, ...]:

@@ -21,13 +21,16 @@ from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.methods import Method
+from ramet.methods.activation import Choice, Spared, asked_of
+from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
 from ramet.metrics import WORK, Record
-from ramet.payload import Arrays, Payload, digest
+from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import Randomness
 
 SERVER = "the server"
-_OF_TRAINING = ("loss", "weight", "up", *WORK)
+_OF_TRAINING = ("loss", "weight", "up", "tensors", "scalars", *WORK)
+_ACTIVITY = "activity/"
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name and its reply, or the reason why there is none."""
 Observer: TypeAlias = Callable[[Record], None]
@@ -51,6 +54,8 @@ class _Exchange:
     down: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    scores: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    sent: list[int] = field(default_factory=lambda: [0, 0])  # tensors and scalars, to all
     digests: dict[str, str] = field(default_factory=dict)
 
     def trained(self) -> dict[str, Any]:
@@ -76,7 +81,20 @@ class _Exchange:
                 for client, numbers in sorted(self.numbers.items())
             },
             "down": dict(sorted(self.down.items())),
+            "tensors_down": self.sent[0],
+            "scalars_down": self.sent[1],
         }
+
+    def note_request(self, client: str, asked: Payload) -> None:
+        self.down[client] = asked.nbytes
+        self.sent[0] += len(asked.arrays)
+        self.sent[1] += _scalars(asked.arrays)
+
+    def note_reply(self, client: str, reply: Payload) -> None:
+        counts = {"tensors": len(reply.arrays), "scalars": _scalars(reply.arrays)}
+        self.numbers[client] = {**reply.numbers, **counts}
+        if "private" in reply.notes:
+            self.digests[client] = reply.notes["private"]
 
 
 @dataclass(frozen=True)
@@ -98,24 +116,26 @@ class Rounds:
 
     def run(self, wire: Wire, observe: Observer) -> str:
         """Do all rounds that are missing; the SHA-256 of everything that was learned."""
-        state, pending, last = self._restored()
+        state, activity, pending, last = self._restored()
         first = pending["round"] + 1 if pending else 1
+        activation = self.method.activation
+        switchable = switchable_arrays(self.method, self.start)
         for number in range(first, self.rounds + 1):
-            clients = self.method.activation.ask(
-                self.clients, Randomness(self.seed, SERVER, number)
-            )
+            choice = Choice(self.clients, switchable, Randomness(self.seed, SERVER, number))
+            spared = activation.ask(activity, choice)
             done = _Exchange(number, self.rounds)
-            replies = self._exchanged(wire, clients, state, done, last, train=True)
+            replies = self._exchanged(wire, spared, state, done, last, train=True)
             state = self.method.merging.merge(state, replies)
             _someone(done)
+            activity = activation.settle(activity, choice, done.scores)
             if pending:
                 observe(Record(**pending, **done.judged()))
             told = {"overview": self._overview(state), "merging": dict(state.numbers)}
             pending = {**done.trained(), **told}
             last |= dict.fromkeys(done.numbers, number)
-            self.snapshots.save(_snapshot(number, state, pending, last))
-        closing = _Exchange(self.rounds + 1, self.rounds)
-        for _ in self._exchanged(wire, self.clients, state, closing, last, train=False):
+            self.snapshots.save(_snapshot(number, state, activity, pending, last))
+        closing, everyone = _Exchange(self.rounds + 1, self.rounds), dict.fromkeys(self.clients, ())
+        for _ in self._exchanged(wire, everyone, state, closing, last, train=False):
             pass
         _someone(closing)
         pending["failed"] = {**closing.failed, **pending["failed"]}
@@ -129,7 +149,7 @@ class Rounds:
     def _exchanged(
         self,
         wire: Wire,
-        clients: Sequence[str],
+        spared: Spared,
         state: Payload,
         done: _Exchange,
         last: Mapping[str, int],
@@ -138,37 +158,58 @@ class Rounds:
         """The sound replies, as they come; what they say besides arrays goes into ``done``."""
 
         def requests() -> Iterator[tuple[str, Payload]]:
-            for client in clients:
+            for client in spared:
                 arrays = {} if done.round == 1 else self.method.merging.ask(state, client)
-                asked = request(done.round, train, arrays, last.get(client, 0))
-                done.down[client] = asked.nbytes
+                asked = request(done.round, train, arrays, last.get(client, 0), spared[client])
+                done.note_request(client, asked)
                 yield client, asked
 
         for client, reply in wire.exchange(requests()):
-            reason = reply if isinstance(reply, str) else fault(reply, self.start, train)
+            reason = reply if isinstance(reply, str) else self._fault(reply, spared[client], train)
             if isinstance(reply, str) or reason:
                 done.failed[client] = str(reason)
                 continue
-            done.numbers[client] = dict(reply.numbers)
-            if "private" in reply.notes:
-                done.digests[client] = reply.notes["private"]
+            done.note_reply(client, reply)
+            if train:
+                done.scores[client] = self._score(state, client, reply)
             yield client, reply
 
-    def _restored(self) -> tuple[Payload, dict[str, Any], dict[str, int]]:
-        """The merging's state, the half-told last round, and when each client last replied."""
+    def _fault(self, reply: Payload, spared: Sequence[str], train: bool) -> str | None:
+        expected = {name: self.start[name] for name in asked_of(self.start, spared)}
+        return fault(reply, expected, train)
+
+    def _score(self, state: Payload, client: str, reply: Payload) -> Mapping[str, float]:
+        came = {name: reply.arrays[name] for name in switchable_arrays(self.method, reply.arrays)}
+        return self.method.activation.score(self.method.merging.ask(state, client), came)
+
+    def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
+        """The states of merging and activation, the half-told last round, and when each client
+        last replied."""
         saved = self.snapshots.last_whole()
         if saved is None:
-            return self.method.merging.start(self.start), {}, {}
+            return self.method.merging.start(self.start), Payload(), {}, {}
         facts = saved.facts
-        state = Payload(saved.arrays, facts["numbers"], facts["notes"])
-        return state, dict(facts["pending"]), dict(facts["last"])
+        own = {name: a for name, a in saved.arrays.items() if not name.startswith(_ACTIVITY)}
+        state = Payload(own, facts["numbers"], facts["notes"])
+        known = facts.get("activity", {"numbers": {}, "notes": {}})
+        activity = Payload(under(_ACTIVITY, saved.arrays), known["numbers"], known["notes"])
+        return state, activity, dict(facts["pending"]), dict(facts["last"])
 
 
 def _snapshot(
-    number: int, state: Payload, pending: dict[str, Any], last: dict[str, int]
+    number: int, state: Payload, activity: Payload, pending: dict[str, Any], last: dict[str, int]
 ) -> Snapshot:
-    told = {"numbers": dict(state.numbers), "notes": dict(state.notes)}
-    return Snapshot(number, state.arrays, {**told, "pending": pending, "last": last})
+    arrays = {_ACTIVITY + name: array for name, array in activity.arrays.items()}
+    facts = {**_told(state), "activity": _told(activity), "pending": pending, "last": last}
+    return Snapshot(number, {**state.arrays, **arrays}, facts)
+
+
+def _told(state: Payload) -> dict[str, Any]:
+    return {"numbers": dict(state.numbers), "notes": dict(state.notes)}
+
+
+def _scalars(arrays: Arrays) -> int:
+    return sum(array.size for array in arrays.values())
 
 
 def _someone(done: _Exchange) -> None:

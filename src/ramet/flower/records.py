@@ -46,12 +46,15 @@ def _number(value: Any) -> float:
 
 def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int]:
     """The settings as the app's run config; values with spaces are quoted as in a shell."""
-    plain = settings.model_dump(mode="json", exclude={"options", "share", "split_seed"})
+    plain = settings.model_dump(
+        mode="json", exclude={"options", "share", "activation", "split_seed"}
+    )
     return {
         **plain,
         "split-seed": settings.split_seed,
         "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
         "share": shlex.join(settings.share or ()),
+        "activation": settings.activation or "",
         "folder": str(folder),
     }
 
@@ -64,4 +67,5 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
     given["share"] = tuple(shlex.split(given["share"])) or None
+    given["activation"] = given.get("activation") or None
     return checked_settings(**given)

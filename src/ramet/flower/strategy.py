@@ -8,13 +8,15 @@
 
 Clients are sent the method's shared arrays and nothing else; they reply as Flower's own examples
 do, with one ArrayRecord and a MetricRecord that holds "num-examples". What a client keeps private
-is kept by its ClientApp.
+is kept by its ClientApp. Where the method's activation spares a client some arrays, the
+ConfigRecord names them in "spared"; they are left out of the merge, sent or not.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from logging import INFO, WARNING
 
 from flwr.app import (
@@ -33,6 +35,8 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from ramet.engine import SERVER, fault
 from ramet.methods import Method
+from ramet.methods.activation import Choice, Spared, asked_of
+from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
 from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
@@ -50,6 +54,9 @@ class MethodStrategy(Strategy):
         self._whole: dict[str, Array] = {}
         self._start: Arrays = {}
         self._state: Payload | None = None
+        self._activity = Payload()
+        self._spared: Spared = {}
+        self._choice = Choice((), (), Randomness(seed, SERVER, 0))
 
     def summary(self) -> None:
         shared = ", ".join(self.method.shared.patterns) or "nothing"
@@ -60,10 +67,13 @@ class MethodStrategy(Strategy):
     ) -> Iterable[Message]:
         self._begin(arrays)
         nodes = {str(node): node for node in self._nodes(grid)}
-        chosen = self.method.activation.ask(
-            sorted(nodes), Randomness(self.seed, SERVER, server_round)
+        self._choice = Choice(
+            sorted(nodes),
+            switchable_arrays(self.method, self._start),
+            Randomness(self.seed, SERVER, server_round),
         )
-        wanted = [nodes[name] for name in chosen]
+        self._spared = self.method.activation.ask(self._activity, self._choice)
+        wanted = [nodes[name] for name in self._spared]
         return self._messages(MessageType.TRAIN, server_round, config, wanted)
 
     def aggregate_train(
@@ -71,9 +81,11 @@ class MethodStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         assert self._state is not None
         metrics: list[RecordDict] = []
+        scores: dict[str, Mapping[str, float]] = {}
         self._state = self.method.merging.merge(
-            self._state, self._sound(replies, server_round, metrics)
+            self._state, self._sound(self._state, replies, server_round, metrics, scores)
         )
+        self._activity = self.method.activation.settle(self._activity, self._choice, scores)
         if not metrics:
             return None, None
         merged = {name: Array(array) for name, array in self._state.arrays.items()}
@@ -110,9 +122,12 @@ class MethodStrategy(Strategy):
         self, kind: str, server_round: int, config: ConfigRecord, nodes: Iterable[int]
     ) -> list[Message]:
         assert self._state is not None
-        told = ConfigRecord({**config, "server-round": server_round})
         messages = []
         for node in nodes:
+            told = ConfigRecord({**config, "server-round": server_round})
+            spared = self._spared.get(str(node), ()) if kind == MessageType.TRAIN else ()
+            if spared:
+                told["spared"] = json.dumps(list(spared))
             asked = self.method.merging.ask(self._state, str(node))
             sent = ArrayRecord({name: Array(array) for name, array in asked.items()})
             content = RecordDict({"arrays": sent, "config": told})
@@ -120,17 +135,26 @@ class MethodStrategy(Strategy):
         return messages
 
     def _sound(
-        self, replies: Iterable[Message], server_round: int, metrics: list[RecordDict]
+        self,
+        state: Payload,
+        replies: Iterable[Message],
+        server_round: int,
+        metrics: list[RecordDict],
+        scores: dict[str, Mapping[str, float]],
     ) -> Iterator[Reply]:
         for message in replies:
             if not self._answered(message, server_round):
                 continue
             node = str(message.metadata.src_node_id)
-            reply = _payload(message.content)
+            spared = self._spared.get(node, ())
+            wanted = {name: self._start[name] for name in asked_of(self._start, spared)}
+            reply = _payload(message.content, without=spared)
             reason = "is not one ArrayRecord and one MetricRecord with num-examples"
-            if reply is None or (reason := fault(reply, self._start, train=True) or ""):
+            if reply is None or (reason := fault(reply, wanted, train=True) or ""):
                 log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
                 continue
+            came = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
+            scores[node] = self.method.activation.score(self.method.merging.ask(state, node), came)
             metrics.append(RecordDict(dict(message.content.metric_records.items())))
             yield node, reply
 
@@ -141,7 +165,7 @@ class MethodStrategy(Strategy):
         return not message.has_error()
 
 
-def _payload(content: RecordDict) -> Payload | None:
+def _payload(content: RecordDict, without: Sequence[str]) -> Payload | None:
     """A reply in Flower's usual form, or None if it is not in that form."""
     if len(content.array_records) != 1 or len(content.metric_records) != 1:
         return None
@@ -149,4 +173,5 @@ def _payload(content: RecordDict) -> Payload | None:
     examples = numbers.get(EXAMPLES)
     if not isinstance(examples, int | float):
         return None
-    return Payload({name: array.numpy() for name, array in arrays.items()}, {"weight": examples})
+    kept = {name: arrays[name].numpy() for name in asked_of(arrays, without)}
+    return Payload(kept, {"weight": examples})

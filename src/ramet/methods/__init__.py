@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
+from ramet.methods.fedda import Explore, Restart, fed_hgn, fedda, local_hgn
 from ramet.methods.feddense import feddense
 from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit, local_gcn
 from ramet.methods.fedper import fedper
@@ -31,14 +33,28 @@ METHODS: dict[str, Callable[..., Method]] = {
     "local-nodes": local_nodes,
     "fedsage-nodes": fedsage_nodes,
     "fedsage+": fedsage_plus,
+    "local-hgn": local_hgn,
+    "fed-hgn": fed_hgn,
+    "fedda": fedda,
+}
+
+ACTIVATIONS: dict[str, Callable[..., Activation]] = {
+    "everyone": Everyone,
+    "random-clients": RandomClients,
+    "random-tensors": RandomTensors,
+    "restart": Restart,
+    "explore": Explore,
 }
 
 __all__ = [
+    "ACTIVATIONS",
     "METHODS",
     "Method",
     "fed_gcn",
+    "fed_hgn",
     "fed_mgcn",
     "fedavg",
+    "fedda",
     "feddense",
     "fedlit",
     "fedper",
@@ -51,5 +67,6 @@ __all__ = [
     "gcfl_plus",
     "local",
     "local_gcn",
+    "local_hgn",
     "local_nodes",
 ]

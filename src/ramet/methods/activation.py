@@ -1,37 +1,115 @@
-"""Who takes part in a round."""
+"""Who takes part in a round, and which of the shared arrays each is asked for.
+
+A rule takes state in and gives state out. Every client that takes part is sent all that is shared;
+what it may be spared is sending some of it back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass as plain_dataclass
+from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
+
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Spared: TypeAlias = Mapping[str, Sequence[str]]
+"""The clients of a round, each with the shared arrays that it is not asked for."""
+Scores: TypeAlias = Mapping[str, Mapping[str, float]]
+"""How much each client gave to each array that it was asked for."""
+
+
+@plain_dataclass(frozen=True)
+class Choice:
+    """What a rule may choose from in a round."""
+
+    clients: Sequence[str]
+    switchable: Sequence[str]  # shared arrays that a client may be spared
+    randomness: Randomness
 
 
 class Activation(Protocol):
-    """Chooses the clients of a round; draws come from the server's randomness of that round."""
+    """State is a Payload, checkpointed with the merging's; it is empty before round 1."""
 
-    def ask(self, clients: Sequence[str], randomness: Randomness) -> Sequence[str]: ...
+    asks_parts: ClassVar[bool]
+    """Whether a client may be spared some of the arrays."""
+
+    def ask(self, state: Payload, choice: Choice) -> Spared: ...
+
+    def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:
+        """What is to be remembered of a reply: a few numbers, as replies are not kept."""
+        ...
+
+    def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:
+        """The state after a round in which these scores were given."""
+        ...
+
+
+class WithoutMemory(ABC):
+    """A rule that learns nothing from replies."""
+
+    @abstractmethod
+    def ask(self, state: Payload, choice: Choice) -> Spared: ...
+
+    def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:  # noqa: ARG002
+        return {}
+
+    def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:  # noqa: ARG002
+        return state
 
 
 @dataclass(frozen=True)
-class Everyone:
-    """All clients, every round."""
+class Everyone(WithoutMemory):
+    """All clients, every round, with all that is shared."""
 
-    def ask(self, clients: Sequence[str], randomness: Randomness) -> Sequence[str]:  # noqa: ARG002
-        return clients
+    asks_parts: ClassVar[bool] = False
+
+    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
+        return dict.fromkeys(choice.clients, ())
 
 
 @dataclass(frozen=True)
-class RandomClients:
-    """A fresh draw of ``count`` clients each round."""
+class RandomClients(WithoutMemory):
+    """A fresh draw of clients each round: ``count`` of them, or else a ``fraction`` of all."""
 
-    count: PositiveInt
+    count: PositiveInt | None = None
+    fraction: Share = 0.67
+    asks_parts: ClassVar[bool] = False
 
-    def ask(self, clients: Sequence[str], randomness: Randomness) -> Sequence[str]:
-        order = torch.randperm(len(clients), generator=randomness.generator("activation"))
-        return [clients[place] for place in sorted(order[: self.count].tolist())]
+    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
+        clients = choice.clients
+        count = self.count or max(1, round(self.fraction * len(clients)))
+        order = torch.randperm(len(clients), generator=choice.randomness.generator("activation"))
+        return {clients[place]: () for place in sorted(order[:count].tolist())}
+
+
+@dataclass(frozen=True)
+class RandomTensors(WithoutMemory):
+    """All clients, each asked for a fresh draw of a ``fraction`` of the switchable arrays."""
+
+    fraction: Share = 0.67
+    asks_parts: ClassVar[bool] = True
+
+    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
+        draw = choice.randomness.generator("activation")
+        count = len(choice.switchable)
+        kept = round(self.fraction * count)
+        return {
+            client: [
+                choice.switchable[place]
+                for place in torch.randperm(count, generator=draw)[kept:].tolist()
+            ]
+            for client in choice.clients
+        }
+
+
+def asked_of(shared: Iterable[str], spared: Sequence[str]) -> tuple[str, ...]:
+    """What is left to be asked for, in its usual order."""
+    without = set(spared)
+    return tuple(name for name in shared if name not in without)

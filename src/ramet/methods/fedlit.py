@@ -46,7 +46,7 @@ from ramet.methods.base import Method
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.training import LocalTraining
 from ramet.models import GCN, Chance, MultiChannelGCN
-from ramet.payload import Array, Arrays, Payload, everything, nothing, under
+from ramet.payload import Array, Arrays, Payload, everything, nothing, only, under
 from ramet.tasks import NodeClassification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."
@@ -380,6 +380,7 @@ def fedlit(
         ),
         shared=everything,
         training=training,
+        switchable=only("project.*", "classify.*"),  # channels come with their centres
         merging=ChannelMean(grouping),
         task=NodeClassification((sample,) * layers if sample else ()),
     )

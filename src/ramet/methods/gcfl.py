@@ -44,7 +44,7 @@ from ramet.methods.fedavg import fedavg
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.training import LocalTraining
 from ramet.models import Chance
-from ramet.payload import Array, Arrays, Payload, under
+from ramet.payload import Array, Arrays, Payload, nothing, under
 
 Flat: TypeAlias = NDArray[np.float64]
 Similarity: TypeAlias = Callable[[list[Flat], list[Flat]], NDArray[np.float64]]
@@ -162,6 +162,7 @@ def gcfl(
         fedavg(hidden, layers, dropout, training),
         name="gcfl",
         paper="arXiv:2106.13423",
+        switchable=nothing,  # updates are compared as wholes
         merging=ClusteredMean(settled, moving, quiet_rounds, window, by_cosine),
     )
 
@@ -181,6 +182,7 @@ def gcfl_plus(
         fedavg(hidden, layers, dropout, training),
         name="gcfl+",
         paper="arXiv:2106.13423",
+        switchable=nothing,  # updates are compared as wholes
         merging=ClusteredMean(settled, moving, quiet_rounds, window, by_warping),
     )
 

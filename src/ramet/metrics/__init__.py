@@ -4,7 +4,7 @@ from ramet.metrics.comparison import Standing, standings
 from ramet.metrics.holdings import Holdings, KindOfLink
 from ramet.metrics.record import Record
 from ramet.metrics.story import Stories, Story, curve
-from ramet.metrics.summary import flops, merging, scores, traffic
+from ramet.metrics.summary import flops, merging, scores, sent, traffic
 from ramet.metrics.verdict import Printed, Verdict
 from ramet.metrics.work import WORK, counted, peak_memory
 
@@ -24,6 +24,7 @@ __all__ = [
     "merging",
     "peak_memory",
     "scores",
+    "sent",
     "standings",
     "traffic",
 ]

@@ -19,7 +19,9 @@ class Record:
 
     round: int
     rounds: int  # of the whole run
-    trained: Mapping[str, Mapping[str, float]]  # client -> loss, weight, up; at first its work too
+    trained: Mapping[
+        str, Mapping[str, float]
+    ]  # client -> loss, weight, what it sent; at first its work too
     judged: Mapping[str, Mapping[str, float]]  # client -> scores
     down: Mapping[str, int]  # client -> bytes sent to it, answered or not
     failed: Mapping[str, str]  # client -> reason
@@ -27,6 +29,8 @@ class Record:
     memory: int = 0  # bytes, the most that any client's process held at once
     overview: Mapping[str, float] = field(default_factory=dict)  # the server's model on all data
     merging: Mapping[str, float] = field(default_factory=dict)  # what the server's rule tells
+    tensors_down: int = 0  # to all clients
+    scalars_down: int = 0
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients."""

@@ -26,6 +26,7 @@ def scores(records: Sequence[Record]) -> dict[str, Any]:
         "test_at_best_val": best.mean("test"),
         "best_val_round": best.round,
         "clients": {client: numbers["test"] for client, numbers in final.judged.items()},
+        **({"besides": besides} if (besides := _besides(final)) else {}),
         **({"overview": _overview(records)} if final.overview else {}),
     }
 
@@ -58,6 +59,12 @@ def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
     }
 
 
+def _besides(final: Record) -> dict[str, float]:
+    """Means over the clients of the scores that a task gives beside its main one."""
+    first = next(iter(final.judged.values()), {})
+    return {name: final.mean(name) for name in first if name not in ("val", "test")}
+
+
 def traffic(records: Sequence[Record]) -> dict[str, float]:
     """Bytes of arrays sent, by direction."""
     up = sum(record.bytes_up for record in records)
@@ -66,6 +73,19 @@ def traffic(records: Sequence[Record]) -> dict[str, float]:
         "up_per_client_round": _each(up, [record.trained for record in records]),
         "down_per_client_round": _each(down, [record.down for record in records]),
         "total": up + down,
+    }
+
+
+def sent(records: Sequence[Record]) -> dict[str, dict[str, int]]:
+    """Tensors, scalars and bytes of the whole run, by direction."""
+
+    def up(kind: str) -> int:
+        return int(sum(told.get(kind, 0) for r in records for told in r.trained.values()))
+
+    return {
+        "tensors": {"up": up("tensors"), "down": sum(r.tensors_down for r in records)},
+        "scalars": {"up": up("scalars"), "down": sum(r.scalars_down for r in records)},
+        "bytes": {"up": up("up"), "down": sum(r.bytes_down for r in records)},
     }
 
 

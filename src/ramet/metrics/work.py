@@ -91,6 +91,9 @@ def _formulas(note: Note) -> dict[Any, Formula]:
         rows: Tensor = given[3]  # after the sums so far, the dimension and the places
         note("messages", rows.numel())
 
+    def some_of_a_product(wanted: Tensor, left: Tensor, *_: Any, **__: Any) -> None:
+        note("messages", 2 * wanted.values().numel() * left.size(-1))
+
     def lookup(weight: Tensor, places: Tensor, *_: Any, **__: Any) -> None:
         note("avoided", 2 * places.numel() * weight.numel())
 
@@ -105,6 +108,7 @@ def _formulas(note: Note) -> dict[Any, Formula]:
         aten.bmm: product,
         aten.addmm: product_and_sum,
         aten.baddbmm: product_and_sum,
+        aten.sparse_sampled_addmm: some_of_a_product,
         aten.index_add: sum_of_rows,
         aten.index_add_: sum_of_rows,
         aten.scatter_add: sum_of_rows,

@@ -5,7 +5,8 @@ from ramet.models.dual_channel import DualChannel
 from ramet.models.layers import Chance
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
 from ramet.models.node_sage import MendedSAGE, NodeSAGE
-from ramet.models.shape import GraphShape, NodeShape
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.simple_hgn import SimpleHGN
 from ramet.models.single_channel import GIN, GraphSAGE
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "DualChannel",
     "GraphSAGE",
     "GraphShape",
+    "LinkShape",
     "MendedSAGE",
     "MultiChannelGCN",
     "NodeSAGE",
     "NodeShape",
+    "SimpleHGN",
 ]

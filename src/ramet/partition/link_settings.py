@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ramet.data import Held, NodeGraph
+from ramet.data import Held, NodeGraph, Split
 from ramet.data.latent_library import read_acm_links, read_planted
 from ramet.data.splits import nodes_in_folds
 from ramet.errors import RametError
@@ -56,7 +56,7 @@ class LinkSetting:
     def source_of(self) -> dict[str, str]:
         return dict.fromkeys(self.clients, self.source)
 
-    def held(self, client: str, reading: Reading) -> Held[NodeGraph]:
+    def held(self, client: str, reading: Reading) -> Held[NodeGraph, Split]:
         everything = self.overview(reading)
         if self.partition == "central":
             return everything
@@ -69,7 +69,7 @@ class LinkSetting:
         graph, nodes = whole.part(own)
         return Held(graph, split.among(nodes, whole.nodes))
 
-    def overview(self, reading: Reading) -> Held[NodeGraph]:
+    def overview(self, reading: Reading) -> Held[NodeGraph, Split]:
         whole = self.read(reading.data)
         return Held(whole, nodes_in_folds(whole.labels, reading.split_seed, self.fold))
 

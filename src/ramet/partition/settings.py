@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from ramet.data import GraphBlock, Held, StructureEncoding, read_block, stratified
+from ramet.data import GraphBlock, Held, Split, StructureEncoding, read_block, stratified
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
+from ramet.partition.hetero_settings import acm_hetero, amazon, imdb_hetero, planted_hetero
 from ramet.partition.link_settings import acm_links, planted_links
 from ramet.partition.reading import Reading
 from ramet.partition.subgraph_settings import citeseer, coauthor_cs, cora
@@ -42,9 +43,9 @@ class Setting(Protocol):
         """Where each client's data come from."""
         ...
 
-    def held(self, client: str, reading: Reading) -> Held[Any]: ...
+    def held(self, client: str, reading: Reading) -> Held[Any, Any]: ...
 
-    def overview(self, reading: Reading) -> Held[Any] | None:
+    def overview(self, reading: Reading) -> Held[Any, Any] | None:
         """All clients' data in one, to judge the server's model on; None where there is no such.
 
         Only a simulation has it.
@@ -80,7 +81,7 @@ class GraphSetting:
     def overview(self, reading: Reading) -> None:  # noqa: ARG002
         return None
 
-    def held(self, client: str, reading: Reading) -> Held[GraphBlock]:
+    def held(self, client: str, reading: Reading) -> Held[GraphBlock, Split]:
         block = _read_once(self.source_of[client], reading.inputs, reading.data)
         members = self._members(block, reading.split_seed).get(client)
         return Held(block, stratified(block.labels, reading.split_seed, members))
@@ -159,4 +160,8 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "cora": cora,
     "citeseer": citeseer,
     "coauthor-cs": coauthor_cs,
+    "amazon": amazon,
+    "acm-hetero": acm_hetero,
+    "imdb-hetero": imdb_hetero,
+    "planted-hetero": planted_hetero,
 }

@@ -50,7 +50,7 @@ class SubgraphSetting:
     def source_of(self) -> dict[str, str]:
         return dict.fromkeys(self.clients, self.source)
 
-    def held(self, client: str, reading: Reading) -> Held[NodeGraph]:
+    def held(self, client: str, reading: Reading) -> Held[NodeGraph, Split]:
         everything = self.overview(reading)
         if self.parts == 1:
             return everything
@@ -61,7 +61,7 @@ class SubgraphSetting:
             return Held(part, split)
         return Held(part, Split(split.train, everything.split.val, everything.split.test), whole)
 
-    def overview(self, reading: Reading) -> Held[NodeGraph]:
+    def overview(self, reading: Reading) -> Held[NodeGraph, Split]:
         whole = self.read(reading.data)
         return Held(whole, nodes_in_shares(whole.labels, reading.split_seed))
 

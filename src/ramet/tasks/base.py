@@ -28,11 +28,15 @@ class Shape(Protocol):
         """The smallest shape like this one."""
         ...
 
+    def other(self) -> Any:
+        """One that differs from this wherever two clients may."""
+        ...
+
 
 class Task(Protocol):
     """Loss, batches and scores."""
 
-    def samples(self, held: Held[Any]) -> Any:
+    def samples(self, held: Held[Any, Any]) -> Any:
         """A client's data, made ready; an error that says why if they are not of this task."""
         ...
 

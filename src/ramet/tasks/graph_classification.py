@@ -44,12 +44,12 @@ class GraphSamples:
 class GraphClassification:
     """What training and judging mean for graphs with one label each."""
 
-    def samples(self, held: Held[Any]) -> GraphSamples:
+    def samples(self, held: Held[Any, Any]) -> GraphSamples:
         if not isinstance(held.content, GraphBlock):
             raise RametError(
                 "this method tells the class of graphs, and the setting's clients hold one graph "
-                "each whose nodes have classes. Take fed-gcn, fedlit, fedsage+ or another method "
-                "for nodes."
+                "each. Take fed-gcn, fedlit, fedsage+ or another method for the classes of its "
+                "nodes, fed-hgn or fedda for links between nodes of several types."
             )
         return GraphSamples(held.content, held.split)
 

@@ -51,11 +51,11 @@ class NodeClassification:
 
     sample: tuple[int, ...] = ()
 
-    def samples(self, held: Held[Any]) -> NodeSamples:
+    def samples(self, held: Held[Any, Any]) -> NodeSamples:
         if not isinstance(held.content, NodeGraph):
             raise RametError(
-                "this method tells the class of nodes, and the setting's clients hold many graphs "
-                "each. Take planted, acm-links, cora, citeseer or coauthor-cs."
+                "this method tells the class of nodes, and the setting's clients hold other "
+                "graphs. Take planted, acm-links, cora, citeseer or coauthor-cs."
             )
         return NodeSamples(held.content, held.split, held.judged)
 

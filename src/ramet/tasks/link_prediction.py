@@ -1,0 +1,174 @@
+"""Tell links from other pairs: cross-entropy on pairs, ROC-AUC and MRR on held-out ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ramet.data import Held, StructureEncoding
+from ramet.data.hetero_graph import HeteroGraph, Links, Questions
+from ramet.data.link_split import Questioned
+from ramet.errors import RametError
+from ramet.models import LinkShape
+from ramet.tasks.scores import Scores
+
+
+@dataclass(frozen=True)
+class LinkSamples:
+    """One client's graph, and the pairs that choose and judge."""
+
+    graph: HeteroGraph
+    asked: Questioned
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """How much there is, with a hash of the links and one of the questions."""
+        counts = torch.bincount(self.graph.links.kinds, minlength=len(self.graph.relations))
+        learned = torch.bincount(
+            self.graph.links.kinds[self.graph.learned], minlength=len(self.graph.relations)
+        )
+        names = [relation.name for relation in self.graph.relations]
+        return {
+            "nodes": self.graph.nodes,
+            "links": dict(zip(names, counts.tolist(), strict=True)),
+            "learned": dict(zip(names, learned.tolist(), strict=True)),
+            "links_sha256": _sha256(self.graph.links, self.graph.learned),
+            "val_sha256": _sha256(self.asked.val.pairs, self.asked.val.labels),
+            "test_sha256": _sha256(self.asked.test.pairs, self.asked.test.labels),
+        }
+
+
+@dataclass(frozen=True)
+class LinkBatch:
+    """Some pairs to tell apart, and the graph that messages pass over."""
+
+    graph: HeteroGraph
+    pairs: Links
+    labels: Tensor  # [pairs]
+
+    def to(self, device: torch.device) -> LinkBatch:
+        pairs = self.pairs
+        return LinkBatch(
+            self.graph.to(device),
+            Links(pairs.heads.to(device), pairs.tails.to(device), pairs.kinds.to(device)),
+            self.labels.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class LinkPrediction:
+    """What training and judging mean for links."""
+
+    def samples(self, held: Held[Any, Any]) -> LinkSamples:
+        if not isinstance(held.content, HeteroGraph) or not isinstance(held.split, Questioned):
+            raise RametError(
+                "this method predicts links between nodes of several types, and the setting's "
+                "clients hold other graphs. Take amazon, acm-hetero, imdb-hetero or "
+                "planted-hetero."
+            )
+        return LinkSamples(held.content, held.split)
+
+    def plain_shape(self, inputs: StructureEncoding) -> LinkShape:  # noqa: ARG002
+        return LinkShape((("node", 1),), ("link",))
+
+    def shape(self, samples: LinkSamples) -> LinkShape:
+        graph = samples.graph
+        return LinkShape(
+            tuple((kind.name, kind.width) for kind in graph.types),
+            tuple(relation.name for relation in graph.relations),
+        )
+
+    def weight(self, samples: LinkSamples) -> int:  # noqa: ARG002
+        """All clients count alike (eq. 5 of FedDA)."""
+        return 1
+
+    def batches(
+        self, samples: LinkSamples, size: int, order: torch.Generator
+    ) -> Iterator[LinkBatch]:
+        """All links to learn from once, shuffled, each with a random tail in its place."""
+        graph = samples.graph
+        chosen = graph.learned.nonzero().flatten()
+        shuffled = chosen[torch.randperm(chosen.numel(), generator=order)]
+        for part in torch.split(shuffled, size):
+            links = graph.links[part]
+            tails = graph.random_tails(links.kinds, order)
+            pairs = Links.joined([links, Links(links.heads, tails, links.kinds)])
+            labels = torch.cat([torch.ones(len(links)), torch.zeros(len(links))])
+            yield LinkBatch(graph, pairs, labels)
+
+    def loss(self, model: nn.Module, batch: LinkBatch) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(
+            model(batch.graph, batch.pairs), batch.labels
+        )
+
+    @torch.no_grad()  # not inference_mode: what the graph keeps is used in training, too
+    def judge(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
+        """ROC-AUC (``val``, ``test``) and MRR, means over relations, and each relation's own."""
+        model.eval()
+        nodes = model.encode(samples.graph.to(device)).cpu()
+        names = [relation.name for relation in samples.graph.relations]
+        val = _by_relation(model, nodes, samples.asked.val, len(names))
+        test = _by_relation(model, nodes, samples.asked.test, len(names))
+        found = {"val": fmean(auc for auc, _ in val.values())}
+        found["test"] = fmean(auc for auc, _ in test.values())
+        found["mrr"] = fmean(mrr for _, mrr in test.values())
+        for place, (auc, mrr) in test.items():
+            found |= {f"auc of {names[place]}": auc, f"mrr of {names[place]}": mrr}
+        return found
+
+    def study(
+        self,
+        model: nn.Module,  # noqa: ARG002
+        samples: LinkSamples,  # noqa: ARG002
+        device: torch.device,  # noqa: ARG002
+    ) -> Scores:
+        return {}
+
+
+def _by_relation(
+    model: Any, nodes: Tensor, asked: Questions, relations: int
+) -> dict[int, tuple[float, float]]:
+    """ROC-AUC and MRR of each relation that there are questions about."""
+    from sklearn.metrics import roc_auc_score  # takes a second to import
+
+    scores = model.cpu().scores(nodes, asked.pairs).numpy()
+    labels, kinds = asked.labels.numpy(), asked.pairs.kinds.numpy()
+    heads = asked.pairs.heads.numpy()
+    found = {}
+    for place in range(relations):
+        own = kinds == place
+        if own.any():
+            auc = float(roc_auc_score(labels[own], scores[own]))
+            found[place] = auc, mean_reciprocal_rank(heads[own], scores[own], labels[own])
+    return found
+
+
+def mean_reciprocal_rank(heads: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """1 / rank of a head's best link among its candidates, mean over the heads that have a link.
+
+    Of candidates with equal scores those that are no links come first.
+    """
+    order = np.lexsort((labels, -scores, heads))
+    heads, linked = heads[order], labels[order] > 0
+    firsts = np.flatnonzero(np.r_[True, heads[1:] != heads[:-1]])
+    start_of = np.repeat(firsts, np.diff(np.r_[firsts, heads.size]))
+    ranks = np.arange(heads.size) - start_of + 1
+    reciprocal = np.where(linked, 1.0 / ranks, 0.0)
+    best = np.maximum.reduceat(reciprocal, firsts)
+    return float(best[best > 0].mean())
+
+
+def _sha256(links: Links, beside: Tensor) -> str:
+    seen = hashlib.sha256()
+    for tensor in (links.heads, links.tails, links.kinds, beside):
+        seen.update(tensor.contiguous().numpy().tobytes())
+    return seen.hexdigest()
