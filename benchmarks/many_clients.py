@@ -20,11 +20,13 @@ ACTIVE, ROUNDS = 50, 20
 
 
 def main() -> None:
-    few, many = measured(100), measured(1000)
-    for clients, (memory, seconds) in ((100, few), (1000, many)):
-        print(
-            f"{clients} clients: {memory / 2**20:.0f} MB, {1000 * seconds:.1f} ms per active client"
-        )
+    found = []
+    for clients in (100, 1000):
+        memory, seconds = measured(clients)
+        found.append((memory, seconds))
+        told = f"{memory / 2**20:.0f} MB, {1000 * seconds:.1f} ms per active client"
+        print(f"{clients} clients: {told}", flush=True)
+    few, many = found
     print(f"memory: {many[0] / few[0]:.3f} (at most 1.3)")
     print(f"seconds per active client: {many[1] / few[1]:.3f} (0.8 to 1.2)")
 
@@ -34,7 +36,7 @@ def measured(clients: int) -> tuple[int, float]:
         out = Path(folder) / "run"
         command = [sys.executable, "-m", "ramet", "run", "fed-hgn", "--setting", "planted-hetero"]
         command += ["--activation", f"random-clients,count={ACTIVE}", "--rounds", str(ROUNDS)]
-        for option in (f"clients={clients}", "own=0.1", "nodes=500", "links=4000", "hidden=16"):
+        for option in (f"clients={clients}", "nodes=60", "links=300", "hidden=16"):
             command += ["--set", option]
         done = subprocess.run(
             [*command, "--out", str(out), "--json"], check=True, capture_output=True, text=True
