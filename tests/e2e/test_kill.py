@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.e2e
-ROUNDS, KILLS = 30, 10
+ROUNDS = 30
+KILLS = int(os.environ.get("RAMET_KILLS", "4"))  # `make kills` does more
 
 
 def command(*arguments: str | Path) -> list[str]:
