@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
 """Told apart by people who do not see all colours (after Okabe and Ito), and in print."""
 _DASHES = ("-", "--", ":", "-.")
-_TEST, _LOSS, _ON_ALL_DATA = 2, 3, 4  # columns of a story's rounds
+_TEST, _LOSS, ON_ALL_DATA = 2, 3, 4  # columns of a story's rounds
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -45,7 +45,7 @@ def accuracy_over_rounds(stories: Stories) -> Figure:
 
 def accuracy_on_all_data(stories: Stories) -> Figure:
     """The same for the server's model on all clients' data at once."""
-    return _over_rounds(stories, _ON_ALL_DATA, "test accuracy on all data, %", percent=True)
+    return _over_rounds(stories, ON_ALL_DATA, "test accuracy on all data, %", percent=True)
 
 
 def loss_over_rounds(stories: Stories) -> Figure:
