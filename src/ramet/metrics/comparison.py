@@ -48,11 +48,7 @@ def _standing(
 ) -> Standing:
     results = [story.result for story in own.values()]
     tests = {seed: _test(story) for seed, story in own.items()}
-    overviews = [
-        result["scores"]["overview"]["test_at_best_val"]
-        for result in results
-        if "test_at_best_val" in result["scores"].get("overview", {})
-    ]
+    overviews = [s.on_all_data for s in own.values() if s.on_all_data is not None]
     gains = [tests[seed] - _test(other[seed]) for seed in sorted(own.keys() & other.keys())]
     return Standing(
         label=label,

@@ -36,6 +36,12 @@ class Story:
     def setting(self) -> str:
         return str(self.result["setting"])
 
+    @property
+    def on_all_data(self) -> float | None:
+        """Test score of the server's model on all data, at its best validation there."""
+        found: float | None = self.result["scores"].get("overview", {}).get("test_at_best_val")
+        return found
+
     def text(self) -> str:
         """JSON with a line per round, so that changes can be read."""
         facts = asdict(self)

@@ -54,6 +54,7 @@ def write_report(
     pictures = _pictures(stories, rows, apart)
     for picture in pictures:
         figures.save(picture.figure, folder, picture.name)
+    common = _with_common_clients(stories)
     page = folder / "report.html"
     page.write_text(
         _template().render(
@@ -67,7 +68,8 @@ def write_report(
                 {"title": p.title, "note": p.note, "svg": figures.inline(p.figure)}
                 for p in pictures
             ],
-            clients=_client_scores(stories),
+            clients=_client_scores(stories, common),
+            common=common,
             runs=len(every),
             rounds=every[0].result["rounds"],
             dates=_span([story.date for story in every]),
@@ -218,20 +220,29 @@ def _by_kinds(stories: Stories) -> dict[str, dict[int, list[float]]]:
     for label, runs in stories.items():
         options = label.split(",")
         kinds = [option.removeprefix("kinds=") for option in options if "kinds=" in option]
-        scores = [
-            story.result["scores"]["overview"]["test_at_best_val"]
-            for story in runs.values()
-            if "overview" in story.result["scores"]
-        ]
+        scores = [s.on_all_data for s in runs.values() if s.on_all_data is not None]
         if kinds and scores:
             rest = ",".join(option for option in options if "kinds=" not in option)
             found.setdefault(rest, {})[int(kinds[0])] = scores
     return found
 
 
-def _client_scores(stories: Stories) -> dict[str, list[float]]:
-    """For each client its mean score under each method."""
+def _with_common_clients(stories: Stories) -> list[str]:
+    """The methods whose runs had the clients of the first one's."""
     labels = [label for label, runs in stories.items() if runs]
+    clients = [
+        [list(story.result["scores"]["clients"]) for story in stories[label].values()]
+        for label in labels
+    ]
+    return [
+        label
+        for label, each in zip(labels, clients, strict=True)
+        if all(own == clients[0][0] for own in each)
+    ]
+
+
+def _client_scores(stories: Stories, labels: Sequence[str]) -> dict[str, list[float]]:
+    """For each client its mean score under each method."""
     first = next(iter(stories[labels[0]].values()))
     return {
         client: [
