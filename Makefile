@@ -1,4 +1,4 @@
-.PHONY: install check e2e kills ci
+.PHONY: install check e2e ci
 
 install:
 	pip install -c constraints.txt torch==2.13.0
@@ -13,9 +13,6 @@ check:
 
 e2e:            ## real Ray, SuperLink and SuperNodes, and kill -9
 	pytest -n 2 -m e2e
-
-kills:          ## kill -9 at ten random moments
-	RAMET_KILLS=10 pytest -n 2 tests/e2e/test_kill.py
 
 ci:
 	.ci/run

@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean, stdev
 
-from scipy.stats import ttest_1samp
-
 from ramet.archive import found
-from ramet.metrics import Story
+from ramet.metrics import Story, chance
 
 PARTITIONS, YARDSTICK = ("distinct", "dominant", "balanced", "central"), "fed-gcn"
 
@@ -43,8 +41,8 @@ def cell(runs: Mapping[int, Story], yardstick: Mapping[int, Story]) -> str:
     notes = [] if len(own) == 5 else [f"{len(own)} seeds"]
     gains = [own[s] - _score(yardstick[s]) for s in sorted(own.keys() & yardstick.keys())]
     if gains and any(gains):
-        chance = f", p {ttest_1samp(gains, 0).pvalue:.3f}" if len(gains) > 1 else ""
-        notes.append(f"{fmean(gains):+.2f}{chance}")
+        p = chance(gains)
+        notes.append(f"{fmean(gains):+.2f}" + ("" if p is None else f", p {p:.3f}"))
     agreement = [s.result["scores"].get("overview", {}).get("nmi") for s in runs.values()]
     told = [nmi for nmi in agreement if nmi is not None]
     if told:

@@ -7,14 +7,12 @@ model, or of the clients' own models if they were judged there (`judged=whole`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean, stdev
 
-from scipy.stats import ttest_1samp
-
 from ramet.archive import found
-from ramet.metrics import Stories, Story, standings
+from ramet.metrics import Stories, Story, chance, standings
 from ramet.report.tables import standing_columns
 
 
@@ -108,14 +106,13 @@ def beside_each_other(scores: Mapping[str, Mapping[int, float]]) -> str:
         gains = [own[seed] - yardstick[seed] for seed in own.keys() & yardstick.keys()]
         told = own is not yardstick and len(gains) > 1
         spread = f" ± {stdev(own.values()):.2f}" if len(own) > 1 else ""
-        gain, chance = (f"{fmean(gains):+.2f}", _chance(gains)) if told else ("–", "–")
+        p = chance(gains) if told else None
+        gain = f"{fmean(gains):+.2f}" if told else "–"
         mean = f"{fmean(own.values()):.2f}{spread}"
-        lines.append(f"| {label} | {len(own)} | {mean} | {gain} | {chance} |")
+        lines.append(
+            f"| {label} | {len(own)} | {mean} | {gain} | {'–' if p is None else f'{p:.3f}'} |"
+        )
     return "\n".join(lines)
-
-
-def _chance(gains: Sequence[float]) -> str:
-    return f"{ttest_1samp(gains, 0).pvalue:.3f}"
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ import pytest
 import ramet
 
 pytestmark = pytest.mark.e2e
-ROUNDS, ROUNDS_WITH_A_KILL = 3, 5
+ROUNDS = 5
 
 
 @lru_cache
-def locally(method: str, folder: str, rounds: int) -> ramet.Result:
-    return ramet.run(method, "tiny", rounds=rounds, seed=3, out=Path(folder) / f"{method}{rounds}")
+def locally(method: str, folder: str) -> ramet.Result:
+    return ramet.run(method, "tiny", rounds=ROUNDS, seed=3, out=Path(folder) / method)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def local_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_engines_agree_to_the_last_bit(
     engine: Literal["ray", "superlink"], method: str, local_runs: str, tmp_path: Path
 ) -> None:
-    expected = locally(method, local_runs, ROUNDS)
+    expected = locally(method, local_runs)
     out = tmp_path / "r"
     result = ramet.run(method, "tiny", rounds=ROUNDS, seed=3, engine=engine, out=out)
     for fact in ("sha256", "scores", "traffic", "model"):
@@ -108,8 +108,7 @@ def processes_of(folder: Path) -> list[int]:
 def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
     """kill -9 of the command leaves Flower's processes behind; resume ends them and goes on."""
     out = tmp_path / "r"
-    command = [sys.executable, "-m", "ramet", "run", "fedstar"]
-    command += ["--rounds", str(ROUNDS_WITH_A_KILL)]
+    command = [sys.executable, "-m", "ramet", "run", "fedstar", "--rounds", str(ROUNDS)]
     command += ["--seed", "3", "--engine", "ray", "--out", str(out)]
     with subprocess.Popen(command, start_new_session=True) as running:
         lines = out / "rounds.jsonl"
@@ -120,6 +119,5 @@ def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)
     result = ramet.resume(out)
-    expected = locally("fedstar", local_runs, ROUNDS_WITH_A_KILL)
-    assert result.summary["sha256"] == expected.summary["sha256"]
+    assert result.summary["sha256"] == locally("fedstar", local_runs).summary["sha256"]
     assert not processes_of(out)

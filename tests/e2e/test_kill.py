@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -15,8 +14,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.e2e
-ROUNDS = 30
-KILLS = int(os.environ.get("RAMET_KILLS", "4"))  # `make kills` does more
+ROUNDS, KILLS = 30, 10
 
 
 def command(*arguments: str | Path) -> list[str]:

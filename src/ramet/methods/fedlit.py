@@ -226,8 +226,6 @@ def _agreement(replies: Mapping[str, Payload], members: Members) -> dict[str, fl
 
     ``agreement/c`` is the mean cosine of all pairs in group c, ``silhouette`` that of all centres.
     """
-    from sklearn.metrics import silhouette_score
-
     vectors = [[replies[who].arrays[_CENTRES][at] for who, at in inside] for inside in members]
     told = {}
     for group, inside in enumerate(vectors):
@@ -238,6 +236,8 @@ def _agreement(replies: Mapping[str, Payload], members: Members) -> dict[str, fl
             told[f"agreement/{group}"] = float(total @ total - len(inside)) / pairs
     groups = [group for group, inside in enumerate(vectors) for _ in inside]
     if told and 1 < len(set(groups)) < len(groups):
+        from sklearn.metrics import silhouette_score  # takes a second to import
+
         every = np.array([vector for inside in vectors for vector in inside], np.float64)
         told["silhouette"] = float(silhouette_score(every, groups))
     return told

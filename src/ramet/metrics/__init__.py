@@ -1,6 +1,6 @@
 """Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
-from ramet.metrics.comparison import Standing, standings
+from ramet.metrics.comparison import Standing, chance, standings
 from ramet.metrics.holdings import Holdings, KindOfLink
 from ramet.metrics.record import Record
 from ramet.metrics.story import Stories, Story, curve
@@ -18,6 +18,7 @@ __all__ = [
     "Stories",
     "Story",
     "Verdict",
+    "chance",
     "counted",
     "curve",
     "flops",

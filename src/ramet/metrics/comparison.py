@@ -60,7 +60,7 @@ def _standing(
         overview=fmean(overviews) if overviews else None,
         overview_spread=stdev(overviews) if len(overviews) > 1 else None,
         gain=fmean(gains) if gains else None,
-        chance=_chance(gains),
+        chance=chance(gains),
         scalars=fmean(n for result in results for n in result["model"]["scalars"].values()),
         up_per_client_round=fmean(r["traffic"]["up_per_client_round"] for r in results),
         flops_per_client_round=_flops(results),
@@ -78,7 +78,8 @@ def _flops(results: Iterable[Mapping[str, Any]]) -> float | None:
     return next((flops for flops in counted if flops is not None), None)
 
 
-def _chance(gains: Sequence[float]) -> float | None:
+def chance(gains: Sequence[float]) -> float | None:
+    """The p-value of a paired t-test; None where there is nothing to test."""
     if len(gains) < 2 or len(set(gains)) == 1:
         return None
     from scipy.stats import ttest_1samp  # takes half a second to import

@@ -114,40 +114,29 @@ def amazon(
     )
 
 
-def acm_hetero(
-    partition: Partition = "biased",
-    clients: PositiveInt = 8,
-    own: Share = 0.3,
-    other: Share = 0.05,
-    negatives: Negatives = "random",
-) -> HeteroSetting:
-    return HeteroSetting(
-        "ACM papers, authors, subjects and terms",
-        "hgb:ACM",
-        lambda reading: read_hgb(reading.data, "acm", reading.split_seed, negatives),
-        partition,
-        clients,
-        own,
-        other,
-    )
+def _of_hgb(about: str, name: str) -> Callable[..., HeteroSetting]:
+    def setting(
+        partition: Partition = "biased",
+        clients: PositiveInt = 8,
+        own: Share = 0.3,
+        other: Share = 0.05,
+        negatives: Negatives = "random",
+    ) -> HeteroSetting:
+        return HeteroSetting(
+            about,
+            f"hgb:{name.upper()}",
+            lambda reading: read_hgb(reading.data, name, reading.split_seed, negatives),
+            partition,
+            clients,
+            own,
+            other,
+        )
+
+    return setting
 
 
-def imdb_hetero(
-    partition: Partition = "biased",
-    clients: PositiveInt = 8,
-    own: Share = 0.3,
-    other: Share = 0.05,
-    negatives: Negatives = "random",
-) -> HeteroSetting:
-    return HeteroSetting(
-        "IMDB films, directors, actors and keywords",
-        "hgb:IMDB",
-        lambda reading: read_hgb(reading.data, "imdb", reading.split_seed, negatives),
-        partition,
-        clients,
-        own,
-        other,
-    )
+acm_hetero = _of_hgb("ACM papers, authors, subjects and terms", "acm")
+imdb_hetero = _of_hgb("IMDB films, directors, actors and keywords", "imdb")
 
 
 def planted_hetero(
