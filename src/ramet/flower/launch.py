@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,14 +138,25 @@ class Flower:
         self._check_outcome()
 
     def sweep(self) -> None:
-        """End whatever of ours is left: Ray's daemons outlive their parents."""
+        """End whatever of ours is left, and see it gone: Ray's daemons outlive their parents."""
+        end = time.monotonic() + _STOPPING
+        while left := self.processes():
+            if time.monotonic() > end:
+                raise RametError(f"could not end Flower's processes {left}. End them by hand.")
+            for process in left:
+                with suppress(ProcessLookupError):  # it went meanwhile
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.05)
+
+    def processes(self) -> list[int]:
+        """Those that live, and those that are dying, with this home."""
         mark = f"FLWR_HOME={self.home}\0".encode()
+        found = []
         for process in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):  # not ours to read, or gone meanwhile
                 if mark in (process / "environ").read_bytes():
-                    os.kill(int(process.name), signal.SIGKILL)
-            except (OSError, PermissionError):
-                continue  # not ours, or gone meanwhile
+                    found.append(int(process.name))
+        return found
 
     @contextmanager
     def _process(

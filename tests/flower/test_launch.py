@@ -1,0 +1,30 @@
+"""What a run leaves running, and its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ramet.flower.launch import Flower
+
+_HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; time.sleep(60)"
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found through /proc")
+def test_sweep_returns_when_the_processes_are_gone(tmp_path: Path) -> None:
+    """A killed process takes its time to die, the longer the more memory it has."""
+    flower = Flower(tmp_path, tmp_path / "logs")
+    environment = {**os.environ, "FLWR_HOME": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLDS_MEMORY], env=environment, stdout=subprocess.PIPE
+    ) as ours:
+        assert ours.stdout is not None
+        ours.stdout.readline()
+        assert flower.processes() == [ours.pid]
+        flower.sweep()
+        assert flower.processes() == []
+        assert ours.wait() == -9
