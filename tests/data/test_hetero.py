@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch_geometric.data import HeteroData
+from torch_geometric.datasets import HGBDataset
 
 from ramet.data.hetero_graph import HeteroGraph, Links, from_hetero_data
 from ramet.data.hetero_library import read_amazon, read_hgb, read_planted_hetero
@@ -85,11 +86,25 @@ def test_amazon_is_gatnes(data_root: Path) -> None:
 
 
 @pytest.mark.data
-def test_acm_is_hgbs(data_root: Path) -> None:
+def test_acm_is_hgbs_without_what_tells_the_links(data_root: Path) -> None:
     split = read_hgb(data_root, "acm", 123, "random")
-    assert [kind.nodes for kind in split.graph.types] == [3025, 5959, 56, 1902]
+    assert [kind.nodes for kind in split.graph.types] == [3025, 5959, 56]
+    assert [kind.features is None for kind in split.graph.types] == [False, True, True]
     held = sum(int(asked.labels.sum()) for asked in (split.asked.val, split.asked.test))
-    assert len(split.graph.links) + held == 547_872 // 2
+    assert len(split.graph.links) + held == 547_872 // 2 - 255_619
+
+
+@pytest.mark.data
+def test_acm_as_it_is_tells_its_links(data_root: Path) -> None:
+    """Why some of it is left out: words are terms, and authors have their papers' words."""
+    data = HGBDataset(str(data_root / "HGB"), "acm")[0]
+    words, authors = data["paper"].x > 0, data["author"].x > 0
+    paper, term = data["paper", "to", "term"].edge_index
+    assert int(words.sum()) == paper.numel()
+    assert bool(words[paper, term].all())
+    paper, author = data["paper", "to", "author"].edge_index
+    seen = torch.zeros(authors.shape).index_add_(0, author, words[paper].float())
+    assert torch.equal(seen > 0, authors)
 
 
 def test_missing_amazon_says_where_to_get_it(tmp_path: Path) -> None:

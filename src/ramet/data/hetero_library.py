@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,10 +21,22 @@ from ramet.data.hetero_graph import (
 from ramet.data.link_split import LinkSplit, Negatives, Questioned, split_links, with_negatives
 from ramet.errors import RametError
 
+if TYPE_CHECKING:
+    from torch_geometric.data import HeteroData
+
+
+_DESCRIBED = {"acm": "paper", "imdb": "movie"}
+_SAID_BY_FEATURES = {"acm": ["term"]}
+
 
 @lru_cache(maxsize=4)
 def read_hgb(root: Path, name: str, seed: int, negatives: Negatives) -> LinkSplit:
-    """A graph of HGB's node classification sets, for its links."""
+    """A graph of HGB's node classification sets, for its links.
+
+    HGB made the features of ACM's authors and subjects from all their papers' words, so these tell
+    the links to be found; and a paper's links to terms are its features once more. So one type
+    alone has features, as an option of HGB's has it, and ACM has no terms.
+    """
     from torch_geometric.datasets import HGBDataset
 
     try:
@@ -33,7 +46,17 @@ def read_hgb(root: Path, name: str, seed: int, negatives: Negatives) -> LinkSpli
             f"HGB's {name} is not in {root / 'HGB'} and could not be downloaded ({error}). "
             "Connect, or name the folder that has it with --data."
         ) from error
-    return split_links(from_hetero_data(data), seed, negatives)
+    return split_links(from_hetero_data(_without_answers(data, name)), seed, negatives)
+
+
+def _without_answers(data: HeteroData, name: str) -> HeteroData:
+    kept = [kind for kind in data.node_types if kind not in _SAID_BY_FEATURES.get(name, ())]
+    data = data.node_type_subgraph(kept)
+    for kind in kept:
+        if kind != _DESCRIBED[name]:
+            data[kind].num_nodes = data[kind].num_nodes
+            data[kind].pop("x", None)
+    return data
 
 
 @lru_cache(maxsize=4)

@@ -45,35 +45,27 @@ class _WeightedSums(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, None]:
         weights, values = ctx.saved_tensors
-        flow, given = ctx.flow, grad_outputs[0]
+        flow, given = ctx.flow, grad_outputs[0].contiguous()
         to_values = _each_head(flow.back_starts, flow.back_targets, weights[flow.back_order], given)
-        to_weights = torch.stack(
-            [
-                torch.sparse.sampled_addmm(
-                    _matrix(flow.starts, flow.sources, weights[:, head]),
-                    given[:, head].contiguous(),
-                    values[:, head].T,
-                    beta=0.0,
-                ).values()
-                for head in range(values.size(1))
-            ],
-            dim=1,
-        )
+        to_weights = torch.empty_like(weights)
+        for head, own in enumerate(weights.T.contiguous()):
+            links = _matrix(flow.starts, flow.sources, own)
+            found = torch.sparse.sampled_addmm(links, given[:, head], values[:, head].T, beta=0.0)
+            to_weights[:, head] = found.values()
         return to_weights, to_values, None
 
 
 def _each_head(starts: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-    sums = [
-        _matrix(starts, columns, weights[:, head]) @ values[:, head].contiguous()
-        for head in range(values.size(1))
-    ]
-    return torch.stack(sums, dim=1)  # [nodes, heads, width]
+    sums = torch.empty_like(values)  # [nodes, heads, width]
+    for head, own in enumerate(weights.T.contiguous()):
+        torch.mm(_matrix(starts, columns, own), values[:, head], out=sums[:, head])
+    return sums
 
 
 def _matrix(starts: Tensor, columns: Tensor, values: Tensor) -> Tensor:
     nodes = starts.numel() - 1
     return torch.sparse_csr_tensor(
-        starts, columns, values.contiguous(), (nodes, nodes), check_invariants=False
+        starts, columns, values, (nodes, nodes), check_invariants=False
     )
 
 

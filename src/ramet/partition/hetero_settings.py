@@ -135,7 +135,7 @@ def _of_hgb(about: str, name: str) -> Callable[..., HeteroSetting]:
     return setting
 
 
-acm_hetero = _of_hgb("ACM papers, authors, subjects and terms", "acm")
+acm_hetero = _of_hgb("ACM papers, their authors and subjects", "acm")
 imdb_hetero = _of_hgb("IMDB films, directors, actors and keywords", "imdb")
 
 
