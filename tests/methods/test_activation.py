@@ -127,13 +127,18 @@ def test_with_alpha_and_beta_one_restart_is_fedavg(tmp_path: Path) -> None:
 
 
 class Watched(LocalWire):
-    """Notes which arrays came back from whom."""
+    """Notes which arrays went to whom and came back from whom."""
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-        for client, reply in super().exchange(requests):
+        for client, reply in super().exchange(self._noted(requests)):
             if isinstance(reply, Payload) and reply.arrays:
                 self.__dict__.setdefault("came", []).append((client, set(reply.arrays)))
             yield client, reply
+
+    def _noted(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[tuple[str, Payload]]:
+        for client, asked in requests:
+            self.__dict__.setdefault("went", []).append((client, set(asked.arrays)))
+            yield client, asked
 
 
 def tiny_rounds(
@@ -160,6 +165,20 @@ def test_a_client_sends_only_what_is_asked_and_bytes_say_so(
     assert all(numbers["up"] == 4 * numbers["scalars"] for numbers in told)
     assert all(0 < numbers["scalars"] < 14_592 for numbers in told)
     assert records[0].tensors_down == 3 * shared  # who takes part is sent everything
+
+
+def test_who_keeps_its_own_is_not_sent_what_it_is_spared(
+    tiny_node: Callable[..., Node], tmp_path: Path
+) -> None:
+    records, wire, _ = tiny_rounds(tiny_node, Explore(keep_own=True), tmp_path / "s", 4)
+    came, went = wire.__dict__["came"], wire.__dict__["went"]
+    shared, later = came[0][1], slice(len(TINY), len(came))
+    assert all(names == set() for _, names in went[: len(TINY)])  # nothing to send in round 1
+    assert went[later] == came[later]
+    assert any(names < shared for _, names in went[later])
+    assert all(names == shared for _, names in went[len(came) :])  # the closing message
+    plain, _, _ = tiny_rounds(tiny_node, Explore(), tmp_path / "t", 4)
+    assert sum(r.tensors_down for r in records) < sum(r.tensors_down for r in plain)
 
 
 def test_a_tensor_that_nobody_is_asked_for_keeps_its_value(
@@ -189,8 +208,9 @@ def test_a_client_that_left_and_returns_lays_over_all_that_is_shared(
         assert np.abs(back.arrays[name] - current[name]).max() < 0.05
 
 
-def test_going_on_in_the_middle_of_a_pattern_changes_nothing(tmp_path: Path) -> None:
-    whole = ramet.run("fedstar", rounds=6, out=tmp_path / "r", activation="explore,beta=0.4")
+@pytest.mark.parametrize("rule", ["explore,beta=0.4", "explore,beta=0.4,keep_own=true"])
+def test_going_on_in_the_middle_of_a_pattern_changes_nothing(tmp_path: Path, rule: str) -> None:
+    whole = ramet.run("fedstar", rounds=6, out=tmp_path / "r", activation=rule)
     seen = [set(record["trained"]) for record in _lines(whole.folder)]
     assert any(len(clients) < 3 for clients in seen[:4])
     (whole.folder / "result.json").unlink()

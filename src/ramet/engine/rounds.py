@@ -160,6 +160,8 @@ class Rounds:
         def requests() -> Iterator[tuple[str, Payload]]:
             for client in spared:
                 arrays = {} if done.round == 1 else self.method.merging.ask(state, client)
+                if self.method.activation.keep_own:
+                    arrays = {name: arrays[name] for name in asked_of(arrays, spared[client])}
                 asked = request(done.round, train, arrays, last.get(client, 0), spared[client])
                 done.note_request(client, asked)
                 yield client, asked

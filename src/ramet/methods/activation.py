@@ -1,7 +1,7 @@
 """Who takes part in a round, and which of the shared arrays each is asked for.
 
 A rule takes state in and gives state out. Every client that takes part is sent all that is shared;
-what it may be spared is sending some of it back.
+what it may be spared is sending some of it back, and with ``keep_own`` also getting it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ class Activation(Protocol):
     asks_parts: ClassVar[bool]
     """Whether a client may be spared some of the arrays."""
 
+    @property
+    def keep_own(self) -> bool:
+        """Whether a client goes on with its own of what it is spared, so that it is not sent it."""
+        ...
+
     def ask(self, state: Payload, choice: Choice) -> Spared: ...
 
     def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:
@@ -53,6 +58,8 @@ class Activation(Protocol):
 
 class WithoutMemory(ABC):
     """A rule that learns nothing from replies."""
+
+    keep_own: bool = False
 
     @abstractmethod
     def ask(self, state: Payload, choice: Choice) -> Spared: ...

@@ -23,6 +23,9 @@ paper symbol                   name here
 The paper's eq. 7 compares raw weights with their sign; its text and its program mean the size of
 the update, which is what is done here. The largest update is never switched off, so a lone client
 does not switch itself off. The two rules run over every method whose merging takes partial replies.
+
+Not in the paper: with ``keep_own`` a tensor that a client is spared is not sent to it either; the
+client trains on with its own until it is asked for everything again.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ class _BySizeOfUpdate(ABC):
     """Switching off, which both rules do alike; how clients come back is each one's own."""
 
     alpha: float
+    keep_own: bool
     asks_parts: ClassVar[bool] = True
 
     @abstractmethod
@@ -108,6 +112,7 @@ class Restart(_BySizeOfUpdate):
 
     alpha: Share = 0.5
     beta: Share = 0.4
+    keep_own: bool = False
 
     def _returning(
         self,
@@ -129,6 +134,7 @@ class Explore(_BySizeOfUpdate):
 
     alpha: Share = 0.5
     beta: Share = 0.667
+    keep_own: bool = False
 
     def _returning(
         self, active: Sequence[str], away: Sequence[str], gone: Sequence[str], draws: Randomness

@@ -64,9 +64,7 @@ def _each_head(starts: Tensor, columns: Tensor, weights: Tensor, values: Tensor)
 
 def _matrix(starts: Tensor, columns: Tensor, values: Tensor) -> Tensor:
     nodes = starts.numel() - 1
-    return torch.sparse_csr_tensor(
-        starts, columns, values, (nodes, nodes), check_invariants=False
-    )
+    return torch.sparse_csr_tensor(starts, columns, values, (nodes, nodes), check_invariants=False)
 
 
 class _Attention(nn.Module):
