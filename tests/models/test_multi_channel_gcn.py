@@ -122,3 +122,18 @@ def test_lone_nodes_and_a_single_link_work(graph: NodeGraph) -> None:
         loss = model(single).square().mean()
         loss.backward()
         assert torch.isfinite(model.eval()(single)).all()
+
+
+def test_a_fixed_view_is_alike_everywhere_stays_and_does_not_travel(graph: NodeGraph) -> None:
+    one, other = (MultiChannelGCN(SHAPE, kinds=4, cluster=True, view="fixed") for _ in range(2))
+    assert not any("view" in name for name in one.state_dict())
+    assert one.state_dict().keys() == MultiChannelGCN(SHAPE, 4, cluster=True).state_dict().keys()
+    one.train()
+    one(graph)
+    other.kinds.load_state_dict(one.kinds.state_dict())
+    found = one.eval().found(graph)
+    assert not torch.equal(one.project.weight, other.project.weight)
+    assert torch.equal(found, other.eval().found(graph))
+    learned = MultiChannelGCN(SHAPE, kinds=4, cluster=True)
+    learned.kinds.load_state_dict(one.kinds.state_dict())
+    assert not torch.equal(found, learned.eval().found(graph))

@@ -46,6 +46,7 @@ from ramet.methods.base import Method
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.training import LocalTraining
 from ramet.models import GCN, Chance, MultiChannelGCN
+from ramet.models.multi_channel_gcn import View
 from ramet.payload import Array, Arrays, Payload, everything, nothing, only, under
 from ramet.tasks import NodeClassification
 
@@ -357,6 +358,7 @@ def fedlit(
     smallest: NonNegativeInt = 10,
     steps: PositiveInt = 1,
     grouping: Literal["matched", "common"] = "matched",
+    view: View = "learned",
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
@@ -377,6 +379,7 @@ def fedlit(
             degrees=degrees,
             smallest=smallest,
             steps=steps,
+            view=view,
         ),
         shared=everything,
         training=training,

@@ -77,12 +77,18 @@ class _OfSparse(torch.autograd.Function):
 
 def of_features(linear: nn.Linear, graph: NodeGraph) -> Tensor:  # [nodes, width]
     """The linear map of a graph's features, without the products that are zero."""
-    features = graph.sparse_features
-    if features is None:
+    if graph.sparse_features is None:
         dense: Tensor = linear(graph.features)
         return dense
-    sparse: Tensor = _OfSparse.apply(linear.weight.t(), features)  # type: ignore[no-untyped-call]
-    return sparse + linear.bias
+    return times_features(linear.weight, graph) + linear.bias
+
+
+def times_features(weight: Tensor, graph: NodeGraph) -> Tensor:  # [nodes, width]
+    features = graph.sparse_features
+    if features is None:
+        return graph.features @ weight.t()
+    sparse: Tensor = _OfSparse.apply(weight.t(), features)  # type: ignore[no-untyped-call]
+    return sparse
 
 
 def graph_sums(values: Tensor, batch: Batch) -> Tensor:  # [graphs, width]

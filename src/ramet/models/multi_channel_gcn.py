@@ -15,7 +15,13 @@ from torch import Tensor, nn
 
 from ramet.data.node_graph import Channel, NodeGraph, scale
 from ramet.models import link_kinds
-from ramet.models.layers import Dropout, neighbours, of_features, self_and_neighbours
+from ramet.models.layers import (
+    Dropout,
+    neighbours,
+    of_features,
+    self_and_neighbours,
+    times_features,
+)
 from ramet.models.shape import NodeShape
 
 
@@ -80,6 +86,9 @@ class GCN(nn.Module):
         return logits
 
 
+View = Literal["learned", "fixed"]
+
+
 class Kinds(nn.Module):
     """What is told of each kind beside its channel: its centre, and how many nodes it touches.
 
@@ -111,10 +120,15 @@ class MultiChannelGCN(nn.Module):
         smallest: a kind with fewer links is not told: its centre and count are cleared after
             training, and it is drawn anew.
         steps: how often links are assigned and centres moved in one pass of training.
+        view: what links are compared by: the nodes' projection as it is learned, as in the paper,
+            or a ``fixed`` one, drawn alike everywhere, so that a kind stays what it was while the
+            projection learns the classes. The fixed one never travels.
 
     Parameters: ``project``, ``channels.0`` …, ``classify``; buffers ``kinds.centres`` and
     ``kinds.nodes``.
     """
+
+    view: Tensor | None
 
     def __init__(
         self,
@@ -130,6 +144,7 @@ class MultiChannelGCN(nn.Module):
         degrees: Literal["graph", "channel"] = "graph",
         smallest: int = 0,
         steps: int = 1,
+        view: View = "learned",
     ) -> None:
         super().__init__()
         self.cluster, self.mean, self.activate = cluster, mean, activate
@@ -140,10 +155,15 @@ class MultiChannelGCN(nn.Module):
         )
         self.classify = nn.Linear(hidden, shape.classes)
         self.kinds = Kinds(kinds, 2 * hidden)
+        if view == "fixed":
+            drawn = torch.randn(hidden, shape.features, generator=torch.Generator().manual_seed(0))
+            self.register_buffer("view", drawn / shape.features**0.5, persistent=False)
+        else:
+            self.view = None
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
         h = self._projected(graph)
-        kinds = self.kinds_of(graph, h.detach())
+        kinds = self.kinds_of(graph, self._compared(graph, h.detach()))
         alone = graph.degrees == 0
         total, touching = torch.zeros_like(h), torch.zeros_like(graph.gcn_scale)
         found = graph.channels(kinds, len(self.channels))
@@ -161,7 +181,10 @@ class MultiChannelGCN(nn.Module):
 
     def found(self, graph: NodeGraph) -> Tensor:  # [links]
         """The kind of each link as the model sees it."""
-        return self.kinds_of(graph, self._projected(graph))
+        return self.kinds_of(graph, self._compared(graph, self._projected(graph)))
+
+    def _compared(self, graph: NodeGraph, projected: Tensor) -> Tensor:
+        return projected if self.view is None else times_features(self.view, graph).relu()
 
     def _projected(self, graph: NodeGraph) -> Tensor:
         h = of_features(self.project, graph)
