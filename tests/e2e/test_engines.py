@@ -69,10 +69,13 @@ def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
     assert result.frame.equals(expected.frame)
 
 
-def test_engines_agree_on_who_is_asked_for_what(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
+def test_engines_agree_on_who_is_asked_for_what(
+    engine: Literal["ray", "superlink"], tmp_path: Path
+) -> None:
     """Requests and partial replies travel, links are predicted, Explore draws the same."""
 
-    def run(engine: Literal["local", "ray"]) -> ramet.Result:
+    def run(engine: Literal["local", "ray", "superlink"]) -> ramet.Result:
         return ramet.run(
             *("fedda", "planted-hetero"),
             rounds=3,
@@ -85,7 +88,7 @@ def test_engines_agree_on_who_is_asked_for_what(tmp_path: Path) -> None:
             hidden=8,
         )
 
-    expected, result = run("local"), run("ray")
+    expected, result = run("local"), run(engine)
     for fact in ("sha256", "scores", "sent", "model"):
         assert result.summary[fact] == expected.summary[fact]
     assert expected.summary["sent"]["tensors"]["up"] < expected.summary["sent"]["tensors"]["down"]
