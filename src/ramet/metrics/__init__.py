@@ -3,17 +3,21 @@
 from ramet.metrics.comparison import Standing, chance, standings
 from ramet.metrics.holdings import Holdings, KindOfLink
 from ramet.metrics.record import Record
+from ramet.metrics.saving import Saving, saving, savings
 from ramet.metrics.story import Stories, Story, curve
 from ramet.metrics.summary import flops, merging, scores, sent, traffic
-from ramet.metrics.verdict import Printed, Verdict
+from ramet.metrics.verdict import Order, Placed, Printed, Verdict, orders
 from ramet.metrics.work import WORK, counted, peak_memory
 
 __all__ = [
     "WORK",
     "Holdings",
     "KindOfLink",
+    "Order",
+    "Placed",
     "Printed",
     "Record",
+    "Saving",
     "Standing",
     "Stories",
     "Story",
@@ -23,7 +27,10 @@ __all__ = [
     "curve",
     "flops",
     "merging",
+    "orders",
     "peak_memory",
+    "saving",
+    "savings",
     "scores",
     "sent",
     "standings",

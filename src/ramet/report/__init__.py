@@ -4,9 +4,11 @@ from ramet.report.tables import (
     comparison_table,
     kinds_table,
     links_table,
+    order_table,
     percent,
     portrait_table,
     result_table,
+    saving_table,
     size,
     verdict_table,
 )
@@ -15,9 +17,11 @@ __all__ = [
     "comparison_table",
     "kinds_table",
     "links_table",
+    "order_table",
     "percent",
     "portrait_table",
     "result_table",
+    "saving_table",
     "size",
     "verdict_table",
 ]
