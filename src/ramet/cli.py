@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -274,7 +274,8 @@ def _judge(plan: Reproduction, name: str) -> bool:
     out.print(", ".join(f"{n} {word}" for word, n in counts.items()), highlight=False)
     exact, orders, savings = plan.by_shape(), plan.orders(), plan.savings()
     if exact:
-        out.print(verdict_table(exact, "tensors × rounds × clients (as printed) and what was sent"))
+        everything = "FedAvg's tensors: all of them × rounds × clients, and what was sent"
+        out.print(verdict_table(exact, everything, stated="by shape"))
     if orders:
         out.print(order_table(orders))
     if savings:
@@ -360,29 +361,41 @@ def inspect_data(
 ) -> None:
     """Describe each client's graphs and how far the clients are apart, or the kinds of links.
 
+    Of graphs with several node types: types, relations, held-out pairs, and who learns what.
+
     Example: ramet data inspect --setting cross-diff --out pictures
     """
-    from ramet.inspection import inspect, inspect_links
-    from ramet.report import figures, kinds_table, links_table, portrait_table
+    from rich.table import Table
+
+    from ramet import report as shown
+    from ramet.inspection import inspect, inspect_links, inspect_relations
+    from ramet.report import figures
     from ramet.run_folder import make_folder
 
+    def show(facts: dict[str, Any], *tables: Table) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps(facts) + "\n")
+            return
+        for table in tables:
+            out.print(table)
+
+    relations = inspect_relations(setting, data, _options(option or []))
+    if relations is not None:
+        types = shown.types_table(relations.types, setting)
+        between = shown.relations_table(relations.relations)
+        show(relations.facts(), types, between, shown.specialities_table(relations.clients))
+        return
     links = inspect_links(setting, data, _options(option or []))
     if links is not None:
-        if as_json:
-            sys.stdout.write(json.dumps(links.facts()) + "\n")
-        else:
-            out.print(kinds_table(links.kinds, setting))
-            out.print(links_table(links.clients))
+        kinds = shown.kinds_table(links.kinds, setting)
+        show(links.facts(), kinds, shown.links_table(links.clients))
         return
     seen = inspect(setting, data, _options(option or []))
     if folder is not None:
         make_folder(folder)
         drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
         figures.save(drawn, folder, "heterogeneity")
-    if as_json:
-        sys.stdout.write(json.dumps(seen.facts()) + "\n")
-    else:
-        out.print(portrait_table(seen.clients, seen.divergences, setting))
+    show(seen.facts(), shown.portrait_table(seen.clients, seen.divergences, setting))
 
 
 @app.command()

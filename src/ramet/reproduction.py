@@ -255,7 +255,7 @@ class Reproduction:
             for panel, stories in self.curves()
             for curve, runs in stories.items()
         )
-        return [row for row in rows if row is not None]
+        return list(dict.fromkeys(row for row in rows if row is not None))
 
     def _experiment(self, cell: Printed) -> Experiment:
         return Experiment(

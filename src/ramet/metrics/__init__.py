@@ -1,7 +1,13 @@
 """Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
 from ramet.metrics.comparison import Standing, chance, standings
-from ramet.metrics.holdings import Holdings, KindOfLink
+from ramet.metrics.holdings import (
+    Holdings,
+    KindOfLink,
+    LinksOfRelations,
+    Relation,
+    TypeOfNode,
+)
 from ramet.metrics.record import Record
 from ramet.metrics.saving import Saving, saving, savings
 from ramet.metrics.story import Stories, Story, curve
@@ -13,14 +19,17 @@ __all__ = [
     "WORK",
     "Holdings",
     "KindOfLink",
+    "LinksOfRelations",
     "Order",
     "Placed",
     "Printed",
     "Record",
+    "Relation",
     "Saving",
     "Standing",
     "Stories",
     "Story",
+    "TypeOfNode",
     "Verdict",
     "chance",
     "counted",

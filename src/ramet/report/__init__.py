@@ -7,9 +7,12 @@ from ramet.report.tables import (
     order_table,
     percent,
     portrait_table,
+    relations_table,
     result_table,
     saving_table,
     size,
+    specialities_table,
+    types_table,
     verdict_table,
 )
 
@@ -20,8 +23,11 @@ __all__ = [
     "order_table",
     "percent",
     "portrait_table",
+    "relations_table",
     "result_table",
     "saving_table",
     "size",
+    "specialities_table",
+    "types_table",
     "verdict_table",
 ]

@@ -97,7 +97,7 @@ def curves_again(panels: Sequence[tuple[str, Stories, bool]]) -> Figure:
                     panel.plot(rounds, told.mean(axis=0), color=colour, label=name, linewidth=1.4)
             how = "best (solid) and worst (dotted) seed" if extremes else "mean over seeds"
             panel.set(xlabel="round", ylabel="ROC-AUC on all data, %", title=f"{title}: {how}")
-            panel.legend(title="method (seeds)", loc="lower right", fontsize=8)
+            panel.legend(title="method (seeds)", fontsize=8)
     return figure
 
 

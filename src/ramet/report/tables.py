@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ramet.metrics import Holdings, KindOfLink, Order, Printed, Saving, Standing, Verdict
+from ramet.metrics import (
+    Holdings,
+    KindOfLink,
+    LinksOfRelations,
+    Order,
+    Printed,
+    Relation,
+    Saving,
+    Standing,
+    TypeOfNode,
+    Verdict,
+)
 from ramet.metrics.saving import POINTS_LOST, SHARE_SENT
 from ramet.metrics.work import total
 
@@ -184,12 +195,54 @@ def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
     return table
 
 
-def verdict_table(verdicts: Sequence[Verdict], title: str) -> Table:
-    """A row per printed figure: theirs, ours, and whether the difference is small enough."""
+def types_table(types: Mapping[str, TypeOfNode], setting: str) -> Table:
+    """A row per node type."""
+    table = _plain_table(f"{setting}: node types")
+    table.add_column("type", no_wrap=True)
+    for head in ("nodes", "features"):
+        table.add_column(head, justify="right")
+    for name, kind in types.items():
+        width = "learned vectors" if kind.features is None else f"{kind.features:,}"
+        table.add_row(name, f"{kind.nodes:,}", width)
+    return table
+
+
+def relations_table(relations: Mapping[str, Relation]) -> Table:
+    """A row per relation."""
+    table = _plain_table("relations")
+    for head in ("relation", "from", "to"):
+        table.add_column(head, no_wrap=True)
+    for head in ("training links", "validation pairs", "test pairs"):
+        table.add_column(head, justify="right")
+    for name, relation in relations.items():
+        counts = (f"{count:,}" for count in (relation.links, relation.val, relation.test))
+        table.add_row(name, relation.head, relation.tail, *counts)
+    table.caption = "pairs: held-out links, and pairs that are none"
+    return table
+
+
+def specialities_table(clients: Mapping[str, LinksOfRelations]) -> Table:
+    """A row per client: its links of each relation, with a star where it learns to predict them."""
+    table = _plain_table("clients: links of each relation")
+    table.add_column("client", no_wrap=True)
+    for head in next(iter(clients.values())).links:
+        table.add_column(head, justify="right")
+    for client, held in clients.items():
+        cells = (
+            f"{count:,}{'*' if name in held.specialities else ' '}"
+            for name, count in held.links.items()
+        )
+        table.add_row(client, *cells)
+    table.caption = "*: a speciality, which the client learns to predict; others are for messages"
+    return table
+
+
+def verdict_table(verdicts: Sequence[Verdict], title: str, stated: str = "printed") -> Table:
+    """A row per stated figure: theirs, ours, and whether the difference is small enough."""
     table = _plain_table(title)
     for head in ("method", "figure"):
         table.add_column(head, no_wrap=True)
-    for head in ("printed", "ours", "off by"):
+    for head in (stated, "ours", "off by"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("")
     for verdict in verdicts:
@@ -244,12 +297,12 @@ def saving_table(rows: Sequence[Saving], title: str, judged: bool = True) -> Tab
     """A row per method that sends less: what it costs in points, and what share it sends."""
     table = _plain_table(title)
     for head in ("runs", "method"):
-        table.add_column(head)
+        table.add_column(head, no_wrap=True)
     for head in ("seeds", "points", "worst seed", "tensors up", "bytes up", "both ways"):
         table.add_column(head, justify="right", no_wrap=True)
     if judged:
         table.add_column("as good for less")
-        table.add_column("worst seed no worse")
+        table.add_column("no worse at worst")
     for row in rows:
         marks = (_held(row.as_good and row.cheaper), _held(row.steadier)) if judged else ()
         table.add_row(
@@ -264,7 +317,8 @@ def saving_table(rows: Sequence[Saving], title: str, judged: bool = True) -> Tab
     if judged:
         table.caption = (
             f"as good for less: loses at most {POINTS_LOST:g} points and sends at most "
-            f"{SHARE_SENT:.0%} of the bytes, both ways"
+            f"{100 * SHARE_SENT:g} % of the bytes, both ways; no worse at worst: its worst seed is "
+            "no lower than FedAvg's"
         )
     return table
 
