@@ -74,6 +74,8 @@ def test_fedavgs_tensors_at_dblps_shape_are_exact(tmp_path: Path) -> None:
     verdicts = plan.verdicts()
     assert [v.ours for v in verdicts] == [[10_400.0], [20_800.0], [41_600.0]]
     assert {v.judged for v in verdicts} == {"inside"}
+    (beside,) = Reproduction(table("fedda", "table3", ["acm-hetero-4"]), (1,), tmp_path).sweeps()
+    assert [contender.method for contender in beside.contenders] == ["fed-hgn", "fedda", "fedda"]
 
 
 def test_runs_of_each_number_of_clients_have_their_folder(tmp_path: Path) -> None:
@@ -130,22 +132,23 @@ def test_figures_and_claims_come_from_finished_runs(tiny_runs: Path, tmp_path: P
         planted("local-hgn", auc=0.0, std=0.1),
         planted("fed-hgn", auc=1.0, std=0.1),
         planted("fed-hgn", mrr=90.0),
-        planted("fed-hgn", tensors=1, beside="other data"),
+        planted("fed-hgn", tensors=65 * 9, shape=(3, 5)),
         planted("fedda", tensors=1, beside="other data"),
     ]
     plan = Reproduction(cells, (1,), tiny_runs, rounds=3, kept=tmp_path / "kept")
-    local, fedavg, rank, whole, spared = (verdict.mean for verdict in plan.verdicts())
+    verdicts = plan.verdicts()
+    assert verdicts[3].judged == "inside"
+    local, fedavg, rank, _, spared = (verdict.mean for verdict in verdicts)
     assert local is not None
     assert fedavg is not None
     assert 20 < local < 100
     assert rank is not None
     assert 50 < rank <= 100
     (exact,) = plan.by_shape()
-    # each of 3 clients sends all tensors in each of 3 rounds
-    assert exact.printed.value == whole
-    assert exact.judged == "inside"
-    assert whole is not None
-    assert whole % 9 == 0
+    # 2 node and 3 link types are not DBLP's shape; 3 clients send all tensors in 3 rounds
+    whole = exact.printed.value
+    assert (exact.judged, exact.ours, whole % 9) == ("inside", [whole], 0)
+    assert whole < 65 * 9
     assert spared is not None
     assert spared < whole
     (order,) = plan.orders()

@@ -169,8 +169,9 @@ class Reproduction:
         ]
 
     def _wanted(self) -> Iterable[tuple[Placed, Sequence[str]]]:
+        compared = {cell.place for cell in self.cells if cell.method == FEDDA}
         for cell in self.cells:
-            if cell.kind in _FROM_RUNS and cell.shape is None:
+            if cell.kind in _FROM_RUNS and (cell.shape is None or cell.place in compared):
                 yield cell, [cell.label]
         for panel in self.panels:
             yield panel, panel.curves
@@ -206,14 +207,13 @@ class Reproduction:
         """What who sends everything sent, beside tensors × rounds × clients: equal or wrong."""
         stories, found = self.stories(), []
         for cell in self.cells:
-            if cell.kind != "tensors" or cell.method != FEDAVG or cell.shape is not None:
-                continue
-            runs = stories[cell.place][cell.label].values()
-            if runs:
+            runs = stories.get(cell.place, {}).get(cell.label, {}).values()
+            if cell.kind == "tensors" and cell.method == FEDAVG and runs:
                 own = self._experiment(cell)
                 count = len(own.shared_names()) * own.settings.rounds * len(own.clients)
-                whole = cell.model_copy(update={"value": float(count), "std": None, "beside": ""})
-                found.append(Verdict(whole, [_FROM_RUNS["tensors"](story) for story in runs]))
+                whole = {"value": float(count), "beside": "", "shape": None}
+                sent = [_FROM_RUNS["tensors"](story) for story in runs]
+                found.append(Verdict(cell.model_copy(update=whole), sent))
         return found
 
     def orders(self) -> list[Order]:
