@@ -1,57 +1,135 @@
 """FedDA's formulas (eqs. 8 to 11) beside what its rules sent, as shares of FedAvg's tensors.
 
-python benchmarks/activation_cost.py RUN_FOLDER …    finished or stopped runs of `fedda`
-python benchmarks/activation_cost.py                 makes two on a made-up graph first
+python benchmarks/activation_cost.py PATH … [PICTURE]  runs with `restart` or `explore`: run folders
+                                                       (stopped ones too), or folders of kept runs
+python benchmarks/activation_cost.py                   makes two on a made-up graph first
+
+PICTURE, a name that ends in .png, gets a panel per method; seeds are taken together.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import ramet
+from ramet.archive import found
+from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.methods.base import switchable_arrays
 from ramet.methods.fedda import Explore, Restart
 from ramet.metrics.activity import (
+    Activity,
     activity,
     explore_at_most,
     restart,
     restart_as_printed,
     rounds_between,
+    tensors_sent,
 )
-from ramet.models import LinkShape
+from ramet.report import figures
 from ramet.run_folder import RunFolder
+from ramet.sweeps import Contender
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was sent in each round by each client, and the rule by which it was asked for."""
+
+    label: str
+    rule: Restart | Explore
+    sent: Sequence[Sequence[int]]
+    tensors: int
+    switchable: int
+
+    @property
+    def seen(self) -> Activity:
+        return activity(self.sent, self.tensors, self.switchable)
+
+    @property
+    def shares(self) -> list[float]:
+        return [sum(line) / (len(line) * self.tensors) for line in self.sent]
+
+    def expected(self) -> dict[str, float]:
+        rates = (self.seen.stay, self.seen.off, self.switchable / self.tensors)
+        if isinstance(self.rule, Explore):
+            return {"eq. 11, at most": explore_at_most(*rates, self.rule.beta)}
+        rounds = rounds_between(self.seen.stay, self.rule.beta)
+        return {
+            "eq. 8": restart_as_printed(*rates, rounds),
+            "what is off stays off": restart(*rates, rounds),
+            "eq. 8, restarts as often as seen": restart_as_printed(*rates, self.seen.between),
+        }
+
+    def told(self) -> str:
+        seen = self.seen
+        expected = "; ".join(f"{name} {level:.3f}" for name, level in self.expected().items())
+        rates = f"r_c {seen.stay:.3f}, r_p {seen.off:.3f}, sent {seen.share:.3f}"
+        return f"{self.label}: {rates}; {expected}"
 
 
 def main() -> None:
-    if sys.argv[1:]:
-        for name in sys.argv[1:]:
-            print(told(Path(name)))
-        return
+    pictures = [Path(word) for word in sys.argv[1:] if word.endswith(".png")]
+    paths = [Path(word) for word in sys.argv[1:] if not word.endswith(".png")]
     with tempfile.TemporaryDirectory() as folder:
-        for rule in ("restart", "explore"):
-            out = Path(folder) / rule
-            ramet.run("fedda", "planted-hetero", clients=8, activation=rule, hidden=16, out=out)
-            print(told(out))
+        if not paths:
+            paths = [Path(folder) / rule for rule in ("restart", "explore")]
+            for out in paths:
+                rule = out.name
+                ramet.run("fedda", "planted-hetero", clients=8, activation=rule, hidden=16, out=out)
+        runs = [run for path in paths for run in runs_of(path)]
+    for run in runs:
+        print(run.told())
+    for picture in pictures:
+        drawn = figures.tensors_over_rounds(panels(runs))
+        figures.save(drawn, picture.parent, picture.stem)
 
 
-def told(path: Path) -> str:
-    run = RunFolder.open(path)
-    experiment = run.experiment()
-    method = experiment.method
-    shape: LinkShape = method.task.shape(experiment.samples(experiment.clients[0]))
-    names = method.shared.pick(method.model(shape).state_dict())
-    count = len(switchable_arrays(method, names))
-    seen = activity(run.records(), len(experiment.clients), len(names), count)
-    head = f"{path.name}: r_c {seen.stay:.3f}, r_p {seen.off:.3f}, sent {seen.share:.3f}"
-    rates, rule = (seen.stay, seen.off, count / len(names)), method.activation
-    if isinstance(rule, Restart):
-        rounds = rounds_between(seen.stay, rule.beta)
-        printed, ours = restart_as_printed(*rates, rounds), restart(*rates, rounds)
-        return f"{head}; eq. 8 {printed:.3f}, with what is off staying off {ours:.3f}"
-    assert isinstance(rule, Explore)
-    return f"{head}; eq. 11: at most {explore_at_most(*rates, rule.beta):.3f}"
+def runs_of(path: Path) -> Iterator[Run]:
+    """A run folder's own run, finished or not; of other folders the finished and kept ones."""
+    folder = RunFolder(path)
+    if folder.started:
+        experiment = folder.experiment()
+        sent = tensors_sent(folder.records(), experiment.clients)
+        yield from of_a_rule(experiment.settings.label, experiment, sent)
+        return
+    for label, stories in found([path]).items():
+        contender = Contender.parse(label)
+        for story in stories.values():
+            if story.tensors:
+                settings = checked_settings(
+                    method=contender.method,
+                    setting=story.setting,
+                    data=default_data().absolute(),
+                    options=contender.options,
+                    activation=contender.activation,
+                )
+                yield from of_a_rule(label, Experiment(settings), story.tensors)
+
+
+def of_a_rule(label: str, experiment: Experiment, sent: Sequence[Sequence[int]]) -> Iterator[Run]:
+    rule, names = experiment.method.activation, experiment.shared_names()
+    if isinstance(rule, Restart | Explore) and sent:
+        count = len(switchable_arrays(experiment.method, names))
+        yield Run(label, rule, sent, len(names), count)
+
+
+def panels(
+    runs: Sequence[Run],
+) -> dict[str, tuple[np.ndarray, Mapping[str, float]]]:
+    """By label: shares [seeds, rounds] over the rounds that all seeds have, and mean levels."""
+    found: dict[str, tuple[np.ndarray, Mapping[str, float]]] = {}
+    for label in dict.fromkeys(run.label for run in runs):
+        own = [run for run in runs if run.label == label]
+        rounds = min(len(run.sent) for run in own)
+        levels = [run.expected() for run in own]
+        means = {name: float(np.mean([level[name] for level in levels])) for name in levels[0]}
+        found[label] = np.array([run.shares[:rounds] for run in own]), means
+    return found
 
 
 if __name__ == "__main__":

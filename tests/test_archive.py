@@ -87,3 +87,20 @@ def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["local-seed1.json", "local-seed2.json"]
     assert json.loads((tmp_path / names[0]).read_text())["result"]["seed"] == 1
+
+
+def test_what_was_asked_of_whom_is_kept_and_drawn(tmp_path: Path) -> None:
+    for rule in (None, "restart", "explore"):
+        ramet.run("feddense", rounds=3, activation=rule, out=tmp_path / "runs" / f"{rule}")
+    stories = found([tmp_path / "runs"])
+    keep((one for runs in stories.values() for one in runs.values()), tmp_path / "kept")
+    assert found([tmp_path / "kept"]) == stories
+    plain, explore, restart = (stories[label][0] for label in stories)
+    assert (plain.label, plain.tensors) == ("feddense", ())
+    for told in (explore, restart):
+        assert sum(map(sum, told.tensors)) == told.result["sent"]["tensors"]["up"]
+        assert len(told.tensors[0]) == len(told.result["scores"]["clients"])
+    assert figures.pairs(stories) == {"feddense": [explore.label, restart.label]}
+    page = write_report(stories, tmp_path)
+    assert "Score over bytes" in page.read_text()
+    assert (tmp_path / "score_over_bytes.png").exists()

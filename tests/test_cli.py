@@ -370,6 +370,24 @@ def test_the_kinds_of_links_of_a_setting_can_be_looked_at() -> None:
     assert "attribute homophily" in ramet(*words).stdout
 
 
+def test_node_types_and_relations_of_a_setting_can_be_looked_at() -> None:
+    sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
+    words = ("data", "inspect", "--setting", "planted-hetero", *sizes)
+    seen = json.loads(ramet(*words, "--json").stdout)
+    assert seen["types"] == {name: {"nodes": 60, "features": 8} for name in ("a", "b")}
+    # of 200 links 10 choose and 20 judge, each beside a pair that is none
+    rule = {"head": "a", "tail": "b", "links": 170, "val": 20, "test": 40}
+    assert seen["relations"]["rule-1"] == rule
+    for held in seen["clients"].values():
+        special = held["specialities"]
+        assert 1 <= len(special) <= 2
+        for relation, count in held["links"].items():
+            assert count == (51 if relation in special else 8)  # 30 or 5 % of 170
+    table = ramet(*words).stdout
+    assert "51*" in table
+    assert "test pairs" in table
+
+
 def test_a_method_for_graphs_is_refused_where_there_are_nodes() -> None:
     words = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
     assert "Take fed-gcn, fedlit" in refused("run", "fedstar", *words)

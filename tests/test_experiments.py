@@ -11,7 +11,8 @@ import pytest
 from ramet.experiment import Experiment, checked_settings
 from ramet.methods import METHODS
 from ramet.partition import SETTINGS
-from ramet.reproduction import experiments, tables
+from ramet.reproduction import experiments, figures, tables
+from ramet.sweeps import Contender
 
 FILES = sorted(experiments().glob("*.toml"))
 
@@ -23,7 +24,7 @@ def read(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_papers_settings_are_our_defaults(path: Path) -> None:
     content = read(path)
-    assert {"paper", "run"} <= set(content) <= {"paper", "run", "printed"}
+    assert {"paper", "run"} <= set(content) <= {"paper", "run", "printed", "drawn"}
     stated = Experiment(checked_settings(**content["run"], data=Path())).method
     default = METHODS[content["run"]["method"]]()
     for axis in ("inputs", "shared", "training", "penalty", "activation", "merging", "task"):
@@ -34,11 +35,39 @@ def test_the_papers_settings_are_our_defaults(path: Path) -> None:
 
 def test_printed_figures_are_of_known_settings_and_of_sensible_size() -> None:
     found = tables()
-    assert set(found) == {"fedstar table2", "feddense table2", "feddense table3"}
-    assert [len(cells) for _, cells in sorted(found.items())] == [28, 8, 28]
+    assert {name: len(cells) for name, cells in sorted(found.items())} == {
+        "fedda table2": 41,
+        "fedda table3": 15,
+        "feddense table2": 28,
+        "feddense table3": 8,
+        "fedstar table2": 28,
+    }
     for cell in (cell for cells in found.values() for cell in cells):
         assert cell.setting in SETTINGS
-        assert 0 < cell.value < (100 if cell.kind == "accuracy" else 300)
+        assert (
+            0
+            < cell.value
+            < {"tensors": 50_000, "model_kb": 300, "payload_kb": 300}.get(cell.kind, 100)
+        )
+
+
+def test_drawn_curves_are_of_known_methods_and_settings() -> None:
+    found = figures()
+    assert {name: len(panels) for name, panels in found.items()} == {
+        "fedda figure2": 4,
+        "fedda figure5": 4,
+        "fedda figure6": 3,
+    }
+    for panel in (panel for panels in found.values() for panel in panels):
+        for curve in panel.curves:
+            one = Contender.parse(curve)
+            checked_settings(
+                method=one.method,
+                setting=panel.setting,
+                options=dict(panel.setting_options),
+                activation=one.activation,
+                data=Path(),
+            )
 
 
 def test_every_method_has_its_file() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ramet
 from ramet.errors import RametError
-from ramet.metrics import Printed, Verdict
-from ramet.reproduction import Reproduction, table
+from ramet.metrics import Printed, Verdict, orders
+from ramet.reproduction import Panel, Reproduction, figure, is_figure, table
 
 
 def cell(**facts: object) -> Printed:
@@ -17,12 +19,14 @@ def cell(**facts: object) -> Printed:
 
 def test_a_figure_is_inside_up_to_its_tolerance() -> None:
     accuracy = cell(accuracy=75.0)
-    assert Verdict(accuracy, [76.0, 78.0]).inside is True
-    assert Verdict(accuracy, [77.01]).inside is False
-    assert Verdict(accuracy, []).inside is None
-    assert Verdict(cell(accuracy=75.0, tolerance=3.0), [77.01]).inside is True
-    assert Verdict(cell(model_kb=57.0), [57.004]).inside is True
-    assert Verdict(cell(model_kb=57.0), [57.006]).inside is False
+    assert Verdict(accuracy, [76.0, 78.0]).judged == "inside"
+    assert Verdict(accuracy, [77.01]).judged == "outside"
+    assert Verdict(accuracy, []).judged == "not run"
+    assert Verdict(cell(accuracy=75.0, tolerance=3.0), [77.01]).judged == "inside"
+    assert Verdict(cell(model_kb=57.0), [57.004]).judged == "inside"
+    assert Verdict(cell(model_kb=57.0), [57.006]).judged == "outside"
+    assert Verdict(cell(auc=75.0, beside="other data"), [50.0]).judged == "beside"
+    assert Verdict(cell(tensors=10), [10.0, 11.0]).judged == "outside"
 
 
 def test_a_cell_has_exactly_one_figure() -> None:
@@ -36,7 +40,7 @@ def test_sizes_of_feddenses_table_3_are_exact(data_root: Path, tmp_path: Path) -
     plan = Reproduction(table("feddense", "table3"), (1,), tmp_path, data=data_root)
     assert plan.sweeps() == []
     verdicts = plan.verdicts()
-    assert all(verdict.inside for verdict in verdicts)
+    assert {verdict.judged for verdict in verdicts} == {"inside"}
     scalars = {(v.printed.label, v.printed.kind): round(v.mean * 256) for v in verdicts if v.mean}
     assert scalars == {
         ("fedavg", "model_kb"): 32_706,
@@ -61,3 +65,128 @@ def test_a_part_of_a_table_can_be_chosen(tmp_path: Path) -> None:
         table("feddense", "table2", ["fedpro"])
     with pytest.raises(RametError, match="fedstar table2"):
         table("fedstar", "table7")
+
+
+def test_fedavgs_tensors_at_dblps_shape_are_exact(tmp_path: Path) -> None:
+    cells = [c for c in table("fedda", "table3", ["fed-hgn", "acm-hetero"]) if c.shape]
+    plan = Reproduction(cells, (1,), tmp_path)
+    assert plan.sweeps() == []
+    verdicts = plan.verdicts()
+    assert [v.ours for v in verdicts] == [[10_400.0], [20_800.0], [41_600.0]]
+    assert {v.judged for v in verdicts} == {"inside"}
+    (beside,) = Reproduction(table("fedda", "table3", ["acm-hetero-4"]), (1,), tmp_path).sweeps()
+    assert [contender.method for contender in beside.contenders] == ["fed-hgn", "fedda", "fedda"]
+
+
+def test_runs_of_each_number_of_clients_have_their_folder(tmp_path: Path) -> None:
+    cells = table("fedda", "table2", ["amazon-8", "amazon-central"])
+    central, eight = Reproduction(cells, (1,), tmp_path).sweeps()
+    assert (central.folder.name, central.options) == ("amazon-central", {"partition": "central"})
+    assert (eight.folder.name, eight.options) == ("amazon-8", {"clients": "8"})
+    assert [contender.label for contender in eight.contenders] == [
+        *("local-hgn", "fed-hgn", "fedda", "fedda,activation=explore")
+    ]
+
+
+def test_one_place_has_one_setting_with_one_set_of_options() -> None:
+    entries = [*table("fedda", "table2"), *table("fedda", "table3")]
+    entries += [panel for name in ("2", "5", "6") for panel in figure("fedda", f"figure{name}")]  # type: ignore[misc]
+    found = {(e.place, e.setting, tuple(e.setting_options.items())) for e in entries}
+    assert len(found) == len({place for place, *_ in found}) == 8
+
+
+def test_only_orders_that_are_clear_in_print_are_compared() -> None:
+    def told(method: str, value: float, std: float, *ours: float) -> Verdict:
+        facts = {"table": "p t", "setting": "amazon", "auc": value, "std": std}
+        return Verdict(Printed.parse(method, facts), ours)
+
+    low, middle = told("local-hgn", 50, 1, 60), told("fed-hgn", 52.5, 1, 61)
+    high, whole = told("fedda", 53, 1), told("fedavg", 54, 0.5, 60.5)
+    found = {(o.higher, o.lower): o.holds for o in orders([low, middle, high], [whole])}
+    assert found == {
+        ("fed-hgn", "local-hgn"): True,
+        ("fedda", "local-hgn"): None,
+        ("fedavg", "local-hgn"): True,
+    }
+
+
+TINY: dict[str, Any] = {"clients": "3", "nodes": "60", "links": "200", "hidden": "8"}
+
+
+@pytest.fixture(scope="module")
+def tiny_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweeps")
+    for method in ("local-hgn", "fed-hgn", "fedda"):
+        out = folder / "small" / f"{method}-seed1"
+        ramet.run(method, "planted-hetero", rounds=3, seed=1, out=out, **TINY)
+    return folder
+
+
+def planted(method: str, **facts: object) -> Printed:
+    where = {"setting": "planted-hetero", "setting_options": TINY, "folder": "small"}
+    return Printed.parse(method, {"table": "p t", **where, **facts})
+
+
+def test_figures_and_claims_come_from_finished_runs(tiny_runs: Path, tmp_path: Path) -> None:
+    cells = [
+        planted("local-hgn", auc=0.0, std=0.1),
+        planted("fed-hgn", auc=1.0, std=0.1),
+        planted("fed-hgn", mrr=90.0),
+        planted("fed-hgn", tensors=65 * 9, shape=(3, 5)),
+        planted("fedda", tensors=1, beside="other data"),
+    ]
+    plan = Reproduction(cells, (1,), tiny_runs, rounds=3, kept=tmp_path / "kept")
+    verdicts = plan.verdicts()
+    assert verdicts[3].judged == "inside"
+    local, fedavg, rank, _, spared = (verdict.mean for verdict in verdicts)
+    assert local is not None
+    assert fedavg is not None
+    assert 20 < local < 100
+    assert rank is not None
+    assert 50 < rank <= 100
+    (exact,) = plan.by_shape()
+    # 2 node and 3 link types are not DBLP's shape; 3 clients send all tensors in 3 rounds
+    whole = exact.printed.value
+    assert (exact.judged, exact.ours, whole % 9) == ("inside", [whole], 0)
+    assert whole < 65 * 9
+    assert spared is not None
+    assert spared < whole
+    (order,) = plan.orders()
+    assert (order.higher, order.lower, order.gap) == ("fed-hgn", "local-hgn", fedavg - local)
+    (saving,) = plan.savings()
+    assert (saving.place, saving.label, saving.seeds) == ("small", "fedda", 1)
+    assert saving.tensors_up == spared / whole
+    assert saving.bytes_up < saving.bytes_both <= 1
+    assert saving.worst == pytest.approx(saving.gain)
+
+    plan.keep()
+    elsewhere = Reproduction(cells, (1,), tmp_path / "empty", rounds=3, kept=tmp_path / "kept")
+    for sweep in elsewhere.sweeps():
+        sweep.check()
+        assert sweep.execute(1, lambda *_: None) == {}  # nothing is left to be run
+    assert [v.ours for v in elsewhere.verdicts()] == [v.ours for v in plan.verdicts()]
+    assert not (tmp_path / "empty").exists()
+
+
+def test_a_figure_is_drawn_from_the_same_runs(tiny_runs: Path) -> None:
+    panel = Panel(
+        figure="p f",
+        panel="a",
+        setting="planted-hetero",
+        setting_options=TINY,
+        folder="small",
+        curves=("fed-hgn", "fedda"),
+        lines="best and worst",
+    )
+    plan = Reproduction([], (1, 2), tiny_runs, rounds=3, panels=[panel])
+    ((_, stories),) = plan.curves()
+    assert {label: list(runs) for label, runs in stories.items()} == {"fed-hgn": [1], "fedda": [1]}
+    first, second = plan.beside_the_first()
+    assert (first.gain, first.tensors_up) == (0, 1)
+    assert second.tensors_up < 1
+    assert is_figure("fedda", "figure6")
+    assert not is_figure("fedda", "table3")
+    with pytest.raises(RametError, match="fedda figure2"):
+        is_figure("fedda", "figure3")
+    (part,) = figure("fedda", "figure6", ["fedda,activation=restart,beta=0.2"])
+    assert part.curves == ("fedda,activation=restart,beta=0.2",)

@@ -8,6 +8,7 @@ from pathlib import Path
 from ramet.errors import RametError
 from ramet.methods import METHODS
 from ramet.metrics import Stories, Story, curve
+from ramet.metrics.activity import tensors_sent
 from ramet.run_folder import RunFolder, make_folder
 
 _NOT_A_VERSION = ("run", "started")
@@ -18,14 +19,16 @@ def story(folder: RunFolder) -> Story | None:
     result = folder.result()
     if result is None:
         return None
-    settings, about = folder.experiment().settings, folder.about()
+    settings, about, records = folder.experiment().settings, folder.about(), folder.records()
+    sent = tensors_sent(records, list(result["scores"]["clients"]))
     return Story(
         label=settings.label,
         command=settings.command,
         date=about["started"][:10],
         versions={key: value for key, value in about.items() if key not in _NOT_A_VERSION},
         result=result,
-        rounds=curve(folder.records()),
+        rounds=curve(records),
+        tensors=sent if len({count for line in sent for count in line}) > 1 else (),
     )
 
 

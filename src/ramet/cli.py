@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from ramet.errors import RametError
 
 if TYPE_CHECKING:
     from ramet.metrics import Record
+    from ramet.reproduction import Reproduction
     from ramet.runs import Result
     from ramet.sweeps import Sweep
 
@@ -197,8 +198,8 @@ def compare(
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="feddense or fedstar.")],
-    table: Annotated[str, typer.Argument(help="table2, table3.")],
+    paper: Annotated[str, typer.Argument(help="feddense, fedstar or fedda.")],
+    table: Annotated[str, typer.Argument(help="table2, table3; of fedda also figure2, 5, 6.")],
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A method or a setting of the table; may be repeated."),
@@ -211,27 +212,33 @@ def reproduce(
     ] = False,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where the sweeps lie. Default: sweeps.")
+        Path | None,
+        typer.Option("--out", help="Where the sweeps lie, and figures go. Default: sweeps."),
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option("--kept", metavar="DIR", help="Use what `compare --keep DIR/SETTING` wrote."),
+        typer.Option(
+            "--kept",
+            metavar="DIR",
+            help="Use what `compare --keep DIR/SETTING` wrote, and keep new runs there too.",
+        ),
     ] = None,
 ) -> None:
-    """Do TABLE of PAPER again and set our figures beside the printed ones.
+    """Do TABLE, or a figure, of PAPER again and set our figures beside the printed ones.
 
-    Ends with exit code 1 if a figure is further off than allowed. Doing it again goes on where it
-    stopped.
+    Ends with exit code 1 if a figure is further off than allowed, or a claim does not hold. Doing
+    it again goes on where it stopped. Runs of `amazon` with 8 clients lie in amazon-8, and so on.
 
     Example: ramet reproduce feddense table2 --only single --only fedstar --seeds 1-3
     """
-    from ramet.report import verdict_table
-    from ramet.reproduction import Reproduction
+    from ramet.reproduction import Reproduction, figure, is_figure
     from ramet.reproduction import table as cells_of
     from ramet.sweeps import parse_seeds
 
+    drawn = is_figure(paper, table)
     plan = Reproduction(
-        cells=cells_of(paper, table, only or []),
+        cells=[] if drawn else cells_of(paper, table, only or []),
+        panels=figure(paper, table, only or []) if drawn else [],
         seeds=parse_seeds(seeds),
         folder=(folder or Path("sweeps")).absolute(),
         rounds=rounds,
@@ -241,18 +248,65 @@ def reproduce(
     failed: dict[str, str] = {}
     for sweep in plan.sweeps():
         sweep.check()
-    for sweep in [] if finished else plan.sweeps():
-        failed |= _run_sweep(sweep, jobs)
-    verdicts = plan.verdicts()
-    about = "accuracy % ± std (seeds); sizes in scalars and KB"
-    out.print(verdict_table(verdicts, f"{paper} {table}: {about}"))
-    outside = sum(verdict.inside is False for verdict in verdicts)
-    missing = sum(verdict.inside is None for verdict in verdicts)
-    inside = len(verdicts) - outside - missing
-    out.print(f"{inside} inside, {outside} outside, {missing} not run", highlight=False)
+    if not finished:
+        for sweep in plan.sweeps():
+            failed |= _run_sweep(sweep, jobs)
+        plan.keep()
+    reached = _draw_again(plan, paper, table) if drawn else _judge(plan, f"{paper} {table}")
     _complain_of(failed)
-    if outside:
+    if not reached:
         raise typer.Exit(1)
+
+
+def _judge(plan: Reproduction, name: str) -> bool:
+    """Show a table's figures and claims; whether none is missed."""
+    from ramet.report import order_table, saving_table, verdict_table
+
+    verdicts = plan.verdicts()
+    about = "scores in % ± std (seeds); sizes in scalars and KB"
+    out.print(verdict_table(verdicts, f"{name}: {about}"))
+    counts = {
+        word: sum(verdict.judged == word for verdict in verdicts)
+        for word in ("inside", "outside", "beside", "not run")
+    }
+    if not counts["beside"]:
+        del counts["beside"]
+    out.print(", ".join(f"{n} {word}" for word, n in counts.items()), highlight=False)
+    exact, orders, savings = plan.by_shape(), plan.orders(), plan.savings()
+    if exact:
+        everything = "FedAvg's tensors: all of them × rounds × clients, and what was sent"
+        out.print(verdict_table(exact, everything, stated="by shape"))
+    if orders:
+        out.print(order_table(orders))
+    if savings:
+        out.print(saving_table(savings, "beside FedAvg, on common seeds"))
+    missed = [
+        *(verdict for verdict in (*verdicts, *exact) if verdict.judged == "outside"),
+        *(order for order in orders if order.holds is False),
+        *(row for row in savings if not (row.as_good and row.cheaper and row.steadier)),
+    ]
+    return not missed
+
+
+def _draw_again(plan: Reproduction, paper: str, name: str) -> bool:
+    """Draw a figure's curves from the finished runs, with a table of where they end."""
+    from ramet.report import figures, saving_table
+    from ramet.run_folder import make_folder
+
+    curves = [(panel, runs) for panel, runs in plan.curves() if any(runs.values())]
+    if not curves:
+        raise RametError(f"no run of {paper} {name} is finished. Leave --finished out.")
+    drawn = figures.curves_again(
+        [(panel.panel, runs, panel.lines == "best and worst") for panel, runs in curves]
+    )
+    make_folder(plan.folder)
+    figures.save(drawn, plan.folder, f"{paper}-{name}")
+    rows = plan.beside_the_first()
+    if rows:
+        title = f"{paper} {name}: last round, beside the first of each panel"
+        out.print(saving_table(rows, title, judged=False))
+    out.print(f"Wrote {plan.folder / f'{paper}-{name}'}.png and .svg.", soft_wrap=True)
+    return True
 
 
 @app.command()
@@ -307,29 +361,41 @@ def inspect_data(
 ) -> None:
     """Describe each client's graphs and how far the clients are apart, or the kinds of links.
 
+    Of graphs with several node types: types, relations, held-out pairs, and who learns what.
+
     Example: ramet data inspect --setting cross-diff --out pictures
     """
-    from ramet.inspection import inspect, inspect_links
-    from ramet.report import figures, kinds_table, links_table, portrait_table
+    from rich.table import Table
+
+    from ramet import report as shown
+    from ramet.inspection import inspect, inspect_links, inspect_relations
+    from ramet.report import figures
     from ramet.run_folder import make_folder
 
+    def show(facts: dict[str, Any], *tables: Table) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps(facts) + "\n")
+            return
+        for table in tables:
+            out.print(table)
+
+    relations = inspect_relations(setting, data, _options(option or []))
+    if relations is not None:
+        types = shown.types_table(relations.types, setting)
+        between = shown.relations_table(relations.relations)
+        show(relations.facts(), types, between, shown.specialities_table(relations.clients))
+        return
     links = inspect_links(setting, data, _options(option or []))
     if links is not None:
-        if as_json:
-            sys.stdout.write(json.dumps(links.facts()) + "\n")
-        else:
-            out.print(kinds_table(links.kinds, setting))
-            out.print(links_table(links.clients))
+        kinds = shown.kinds_table(links.kinds, setting)
+        show(links.facts(), kinds, shown.links_table(links.clients))
         return
     seen = inspect(setting, data, _options(option or []))
     if folder is not None:
         make_folder(folder)
         drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
         figures.save(drawn, folder, "heterogeneity")
-    if as_json:
-        sys.stdout.write(json.dumps(seen.facts()) + "\n")
-    else:
-        out.print(portrait_table(seen.clients, seen.divergences, setting))
+    show(seen.facts(), shown.portrait_table(seen.clients, seen.divergences, setting))
 
 
 @app.command()

@@ -211,6 +211,10 @@ class Experiment:
     def shared_scalars(self) -> int:
         return sum(array.size for array in self._start().values())
 
+    def shared_names(self) -> tuple[str, ...]:
+        """The tensors that a client sends when it is asked for everything."""
+        return tuple(self._start())
+
     def manifest(self) -> dict[str, Any]:
         """Who holds which samples, with a hash: two runs with equal manifests used equal splits."""
         return {

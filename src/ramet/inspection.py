@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ramet.data import NodeGraph
+from ramet.data import HeteroGraph, NodeGraph
 from ramet.data.node_graph import attribute_homophily, edge_homophily
 from ramet.data.portrait import divergences, portrait
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
-from ramet.metrics import Holdings, KindOfLink
+from ramet.metrics import Holdings, KindOfLink, LinksOfRelations, Relation, TypeOfNode
 from ramet.tasks import GraphSamples
 
 MOST_CLIENTS = 50
@@ -50,26 +51,75 @@ class LinkInspection:
         }
 
 
+@dataclass(frozen=True)
+class RelationInspection:
+    """Node types and relations of the whole graph, and each client's links of each relation."""
+
+    types: Mapping[str, TypeOfNode]
+    relations: Mapping[str, Relation]
+    clients: Mapping[str, LinksOfRelations]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "types": {name: asdict(kind) for name, kind in self.types.items()},
+            "relations": {name: asdict(relation) for name, relation in self.relations.items()},
+            "clients": {client: asdict(held) for client, held in self.clients.items()},
+        }
+
+
+def inspect_relations(
+    setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
+) -> RelationInspection | None:
+    """As :func:`inspect` for a graph of several node types; None if the setting has none."""
+    experiment = _experiment("local-hgn", setting, data, options)
+    whole = experiment.overview()
+    if whole is None or not isinstance(whole.content, HeteroGraph):
+        return None
+    graph, asked = whole.content, whole.split
+    names = [relation.name for relation in graph.relations]
+
+    def count(kinds: Tensor) -> list[int]:
+        found: list[int] = torch.bincount(kinds, minlength=len(names)).tolist()
+        return found
+
+    def of(part: HeteroGraph) -> LinksOfRelations:
+        links, learned = count(part.links.kinds), count(part.links.kinds[part.learned])
+        return LinksOfRelations(
+            dict(zip(names, links, strict=True)),
+            [name for name, own in zip(names, learned, strict=True) if own],
+        )
+
+    links, val, test = (
+        count(kinds) for kinds in (graph.links.kinds, asked.val.pairs.kinds, asked.test.pairs.kinds)
+    )
+    return RelationInspection(
+        types={
+            kind.name: TypeOfNode(kind.nodes, None if kind.features is None else kind.width)
+            for kind in graph.types
+        },
+        relations={
+            relation.name: Relation(
+                head=graph.types[relation.head].name,
+                tail=graph.types[relation.tail].name,
+                links=links[place],
+                val=val[place],
+                test=test[place],
+            )
+            for place, relation in enumerate(graph.relations)
+        },
+        clients={client: of(experiment.samples(client).graph) for client in experiment.clients},
+    )
+
+
 def inspect_links(
     setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
 ) -> LinkInspection | None:
-    """As :func:`inspect` for a setting of one graph; None if the clients hold many graphs."""
-    settings = checked_settings(
-        method="fed-gcn",
-        setting=setting,
-        data=(data or default_data()).absolute(),
-        options=dict(options or {}),
-    )
-    experiment = Experiment(settings)
+    """As :func:`inspect` for a setting of one graph with kinds of links; None for others."""
+    experiment = _experiment("fed-gcn", setting, data, options)
     whole = experiment.overview()
-    if whole is None:
+    if whole is None or not isinstance(whole.content, NodeGraph):
         return None
     graph = whole.content
-    if not isinstance(graph, NodeGraph):
-        raise RametError(
-            f"{setting} has nodes of several types, which are not described here. How many links "
-            "of which relation a client holds is in the split.json of every run."
-        )
 
     def of(part: NodeGraph) -> dict[str, int]:
         counts = torch.bincount(part.kinds, minlength=len(part.kind_names)).tolist()
@@ -91,13 +141,7 @@ def inspect(
     setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
 ) -> Inspection:
     """Look at all graphs of all clients of a setting."""
-    settings = checked_settings(
-        method="local",  # needs no structure encodings
-        setting=setting,
-        data=(data or default_data()).absolute(),
-        options=dict(options or {}),
-    )
-    experiment = Experiment(settings)
+    experiment = _experiment("local", setting, data, options)  # needs no structure encodings
     if len(experiment.clients) > MOST_CLIENTS:
         raise RametError(
             f"{setting} has {len(experiment.clients)} clients, too many to compare all pairs. "
@@ -124,4 +168,18 @@ def inspect(
             "features": divergences([one.feature for one in portraits]),
             "structure": divergences([one.structure for one in portraits]),
         },
+    )
+
+
+def _experiment(
+    method: str, setting: str, data: Path | None, options: Mapping[str, str] | None
+) -> Experiment:
+    """One whose data can be looked at; the method says how they are read."""
+    return Experiment(
+        checked_settings(
+            method=method,
+            setting=setting,
+            data=(data or default_data()).absolute(),
+            options=dict(options or {}),
+        )
     )

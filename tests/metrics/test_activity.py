@@ -9,6 +9,7 @@ from ramet.metrics.activity import (
     restart,
     restart_as_printed,
     rounds_between,
+    tensors_sent,
 )
 
 
@@ -34,7 +35,19 @@ def test_rates_are_read_from_the_rounds() -> None:
         record(2, a=10, b=6),
         record(3, a=10, b=10, c=10),
     ]
-    found = activity(records, clients=3, tensors=10, switchable=8)
+    rounds = tensors_sent(records, ["a", "b", "c"])
+    assert rounds == [[10, 10, 10], [10, 6, 0], [10, 10, 10]]
+    found = activity(rounds, tensors=10, switchable=8)
     assert found.stay == pytest.approx(2 / 3)
     assert found.off == pytest.approx(1 - 12 / 16)
     assert found.share == pytest.approx(76 / 90)
+    assert found.between == 1  # rounds 1 and 2, and then everyone again
+
+
+def test_eq_8_is_met_when_restarts_come_as_often_as_they_did() -> None:
+    # four clients with ten tensors each, eight switchable: everybody, then three with six
+    rounds = [[10, 10, 10, 10], [6, 6, 6, 0]] * 3
+    seen = activity(rounds, tensors=10, switchable=8)
+    assert (seen.stay, seen.off, seen.between) == (0.75, 0.5, 1)
+    assert restart_as_printed(seen.stay, seen.off, 0.8, seen.between) == pytest.approx(seen.share)
+    assert rounds_between(seen.stay, 0.4) == 4  # what eq. 8 takes instead

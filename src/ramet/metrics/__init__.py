@@ -1,29 +1,45 @@
 """Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
 from ramet.metrics.comparison import Standing, chance, standings
-from ramet.metrics.holdings import Holdings, KindOfLink
+from ramet.metrics.holdings import (
+    Holdings,
+    KindOfLink,
+    LinksOfRelations,
+    Relation,
+    TypeOfNode,
+)
 from ramet.metrics.record import Record
+from ramet.metrics.saving import Saving, saving, savings
 from ramet.metrics.story import Stories, Story, curve
 from ramet.metrics.summary import flops, merging, scores, sent, traffic
-from ramet.metrics.verdict import Printed, Verdict
+from ramet.metrics.verdict import Order, Placed, Printed, Verdict, orders
 from ramet.metrics.work import WORK, counted, peak_memory
 
 __all__ = [
     "WORK",
     "Holdings",
     "KindOfLink",
+    "LinksOfRelations",
+    "Order",
+    "Placed",
     "Printed",
     "Record",
+    "Relation",
+    "Saving",
     "Standing",
     "Stories",
     "Story",
+    "TypeOfNode",
     "Verdict",
     "chance",
     "counted",
     "curve",
     "flops",
     "merging",
+    "orders",
     "peak_memory",
+    "saving",
+    "savings",
     "scores",
     "sent",
     "standings",

@@ -56,29 +56,39 @@ class Activity:
     stay: float
     off: float
     share: float  # tensors sent up, over those that FedAvg would have sent
+    between: int  # rounds between two times that everybody was called back
 
 
-def activity(records: Sequence[Record], clients: int, tensors: int, switchable: int) -> Activity:
-    """From the rounds of a run to r_c, r_p and the share of FedAvg's tensors.
+def tensors_sent(records: Sequence[Record], clients: Sequence[str]) -> list[list[int]]:
+    """Round by round what each client sent up; 0 if it took no part."""
+    return [
+        [int(record.trained.get(client, {}).get("tensors", 0)) for client in clients]
+        for record in records
+    ]
 
-    A client that is asked for more than a round before has been called back, and is left out.
+
+def activity(rounds: Sequence[Sequence[int]], tensors: int, switchable: int) -> Activity:
+    """From the tensors of rounds and clients to r_c, r_p and the share of FedAvg's tensors.
+
+    A round in which a client is asked for more than before has called everybody back; it is left
+    out.
     """
-    stayed, left, kept, asked = 0, 0, 0.0, 0.0
-    for now, later in pairwise(records):
-        before = {client: told["tensors"] for client, told in now.trained.items()}
-        after = {client: told["tensors"] for client, told in later.trained.items()}
-        if any(after[client] > before[client] for client in before.keys() & after.keys()):
-            continue  # everyone was called back
-        stayed += len(before.keys() & after.keys())
-        left += len(before.keys() - after.keys())
-        for client in before.keys() & after.keys():
-            kept += after[client] - (tensors - switchable)
-            asked += before[client] - (tensors - switchable)
-    sent = sum(told["tensors"] for record in records for told in record.trained.values())
+    always = tensors - switchable
+    stayed, left, kept, asked, calls = 0, 0, 0, 0, 0
+    for before, after in pairwise(rounds):
+        both = [(b, a) for b, a in zip(before, after, strict=True) if b and a]
+        if any(a > b for b, a in both):
+            calls += 1
+            continue
+        stayed += len(both)
+        left += sum(b > 0 for b in before) - len(both)
+        kept += sum(a - always for _, a in both)
+        asked += sum(b - always for b, _ in both)
     return Activity(
         stay=stayed / max(1, stayed + left),
         off=1 - kept / asked if asked else 0.0,
-        share=sent / (len(records) * clients * tensors),
+        share=sum(map(sum, rounds)) / (len(rounds) * len(rounds[0]) * tensors),
+        between=round(len(rounds) / (calls + 1)) - 1,
     )
 
 

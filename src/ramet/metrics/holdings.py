@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -24,3 +24,30 @@ class KindOfLink:
     links: int
     edge_homophily: float
     attribute_homophily: float
+
+
+@dataclass(frozen=True)
+class TypeOfNode:
+    """How many nodes of a type there are; without features each has a learned vector."""
+
+    nodes: int
+    features: int | None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Training links from one node type to another, and the held-out pairs that are asked about."""
+
+    head: str
+    tail: str
+    links: int
+    val: int
+    test: int
+
+
+@dataclass(frozen=True)
+class LinksOfRelations:
+    """A client's links by relation, and the relations that it learns to predict."""
+
+    links: Mapping[str, int]
+    specialities: Sequence[str]

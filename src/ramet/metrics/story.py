@@ -27,6 +27,9 @@ class Story:
     rounds: Sequence[Sequence[float]]
     """Round, mean validation and test score; in newer ones also the mean loss and, where the
     server's model was judged on all data, its test score there."""
+    tensors: Sequence[Sequence[int]] = ()
+    """Round by round what each client sent up, in the order of the result's clients; 0 if it took
+    no part. Empty where all sent all, and in older stories."""
 
     @property
     def seed(self) -> int:
@@ -42,16 +45,33 @@ class Story:
         found: float | None = self.result["scores"].get("overview", {}).get("test_at_best_val")
         return found
 
+    @property
+    def score(self) -> float:
+        """Last round's test score of the server's model on all data; without one, the clients'."""
+        scores = self.result["scores"]
+        return float(scores.get("overview", scores)["test"])
+
+    @property
+    def reciprocal_rank(self) -> float:
+        """As :attr:`score`, of runs that predict links."""
+        scores = self.result["scores"]
+        return float(scores.get("overview", scores.get("besides"))["mrr"])
+
     def text(self) -> str:
         """JSON with a line per round, so that changes can be read."""
         facts = asdict(self)
-        lines = ",\n".join(f"  {json.dumps(told)}" for told in facts.pop("rounds"))
-        head = json.dumps(facts, indent=1).removesuffix("\n}")
-        return f'{head},\n "rounds": [\n{lines}\n ]\n}}\n'
+        rounds, tensors = facts.pop("rounds"), facts.pop("tensors")
+        lists = {"tensors": tensors, "rounds": rounds} if tensors else {"rounds": rounds}
+        tail = "".join(f',\n "{name}": [\n{_lines(told)}\n ]' for name, told in lists.items())
+        return json.dumps(facts, indent=1).removesuffix("\n}") + tail + "\n}\n"
 
     @staticmethod
     def parse(text: str) -> Story:
         return Story(**json.loads(text))
+
+
+def _lines(told: Sequence[Sequence[float]]) -> str:
+    return ",\n".join(f"  {json.dumps(line)}" for line in told)
 
 
 def curve(records: Sequence[Record]) -> list[list[float]]:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.errors import RametError
-from ramet.metrics import Standing, Stories
+from ramet.metrics import Standing, Stories, Story
+from ramet.metrics.saving import asking_everyone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +71,100 @@ def _over_rounds(stories: Stories, column: int, title: str, percent: bool) -> Fi
         axes.set(xlabel="round", ylabel=title)
         _legend_beside(axes, "method (seeds)")
     return figure
+
+
+def curves_again(panels: Sequence[tuple[str, Stories, bool]]) -> Figure:
+    """A paper's curves on all data, panel by panel: the mean over seeds, or best and worst seed."""
+    rows = [panels[at : at + 2] for at in range(0, len(panels), 2)]
+    with _figure(11, 4.2 * len(rows), 2, len(rows)) as (figure, axes):
+        for panel in np.atleast_1d(axes).flat[len(panels) :]:
+            panel.set_axis_off()
+        for panel, (title, stories, extremes) in zip(
+            np.atleast_1d(axes).flat, panels, strict=False
+        ):
+            for place, (label, runs) in enumerate(stories.items()):
+                if not runs:
+                    continue
+                told = 100 * np.array(
+                    [[line[ON_ALL_DATA] for line in story.rounds] for story in runs.values()]
+                )
+                rounds = [line[0] for line in next(iter(runs.values())).rounds]
+                colour, name = _look(place)["color"], f"{label} ({len(runs)})"
+                if extremes:
+                    panel.plot(rounds, told.max(axis=0), color=colour, label=name, linewidth=1.4)
+                    panel.plot(rounds, told.min(axis=0), ":", color=colour, linewidth=1.4)
+                else:
+                    panel.plot(rounds, told.mean(axis=0), color=colour, label=name, linewidth=1.4)
+            how = "best (solid) and worst (dotted) seed" if extremes else "mean over seeds"
+            panel.set(xlabel="round", ylabel="ROC-AUC on all data, %", title=f"{title}: {how}")
+            panel.legend(title="method (seeds)", fontsize=8)
+    return figure
+
+
+def tensors_over_rounds(
+    panels: Mapping[str, tuple[NDArray[np.float64], Mapping[str, float]]],
+) -> Figure:
+    """Shares of what everyone would send in a round [seeds, rounds], and levels to expect."""
+    with _figure(5.6 * len(panels), 4.2, len(panels)) as (figure, axes):
+        for panel, (title, (shares, levels)) in zip(
+            np.atleast_1d(axes), panels.items(), strict=True
+        ):
+            rounds = np.arange(1, shares.shape[1] + 1)
+            so_far = np.cumsum(shares, axis=1) / rounds
+            panel.plot(rounds, shares.mean(axis=0), color="#9aa5b1", lw=1, label="in a round")
+            panel.plot(rounds, so_far.mean(axis=0), color=_COLOURS[1], lw=2, label="so far")
+            panel.fill_between(
+                rounds, so_far.min(axis=0), so_far.max(axis=0), color=_COLOURS[1], alpha=0.15, lw=0
+            )
+            for place, (name, level) in enumerate(levels.items()):
+                colour, dashes = _COLOURS[(2, 6, 7)[place]], _DASHES[1 + place]
+                panel.axhline(level, color=colour, linestyle=dashes, label=f"{name}: {level:.2f}")
+            panel.set(xlabel="round", ylim=(0, 1.03), title=title)
+            panel.legend(fontsize=8, loc="lower left")
+        np.atleast_1d(axes)[0].set_ylabel("tensors sent up, share of FedAvg's")
+    return figure
+
+
+def score_over_bytes(stories: Stories) -> Figure:
+    """A point per method, those with an activation joined to the same method without one."""
+    with _figure(8, 5) as (figure, axes):
+        for place, (whole, labels) in enumerate(pairs(stories).items()):
+            colour = _look(place)["color"]
+            start = _spent(stories[whole])
+            for mark, label in zip(_MARKS, [whole, *labels], strict=False):
+                spent, mean, spread = _spent(stories[label])
+                axes.plot([start[0], spent], [start[1], mean], color=colour, lw=0.9, alpha=0.5)
+                axes.errorbar(
+                    spent,
+                    mean,
+                    spread,
+                    fmt=mark,
+                    color=colour,
+                    capsize=3,
+                    ms=7,
+                    label=f"{label} ({len(stories[label])})",
+                )
+        axes.set(xlabel="MB sent in the whole run, both ways", ylabel="test score, %: mean ± std")
+        axes.set_xlim(left=0)
+        _legend_beside(axes, "method (seeds)")
+    return figure
+
+
+def pairs(stories: Stories) -> dict[str, list[str]]:
+    """Methods that ask everyone for everything, each with its labels that ask for less."""
+    found: dict[str, list[str]] = {}
+    for label in stories:
+        whole = asking_everyone(label)
+        if whole != label and whole in stories:
+            found.setdefault(whole, []).append(label)
+    return found
+
+
+def _spent(runs: Mapping[int, Story]) -> tuple[float, float, float]:
+    """Megabytes, and mean and spread of the score."""
+    scores = np.array([100 * story.score for story in runs.values()])
+    sent = np.mean([story.result["traffic"]["total"] for story in runs.values()])
+    return float(sent) / 1e6, float(scores.mean()), float(scores.std(ddof=min(1, len(runs) - 1)))
 
 
 def accuracy_over_work(rows: Sequence[Standing]) -> Figure:
@@ -236,7 +331,9 @@ def _legend_beside(axes: Axes, title: str) -> None:
 
 
 @contextmanager
-def _figure(width: float, height: float, panels: int = 1) -> Iterator[tuple[Figure, Any]]:
+def _figure(
+    width: float, height: float, panels: int = 1, rows: int = 1
+) -> Iterator[tuple[Figure, Any]]:
     """An empty figure in our style; needs no screen and touches no global state."""
     try:
         import matplotlib as mpl
@@ -247,4 +344,4 @@ def _figure(width: float, height: float, panels: int = 1) -> Iterator[tuple[Figu
         ) from error
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots(1, panels)
+        yield figure, figure.subplots(rows, panels)

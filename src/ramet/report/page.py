@@ -112,6 +112,16 @@ def _pictures(
                 figures.accuracy_over_work(rows),
             ),
         )
+    if figures.pairs(stories):
+        drawn.append(
+            _Picture(
+                "score_over_bytes",
+                "Score over bytes",
+                "Methods with and without an activation: mean over seeds with one standard "
+                "deviation, against all bytes of a run.",
+                figures.score_over_bytes(stories),
+            )
+        )
     drawn += _pictures_of_all_data(stories) + _pictures_of_kinds(stories)
     if apart is not None:
         drawn.append(

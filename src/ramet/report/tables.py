@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ramet.metrics import Holdings, KindOfLink, Standing, Verdict
+from ramet.metrics import (
+    Holdings,
+    KindOfLink,
+    LinksOfRelations,
+    Order,
+    Printed,
+    Relation,
+    Saving,
+    Standing,
+    TypeOfNode,
+    Verdict,
+)
+from ramet.metrics.saving import POINTS_LOST, SHARE_SENT
 from ramet.metrics.work import total
 
 
@@ -183,46 +195,157 @@ def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
     return table
 
 
-def verdict_table(verdicts: Sequence[Verdict], title: str) -> Table:
-    """A row per printed figure: theirs, ours, and whether the difference is small enough."""
+def types_table(types: Mapping[str, TypeOfNode], setting: str) -> Table:
+    """A row per node type."""
+    table = _plain_table(f"{setting}: node types")
+    table.add_column("type", no_wrap=True)
+    for head in ("nodes", "features"):
+        table.add_column(head, justify="right")
+    for name, kind in types.items():
+        width = "learned vectors" if kind.features is None else f"{kind.features:,}"
+        table.add_row(name, f"{kind.nodes:,}", width)
+    return table
+
+
+def relations_table(relations: Mapping[str, Relation]) -> Table:
+    """A row per relation."""
+    table = _plain_table("relations")
+    for head in ("relation", "from", "to"):
+        table.add_column(head, no_wrap=True)
+    for head in ("training links", "validation pairs", "test pairs"):
+        table.add_column(head, justify="right")
+    for name, relation in relations.items():
+        counts = (f"{count:,}" for count in (relation.links, relation.val, relation.test))
+        table.add_row(name, relation.head, relation.tail, *counts)
+    table.caption = "pairs: held-out links, and pairs that are none"
+    return table
+
+
+def specialities_table(clients: Mapping[str, LinksOfRelations]) -> Table:
+    """A row per client: its links of each relation, with a star where it learns to predict them."""
+    table = _plain_table("clients: links of each relation")
+    table.add_column("client", no_wrap=True)
+    for head in next(iter(clients.values())).links:
+        table.add_column(head, justify="right")
+    for client, held in clients.items():
+        cells = (
+            f"{count:,}{'*' if name in held.specialities else ' '}"
+            for name, count in held.links.items()
+        )
+        table.add_row(client, *cells)
+    table.caption = "*: a speciality, which the client learns to predict; others are for messages"
+    return table
+
+
+def verdict_table(verdicts: Sequence[Verdict], title: str, stated: str = "printed") -> Table:
+    """A row per stated figure: theirs, ours, and whether the difference is small enough."""
     table = _plain_table(title)
     for head in ("method", "figure"):
         table.add_column(head, no_wrap=True)
-    for head in ("printed", "ours", "off by"):
+    for head in (stated, "ours", "off by"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("")
     for verdict in verdicts:
         printed, off = verdict.printed, verdict.off
+        digits = 0 if printed.kind == "tensors" else 2
         table.add_row(
-            printed.label,
-            _SIZES.get(printed.kind, printed.setting),
-            _with_spread(printed.value, printed.std),
-            _ours(verdict),
-            "–" if off is None else f"{off:+z.2f}",
-            _MARKS[verdict.inside],
+            printed.name,
+            _figure_of(printed),
+            _with_spread(printed.value, printed.std, digits),
+            _ours(verdict, digits),
+            "–" if off is None else f"{off:+z,.{digits}f}",
+            _coloured(verdict.judged),
         )
-    allowed = sorted({v.printed.allowed for v in verdicts if not v.printed.note})
-    inside = f"inside: off by at most {' or '.join(f'{off:g}' for off in allowed)}."
-    notes = [
-        f"{v.printed.label}, allowed {v.printed.allowed:g}: {v.printed.note}."
-        for v in verdicts
-        if v.printed.note
-    ]
-    table.caption = " ".join([inside, *notes])
+    table.caption = " ".join(_allowances(verdicts))
     return table
 
 
-_MARKS = {True: "[green]inside[/]", False: "[red]outside[/]", None: "not run"}
+def _figure_of(printed: Printed) -> str:
+    """What the figure is of: a size, or a place and the kind of score if there are several."""
+    if printed.kind in _SIZES:
+        return _SIZES[printed.kind]
+    return " ".join([printed.place, *_KINDS.get(printed.kind, ())])
+
+
+def _allowances(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    judged = [verdict.printed for verdict in verdicts if not verdict.printed.beside]
+    allowed = sorted({printed.allowed for printed in judged if not printed.note})
+    if allowed:
+        yield f"inside: off by at most {' or '.join(f'{off:g}' for off in allowed)}."
+    for note in dict.fromkeys(printed.note for printed in judged if printed.note):
+        own = [printed for printed in judged if printed.note == note]
+        labels = ", ".join(dict.fromkeys(printed.label for printed in own))
+        yield f"{labels}, allowed {own[0].allowed:g}: {note}."
+    for reason in dict.fromkeys(v.printed.beside for v in verdicts if v.printed.beside):
+        yield f"beside, not judged: {reason}."
+
+
+def order_table(orders: Sequence[Order]) -> Table:
+    """A row per clear order that is printed."""
+    table = _plain_table("printed ROC-AUCs that are further apart than both spreads")
+    for head in ("runs", "higher", "lower"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("ours apart by", justify="right")
+    table.add_column("")
+    for order in orders:
+        gap = "–" if order.gap is None else f"{order.gap:+.2f}"
+        table.add_row(order.place, order.higher, order.lower, gap, _held(order.holds))
+    return table
+
+
+def saving_table(rows: Sequence[Saving], title: str, judged: bool = True) -> Table:
+    """A row per method that sends less: what it costs in points, and what share it sends."""
+    table = _plain_table(title)
+    for head in ("runs", "method"):
+        table.add_column(head, no_wrap=True)
+    for head in ("seeds", "points", "worst seed", "tensors up", "bytes up", "both ways"):
+        table.add_column(head, justify="right", no_wrap=True)
+    if judged:
+        table.add_column("as good for less")
+        table.add_column("no worse at worst")
+    for row in rows:
+        marks = (_held(row.as_good and row.cheaper), _held(row.steadier)) if judged else ()
+        table.add_row(
+            row.place,
+            row.label,
+            str(row.seeds),
+            f"{row.gain:+.2f}",
+            f"{row.worst:+.2f}",
+            *(f"{100 * share:.1f} %" for share in (row.tensors_up, row.bytes_up, row.bytes_both)),
+            *marks,
+        )
+    if judged:
+        table.caption = (
+            f"as good for less: loses at most {POINTS_LOST:g} points and sends at most "
+            f"{100 * SHARE_SENT:g} % of the bytes, both ways; no worse at worst: its worst seed is "
+            "no lower than FedAvg's"
+        )
+    return table
+
+
+_COLOURS = {"inside": "green", "holds": "green", "outside": "red", "does not": "red"}
 _SIZES = {"model_kb": "model KB", "payload_kb": "payload KB"}
+_KINDS = {"auc": ("ROC-AUC",), "mrr": ("MRR",), "tensors": ("tensors",)}
 
 
-def _ours(verdict: Verdict) -> str:
+def _coloured(word: str) -> str:
+    colour = _COLOURS.get(word)
+    return f"[{colour}]{word}[/]" if colour else word
+
+
+def _held(holds: bool | None) -> str:
+    return _coloured({True: "holds", False: "does not", None: "not run"}[holds])
+
+
+def _ours(verdict: Verdict, digits: int) -> str:
     if verdict.mean is None:
         return "–"
     if verdict.printed.kind in _SIZES:
         return f"{round(verdict.mean * 256):,}: {verdict.mean:.3f}"
-    return f"{_with_spread(verdict.mean, verdict.spread)} ({len(verdict.ours)})"
+    if verdict.printed.shape is not None:
+        return f"{verdict.mean:,.0f}"
+    return f"{_with_spread(verdict.mean, verdict.spread, digits)} ({len(verdict.ours)})"
 
 
-def _with_spread(mean: float, spread: float | None) -> str:
-    return f"{mean:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
+def _with_spread(mean: float, spread: float | None, digits: int = 2) -> str:
+    return f"{mean:,.{digits}f}" + ("" if spread is None else f" ± {spread:,.{digits}f}")

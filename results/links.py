@@ -1,0 +1,116 @@
+"""FedDA's tables from kept runs: `python results/links.py [PAGE] [--from FOLDER]`.
+
+Prints a table for each data set and number of clients; with a page, writes each table between its
+marks there, `<!-- amazon-8 -->` and `<!-- end -->`. Scores are of the last round: of the server's
+model over the whole graph, of Local the clients' mean. Shares are of FedAvg's, on common seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+
+from ramet.archive import kept
+from ramet.experiment import written
+from ramet.metrics import Story, saving
+from ramet.sweeps import Contender
+
+CENTRAL = {"amazon": "amazon-central", "acm-hetero": "acm-central"}
+CLIENTS = {"amazon": (8, 16), "acm-hetero": (4, 8, 16)}
+NAMES = {
+    "local-hgn": "Local",
+    "fed-hgn": "FedAvg",
+    "fedda": "FedDA, Restart",
+    "fedda,activation=explore": "FedDA, Explore",
+}
+HEADS = (
+    *("method", "seeds", "ROC-AUC", "worst seed", "MRR", "tensors up", "of FedAvg's"),
+    *("MB up", "of FedAvg's", "MB both ways", "of FedAvg's"),
+)
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("page", nargs="?", type=Path)
+    words.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
+    given = words.parse_args()
+    text = given.page.read_text() if given.page else ""
+    for setting, numbers in CLIENTS.items():
+        for clients in numbers:
+            place = f"{setting}-{clients}"
+            made = table(given.folder / CENTRAL[setting], given.folder / place)
+            if given.page:
+                text = filled(text, place, made)
+            else:
+                print(f"{place}\n\n{made}\n")
+    if given.page:
+        given.page.write_text(text)
+
+
+def table(central: Path, place: Path) -> str:
+    own = named(place)
+    if not own:
+        return "Not run yet."
+    runs = {"Global": kept(central).get("fed-hgn,partition=central", {}), **own}
+    rows = [
+        row(name, runs[name], runs.get("FedAvg", {}))
+        for name in ("Global", *NAMES.values())
+        if runs.get(name)
+    ]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (HEADS, *rows)]
+    return "\n".join([lines[0], "|---" * len(HEADS) + "|", *lines[1:]])
+
+
+def named(folder: Path) -> dict[str, Mapping[int, Story]]:
+    """Kept runs by the names of the table; runs with other options are not in it."""
+    found = {}
+    for label, runs in kept(folder).items():
+        contender = Contender.parse(label)
+        method = written(contender.method, {}, activation=contender.activation)
+        if contender.options.keys() <= {"clients"} and method in NAMES:
+            found[NAMES[method]] = runs
+    return found
+
+
+def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tuple[str, ...]:
+    scores = [100 * story.score for story in own.values()]
+    spread = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
+    cells = (
+        name,
+        str(len(own)),
+        f"{fmean(scores):.2f}{spread}",
+        f"{min(scores):.2f}",
+        f"{100 * fmean(story.reciprocal_rank for story in own.values()):.2f}",
+    )
+    if name in ("Global", "Local"):
+        return *cells, *("–",) * 6
+    tensors, up = (
+        fmean(story.result["sent"][kind]["up"] for story in own.values())
+        for kind in ("tensors", "bytes")
+    )
+    both = fmean(story.result["traffic"]["total"] for story in own.values())
+    beside = saving("", name, own, fedavg)
+    shares = (
+        [f"{100 * s:.1f} %" for s in (beside.tensors_up, beside.bytes_up, beside.bytes_both)]
+        if beside
+        else ["–"] * 3
+    )
+    sent = (f"{tensors:,.0f}", f"{up / 1e6:,.1f}", f"{both / 1e6:,.1f}")
+    return *cells, *(cell for pair in zip(sent, shares, strict=True) for cell in pair)
+
+
+def filled(text: str, place: str, made: str) -> str:
+    pattern = rf"<!-- {place} -->\n.*?<!-- end -->"
+    changed, count = re.subn(
+        pattern, lambda _: f"<!-- {place} -->\n{made}\n<!-- end -->", text, flags=re.DOTALL
+    )
+    if count != 1:
+        raise SystemExit(f"the page has {count} places for {place}, not one.")
+    return changed
+
+
+if __name__ == "__main__":
+    main()
