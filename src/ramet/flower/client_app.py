@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from logging import ERROR
 from pathlib import Path
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common import log
 
+from ramet.data.own import UnfitError, site_name
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
 from ramet.flower.records import from_records, from_run_config, to_records
+from ramet.partition import OwnSetting
 from ramet.payload import Payload
 
 app = ClientApp()
@@ -28,9 +32,22 @@ app = ClientApp()
 
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
-    """Tell the server which client this node is."""
-    name = _name(context, _experiment(_settings(context)))
-    return Message(RecordDict({"who": ConfigRecord({"client": name})}), reply_to=message)
+    """Tell the server which client this node is, and the form of its graphs if they are its own."""
+    experiment = _experiment(_settings(context))
+    name = _name(context, experiment)
+    who = ConfigRecord({"client": name})
+    if isinstance(experiment.setting, OwnSetting):
+        who["form"] = _form(experiment, name)
+    return Message(RecordDict({"who": who}), reply_to=message)
+
+
+def _form(experiment: Experiment, name: str) -> str:
+    """Empty where the data have problems: those quote data, so they stay in this node's log."""
+    try:
+        return experiment.schema(name).text()
+    except UnfitError as error:
+        log(ERROR, "The data of %s cannot be used: %s", name, error)
+        return ""
 
 
 @app.train()
@@ -66,6 +83,8 @@ def _name(context: Context, experiment: Experiment) -> str:
         return str(config["client"])
     if "partition-id" in config:
         return experiment.clients[int(config["partition-id"])]
+    if isinstance(experiment.setting, OwnSetting):
+        return site_name(experiment.settings.data)
     raise RametError(
         "this SuperNode does not say which client it is. Start it with "
         '--node-config \'client="NAME" state="FOLDER"\'.'

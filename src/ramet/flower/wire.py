@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
@@ -25,13 +26,15 @@ class GridWire:
     def __init__(
         self,
         grid: Grid,
-        run: str,
         clients: Iterable[str],
         deadline: float = 600.0,
         gathering: float = 120.0,
     ) -> None:
         self._grid = grid
-        self._run = run
+        self.run = ""
+        """The run's name, for the sites; given before the first exchange."""
+        self.forms: dict[str, str] = {}
+        """What sites said of the form of their own graphs, as they said it."""
         self._deadline = deadline
         self._nodes: dict[str, int] = {}
         self._met: set[int] = set()
@@ -62,7 +65,7 @@ class GridWire:
                 time.sleep(_PAUSE)
 
     def _train(self, client: str, asked: Payload) -> Message:
-        named = Payload(asked.arrays, asked.numbers, {**asked.notes, "run": self._run})
+        named = Payload(asked.arrays, asked.numbers, {**asked.notes, "run": self.run})
         return Message(to_records(named), self._nodes[client], MessageType.TRAIN)
 
     def _push(self, message: Message) -> str:
@@ -104,8 +107,14 @@ class GridWire:
                     node = asked.pop(sent)
                     self._met.add(node)
                     if not reply.has_error():
-                        self._nodes[str(reply.content["who"]["client"])] = node
+                        self._note(dict(reply.content["who"]), node)
             time.sleep(_PAUSE)
+
+    def _note(self, who: dict[str, Any], node: int) -> None:
+        client = str(who["client"])
+        self._nodes[client] = node
+        if "form" in who:
+            self.forms[client] = str(who["form"])
 
 
 def _content(reply: Message) -> Payload | str:

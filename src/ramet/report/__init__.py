@@ -7,6 +7,7 @@ from ramet.report.tables import (
     percent,
     portrait_table,
     result_table,
+    site_table,
     size,
     verdict_table,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "percent",
     "portrait_table",
     "result_table",
+    "site_table",
     "size",
     "verdict_table",
 ]
