@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "options": GROUND,
     "experiment": CORE | {"options", "partition"},
     "run_folder": CORE | {"experiment"},
-    "flower": CORE | {"partition", "experiment", "run_folder"},
+    "flower": CORE | {"experiment", "run_folder"},
     "runs": CORE | {"experiment", "run_folder", "flower"},
     "archive": CORE | {"experiment", "run_folder"},
     "inspection": CORE | {"experiment"},

@@ -136,6 +136,11 @@ class Experiment:
     def clients(self) -> tuple[str, ...]:
         return self.setting.clients
 
+    @property
+    def own_graphs(self) -> bool:
+        """Whether clients bring graphs of their own."""
+        return isinstance(self.setting, OwnSetting)
+
     @cached_property
     def schemas(self) -> Mapping[str, Schema]:
         """The form of each site's own graphs; nothing where graphs are nobody's own."""
@@ -249,10 +254,10 @@ class Experiment:
         }
         if "relations" in names:
             changed = {"types": plain.other(), "features": plain.other()}
-        aspects = {a: found for a, shape in changed.items() if (found := self._moved_by(shape))}
-        needed = sorted({name for found in aspects.values() for name in found})
-        why = f"{self.method.name} shares '{needed[0]}', which depends on that. " if needed else ""
-        check_fit(self.schemas, list(aspects), why)
+        check_fit(
+            self.schemas,
+            {a: found[0] for a, shape in changed.items() if (found := self._moved_by(shape))},
+        )
         for schema in self.schemas.values():
             self.method.task.declared_shape(schema, self.method.inputs)
 

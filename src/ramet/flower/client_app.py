@@ -24,7 +24,6 @@ from ramet.data.own import UnfitError, site_name
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
 from ramet.flower.records import from_records, from_run_config, to_records
-from ramet.partition import OwnSetting
 from ramet.payload import Payload
 
 app = ClientApp()
@@ -36,7 +35,7 @@ def introduce(message: Message, context: Context) -> Message:
     experiment = _experiment(_settings(context))
     name = _name(context, experiment)
     who = ConfigRecord({"client": name})
-    if isinstance(experiment.setting, OwnSetting):
+    if experiment.own_graphs:
         who["form"] = _form(experiment, name)
     return Message(RecordDict({"who": who}), reply_to=message)
 
@@ -83,7 +82,7 @@ def _name(context: Context, experiment: Experiment) -> str:
         return str(config["client"])
     if "partition-id" in config:
         return experiment.clients[int(config["partition-id"])]
-    if isinstance(experiment.setting, OwnSetting):
+    if experiment.own_graphs:
         return site_name(experiment.settings.data)
     raise RametError(
         "this SuperNode does not say which client it is. Start it with "

@@ -17,7 +17,6 @@ from ramet.experiment import Experiment
 from ramet.flower.records import from_run_config
 from ramet.flower.wire import GridWire
 from ramet.metrics import Record
-from ramet.partition import OwnSetting
 from ramet.run_folder import RunFolder
 
 app = ServerApp()
@@ -58,7 +57,7 @@ def _forms(experiment: Experiment, said: Mapping[str, str]) -> dict[str, Schema]
 
 def _all(experiment: Experiment, told: Mapping[str, Schema]) -> Mapping[str, Schema] | None:
     """Before the first round every site must have told the form of its graphs."""
-    if not isinstance(experiment.setting, OwnSetting):
+    if not experiment.own_graphs:
         return None
     silent = [site for site in experiment.clients if site not in told]
     if silent:

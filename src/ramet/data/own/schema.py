@@ -84,24 +84,32 @@ def check_task(schema: Schema, task: TaskName) -> None:
         )
 
 
-def check_fit(schemas: Mapping[str, Schema], aspects: Collection[Aspect], needed_by: str) -> None:
-    """All sites must agree in task and in these aspects; those that do not are named, and how."""
+def check_fit(schemas: Mapping[str, Schema], needed: Mapping[Aspect, str]) -> None:
+    """All sites must agree in task and in these aspects; those that do not are named, and how.
+
+    ``needed`` names for each aspect a shared array that depends on it. Sites are compared with the
+    largest group of those that agree.
+    """
     alike: dict[str, list[str]] = {}
     for site, schema in schemas.items():
-        key = repr([schema.task, *(_facts(schema, aspect) for aspect in sorted(aspects))])
-        alike.setdefault(key, []).append(site)
+        facts = [schema.task, *(_facts(schema, aspect) for aspect in sorted(needed))]
+        alike.setdefault(repr(facts), []).append(site)
     most = max(alike.values(), key=len)
     odd = [site for site in schemas if site not in most]
     if not odd:
         return
+    like = schemas[most[0]]
     told = " ".join(
-        f"{site} differs from {most[0]}: "
-        + "; ".join(differences(schemas[site], schemas[most[0]], aspects))
-        + "."
+        f"{site} differs from {most[0]}: {'; '.join(differences(schemas[site], like, needed))}."
         for site in odd
     )
+    why = "".join(
+        f"The {aspect} must agree because '{array}' is shared. "
+        for aspect, array in needed.items()
+        if any(_facts(schemas[site], aspect) != _facts(like, aspect) for site in odd)
+    )
     raise RametError(
-        f"the run does not start, because not all sites fit together. {told} {needed_by}"
+        f"the run does not start, because not all sites fit together. {told} {why}"
         f"Change the TOML of {', '.join(odd)}, and run `ramet data check` there."
     )
 
@@ -117,12 +125,21 @@ def differences(here: Schema, there: Schema, aspects: Collection[Aspect]) -> lis
         found += _lists("node types", sorted(here.nodes), sorted(there.nodes))
         found += _lists("edge types", sorted(here.edges), sorted(there.edges))
         for name in sorted(here.edges.keys() & there.edges.keys()):
-            if here.edges[name] != there.edges[name]:
-                own, other = (" to ".join(one.edges[name]) for one in (here, there))
-                found.append(f"edges '{name}' go from {own}, not from {other}")
+            own, other = (" to ".join(one.edges[name]) for one in (here, there))
+            if own != other:
+                found.append(f"its edges '{name}' go from {own}, not from {other}")
     if "features" in aspects:
-        for name in sorted(here.nodes.keys() & there.nodes.keys()):
-            found += _lists(f"features of {name}", here.nodes[name], there.nodes[name])
+        found += _feature_differences(here, there)
+    return found
+
+
+def _feature_differences(here: Schema, there: Schema) -> list[str]:
+    if len(here.nodes) == len(there.nodes) == 1:  # one type, whatever its name
+        (what,) = here.nodes
+        return _lists(f"features of {what}", *here.nodes.values(), *there.nodes.values())
+    found = []
+    for name in sorted(here.nodes.keys() & there.nodes.keys()):
+        found += _lists(f"features of {name}", here.nodes[name], there.nodes[name])
     return found
 
 
