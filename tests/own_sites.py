@@ -135,8 +135,7 @@ def link_site(folder: Path, seed: int = 1, genes: bool = False) -> Path:
     write_csv(folder / "meets.csv", "source,target", [(f"p{a}", f"p{b}") for a, b in sorted(meets)])
     told = LINKS_TOML.format(site=folder.name)
     if genes:
-        rows = [(f"x{n}", n / 10, 0.5) for n in range(12)]
-        write_csv(folder / "genes.csv", "id,length,share", rows)
+        write_csv(folder / "genes.csv", "id,length,share", [(f"x{n}", n, 0.5) for n in range(12)])
         acts = [(f"d{n % 10}", f"x{(n * 7) % 12}") for n in range(30)]
         write_csv(folder / "acts.csv", "source,target", acts)
         told = told.replace("[nodes.gene]\n", '[nodes.gene]\nfile = "genes.csv"\n')

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -114,9 +117,7 @@ def test_the_one_that_does_not_fit_is_named_whoever_comes_first(tmp_path: Path) 
     for name in ("site.toml", "patients.csv"):
         path = files[0].parent / name
         path.write_text(path.read_text().replace("dose", "weight").replace("ill", "sick"))
-    with pytest.raises(
-        RametError, match=r"north differs from south: .*classes lack ill.*lack dose"
-    ):
+    with pytest.raises(RametError, match=r"north differs from south: .*lack ill.*lack dose"):
         ramet.run("fed-gcn", "own", sites=sites(*files), out=tmp_path / "r")
 
 
@@ -232,3 +233,56 @@ def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> N
     assert not (tmp_path / "unfit").exists()
     log = (tmp_path / "unfit-logs" / "run.log").read_text()
     assert "south differs from north: its features of patient are in another order" in log
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "own-graphs.md"
+
+
+def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first example, word for word, and the shown output of its first check."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    commands, *_ = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    shown, problems, *_ = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "make_sites.py").write_text(code)
+    first, *lines = commands.splitlines()
+    assert first == "python make_sites.py"
+    subprocess.run([sys.executable, *first.split()[1:]], check=True)
+    printed = []
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "ramet"
+        done = command(*arguments)
+        assert done.code == 0, done.stderr
+        printed.append(done.stdout)
+    assert _words(printed[0]) == _words(shown)
+    assert len(printed) == 4
+    assert (tmp_path / "together" / "result.json").exists()
+    rows = (tmp_path / "north" / "patients.csv").read_text().splitlines()
+    rows[2] = rows[2].replace(rows[2].split(",")[1], "old", 1)
+    rows[4] = ",".join(["p0", *rows[4].split(",")[1:3], "dead"])
+    (tmp_path / "north" / "patients.csv").write_text("\n".join([*rows, "p3,0,0,ill"]))
+    contacts = (tmp_path / "north" / "contacts.csv").read_text().splitlines()
+    contacts[3] = contacts[3].split(",")[0] + ",nobody"
+    (tmp_path / "north" / "contacts.csv").write_text("\n".join(contacts))
+    assert command("data", "check", "north/site.toml").stdout == problems
+
+
+def _words(text: str) -> list[str]:
+    """Without the spaces that a terminal's width decides."""
+    return text.split()
+
+
+@pytest.mark.parametrize("example", [1, 2])
+def test_the_pages_other_descriptions_are_sound(example: int, tmp_path: Path) -> None:
+    tomls = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert len(tomls) == 2
+    folder = tmp_path / "north"
+    path = graph_site(folder) if example == 1 else link_site(folder)
+    path.write_text(tomls[example - 1])
+    assert read_site(path).name == "north"
+
+
+def test_the_page_shows_a_real_fingerprint() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert Schema.parse(text, "north").ramet == ramet.__version__

@@ -366,7 +366,12 @@ def check_data(
     site, fingerprint = checked.site, file.with_suffix(".fingerprint.json")
     counted = statistics(site, RunSettings.model_fields["split_seed"].default) if site else None
     if site is not None:
-        fingerprint.write_text(site.schema.text())
+        try:
+            fingerprint.write_text(site.schema.text())
+        except OSError as error:
+            raise RametError(
+                f"cannot write {fingerprint} ({error.strerror}). Make its folder writable."
+            ) from error
     if as_json:
         problems = [asdict(problem) for problem in checked.problems]
         facts = {"problems": problems, "statistics": counted}

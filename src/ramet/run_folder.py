@@ -113,7 +113,7 @@ class RunFolder:
         """Sites that come back must bring graphs of the form they began with."""
         began = self.experiment().schemas
         for site, form in told.items():
-            if form != began.get(site):
+            if site in began and not form.fits(began[site]):
                 raise RametError(
                     f"{site} has graphs of another form than when the run began. Put back its "
                     "TOML and its data, or start anew in another folder."

@@ -24,6 +24,7 @@ from ramet.data.own import Schema, Site, check_site, read_site, statistics
 from ramet.errors import RametError
 
 NO_ENCODING = StructureEncoding(0, 0)
+SAME_FOLDER = [HealthCheck.function_scoped_fixture]  # every example writes its files anew
 
 
 def told(path: Path) -> list[str]:
@@ -385,6 +386,62 @@ def test_problems_of_tensors(tmp_path: Path, change: dict[str, torch.Tensor], pr
     assert any(problem in one for one in told(_tensor_site(tmp_path, "graph.safetensors")))
 
 
+def test_tensors_of_undeclared_types_are_told(tmp_path: Path) -> None:
+    data = {f"n.{name}" if name == "x" else name: t for name, t in _node_data().items()}
+    data["n.follows.n.edge_index"] = data.pop("edge_index")
+    save_file(data, tmp_path / "graph.safetensors")
+    found = told(_tensor_site(tmp_path, "graph.safetensors"))
+    text = "belongs to no type that the TOML declares."
+    assert f"graph.safetensors, column 'n.follows.n.edge_index': {text}" in found
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "problem"),
+    [
+        (
+            "g.safetensors",
+            {"x": torch.ones(2, 1), "y": torch.tensor([1])},
+            "'edge_index': is missing",
+        ),
+        ("g.safetensors", {"y": torch.tensor([1])}, "'x' must have a row for each"),
+        ("g00.pt", {"x": torch.ones(2, 1)}, "graph 'g00' is there in 2 files"),
+        ("g.edges.csv", None, "a table with the classes of graphs in tables"),
+        ("notes.txt", None, "graphs/notes.txt: is no graph"),
+    ],
+)
+def test_problems_of_a_folder(
+    tmp_path: Path, file: str, content: dict[str, torch.Tensor] | None, problem: str
+) -> None:
+    toml = _folder_site(tmp_path)
+    path = tmp_path / "graphs" / file
+    if content is None:
+        path.write_text("")
+    elif path.suffix == ".pt":
+        torch.save(content, path)
+    else:
+        save_file(content, path)
+    assert any(problem in one for one in told(toml))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SAME_FOLDER)
+@given(file=st.sampled_from(["graph.pt", "graph.safetensors"]), data=st.data())
+def test_damaged_tensors_give_named_problems(
+    tmp_path: Path, file: str, data: st.DataObject
+) -> None:
+    path, stored = tmp_path / file, io.BytesIO()
+    if path.suffix == ".pt":
+        torch.save(_node_data(), stored)
+        path.write_bytes(stored.getvalue())
+    else:
+        save_file(_node_data(), path)
+    content = path.read_bytes()
+    start = data.draw(st.integers(0, len(content) - 1))
+    new = data.draw(st.binary(min_size=1, max_size=8))
+    path.write_bytes(content[:start] + new + content[start + len(new) :])
+    checked = check_site(_tensor_site(tmp_path, file))
+    assert (checked.site is None) == (checked.count > 0)
+
+
 class _Bomb:
     """Would make a folder when it is unpickled."""
 
@@ -472,14 +529,13 @@ def test_fingerprints_come_back_and_strangers_are_refused(tmp_path: Path) -> Non
             Schema.parse(text, "north")
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None, suppress_health_check=SAME_FOLDER)
 @given(st.data())
 def test_garbage_gives_named_problems_and_nothing_else(tmp_path: Path, data: st.DataObject) -> None:
     """Any bytes in any place of any file: a site or a list of problems, never another error."""
-    make = data.draw(st.sampled_from([node_site, graph_site, link_site]))
-    toml = make(tmp_path / make.__name__)
+    makers: dict[str, Callable[[Path], Path]] = {"n": node_site, "g": graph_site, "l": link_site}
+    kind = data.draw(st.sampled_from(sorted(makers)))
+    toml = makers[kind](tmp_path / kind)
     files = sorted(path for path in toml.parent.iterdir() if path.suffix in (".csv", ".toml"))
     path = data.draw(st.sampled_from(files))
     content = path.read_bytes()
@@ -494,9 +550,7 @@ def test_garbage_gives_named_problems_and_nothing_else(tmp_path: Path, data: st.
         statistics(checked.site, 1)
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, deadline=None, suppress_health_check=SAME_FOLDER)
 @given(
     nodes=st.integers(10, 25),
     ends=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30),

@@ -11,6 +11,8 @@ number picks the client, and state lies in the run's folder.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from logging import ERROR
 from pathlib import Path
@@ -32,8 +34,9 @@ app = ClientApp()
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
     """Tell the server which client this node is, and the form of its graphs if they are its own."""
-    experiment = _experiment(_settings(context))
-    name = _name(context, experiment)
+    with _problems_stay_here():
+        experiment = _experiment(_settings(context))
+        name = _name(context, experiment)
     who = ConfigRecord({"client": name})
     if experiment.own_graphs:
         who["form"] = _form(experiment, name)
@@ -41,12 +44,22 @@ def introduce(message: Message, context: Context) -> Message:
 
 
 def _form(experiment: Experiment, name: str) -> str:
-    """Empty where the data have problems: those quote data, so they stay in this node's log."""
+    """Empty where the data have problems."""
     try:
-        return experiment.schema(name).text()
-    except UnfitError as error:
-        log(ERROR, "The data of %s cannot be used: %s", name, error)
+        with _problems_stay_here():
+            return experiment.schema(name).text()
+    except UnfitError:
         return ""
+
+
+@contextmanager
+def _problems_stay_here() -> Iterator[None]:
+    """Problems quote data, so they go into this node's log and not to the server."""
+    try:
+        yield
+    except UnfitError as error:
+        log(ERROR, "The data of this site cannot be used: %s", error)
+        raise UnfitError("the site's data have problems; see its own log") from None
 
 
 @app.train()
@@ -56,7 +69,8 @@ def answer(message: Message, context: Context) -> Message:
     torch.set_num_threads(settings.threads)
     experiment = _experiment(settings)
     asked = from_records(message.content)
-    node = experiment.node(_name(context, experiment), _states(context, asked))
+    with _problems_stay_here():
+        node = experiment.node(_name(context, experiment), _states(context, asked))
     return Message(to_records(node.answer(asked)), reply_to=message)
 
 

@@ -39,7 +39,7 @@ def main(grid: Grid, context: Context) -> None:
             folder.check_sites(told)
         else:
             folder = RunFolder.create(path, settings, _all(experiment, told))
-        wire.run = folder.run_name
+        wire.begin(folder.run_name, folder.experiment().schemas)
         folder.execute(wire, _tell_round)
     log(INFO, "The run is done: %s", path)
 

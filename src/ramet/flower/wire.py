@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from ramet.data.own import Schema
 from ramet.engine import Answer
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
@@ -31,14 +32,21 @@ class GridWire:
         gathering: float = 120.0,
     ) -> None:
         self._grid = grid
-        self.run = ""
-        """The run's name, for the sites; given before the first exchange."""
+        self._run = ""
+        self._expected: Mapping[str, Schema] = {}
         self.forms: dict[str, str] = {}
         """What sites said of the form of their own graphs, as they said it."""
         self._deadline = deadline
         self._nodes: dict[str, int] = {}
         self._met: set[int] = set()
         self._gather(set(clients), gathering)
+
+    def begin(self, run: str, expected: Mapping[str, Schema]) -> None:
+        """Before the first exchange: the run's name, and the form of the sites' own graphs.
+
+        A node that comes later with graphs of another form does not take part.
+        """
+        self._run, self._expected = run, expected
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         self._meet()
@@ -65,7 +73,7 @@ class GridWire:
                 time.sleep(_PAUSE)
 
     def _train(self, client: str, asked: Payload) -> Message:
-        named = Payload(asked.arrays, asked.numbers, {**asked.notes, "run": self.run})
+        named = Payload(asked.arrays, asked.numbers, {**asked.notes, "run": self._run})
         return Message(to_records(named), self._nodes[client], MessageType.TRAIN)
 
     def _push(self, message: Message) -> str:
@@ -112,9 +120,20 @@ class GridWire:
 
     def _note(self, who: dict[str, Any], node: int) -> None:
         client = str(who["client"])
-        self._nodes[client] = node
         if "form" in who:
-            self.forms[client] = str(who["form"])
+            form = self.forms[client] = str(who["form"])
+            if not self._fits(client, form):
+                return
+        self._nodes[client] = node
+
+    def _fits(self, client: str, form: str) -> bool:
+        began = self._expected.get(client)
+        if began is None:
+            return True
+        try:
+            return Schema.parse(form, client).fits(began)
+        except RametError:
+            return False
 
 
 def _content(reply: Message) -> Payload | str:

@@ -90,8 +90,8 @@ class LinkPrediction:
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> LinkShape:  # noqa: ARG002
         check_task(schema, "link-prediction")
-        types = tuple((name, width_of(features)) for name, features in schema.nodes.items())
-        return LinkShape(types, tuple(schema.edges))
+        types = tuple((name, width_of(features)) for name, features in sorted(schema.nodes.items()))
+        return LinkShape(types, tuple(sorted(schema.edges)))
 
     def weight(self, samples: LinkSamples) -> int:  # noqa: ARG002
         """All clients count alike (eq. 5 of FedDA)."""

@@ -17,6 +17,8 @@ from ramet.data.own.schema import width_of
 from ramet.data.own.tables import Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
 
+_PYG_OWN = "_global_store"
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -83,6 +85,9 @@ class OneGraph:
                 between = self._edges(name, nodes, rows)
                 if between is not None:
                     edges[name] = between
+            elif (file := self.said.edges[name].file) is not None:
+                self._table(file)  # for what is wrong with it alone
+        self._tell_undeclared()
         return None if self.problems else Content(nodes, edges)
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
@@ -152,6 +157,20 @@ class OneGraph:
         ends = torch.stack([heads, tails])
         self._tell_twice(ends, table.lines, table.file, name, part.target)
         return Edges(ends, table.parts(split))
+
+    def _tell_undeclared(self) -> None:
+        """A tensor of a type that the TOML does not know is more likely a slip than an extra."""
+        if self._tensors is None or self._plain:
+            return
+        known = {*self.said.nodes, *(f"{h}.{n}.{t}" for n, (h, t) in self._all_ends().items())}
+        for name in self._tensors.by_name:
+            store = name.rpartition(".")[0]
+            if store not in known and store != _PYG_OWN:
+                text = "belongs to no type that the TOML declares"
+                self.problems.add(self._tensors.file, text, column=name)
+
+    def _all_ends(self) -> dict[str, tuple[str, str]]:
+        return {name: self.said.ends(name) for name in self.said.edges}
 
     def _tell_twice(
         self, ends: Tensor, rows: Sequence[int], file: str, name: str, column: str

@@ -84,7 +84,7 @@ class Description(_Part):
     classes: Texts = ()
     tensors: str | None = None
     nodes: dict[TypeName, NodePart]
-    edges: dict[TypeName, EdgePart]
+    edges: Annotated[dict[TypeName, EdgePart], Field(max_length=255)]
     graphs: GraphPart | None = None
 
     @model_validator(mode="after")

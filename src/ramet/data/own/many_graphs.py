@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from torch import Tensor
 from ramet.data.own.content import Content, Edges, Graphs, Nodes
 from ramet.data.own.description import Description, EdgePart, GraphPart, NodePart
 from ramet.data.own.paths import inside, members
-from ramet.data.own.problems import Problems
-from ramet.data.own.tables import Table, read_table
+from ramet.data.own.problems import Problems, shown
+from ramet.data.own.tables import TABLES, Table, read_table
 from ramet.data.own.tensors import SUFFIXES, read_tensors
 
 
@@ -78,10 +79,10 @@ class ManyGraphs:
             edges.references(column, rows, self._node_name, where)
             for column in (between.source, between.target)
         )
+        filled = set(of_node.tolist())
         for name, row in listed.rows.items():
-            if not bool((of_node == row).any()):
-                line = listed.table.lines[row]
-                self.problems.add(listed.table.file, f"graph '{name}' has no nodes", line)
+            if row not in filled:
+                self._tell_empty(listed, name, "no nodes")
         graphs = Graphs(list(listed.rows), of_node, listed.labels, listed.parts)
         return self._content(Nodes(features), torch.stack([heads, tails]), graphs)
 
@@ -98,6 +99,9 @@ class ManyGraphs:
             for file in members(path, self.folder.resolve(), self.toml, self.problems)
         }
         names = self._names(files, given)
+        if listed is not None:
+            for name in sorted(listed.rows.keys() - set(names)):
+                self._tell_empty(listed, name, f"no file in {given}")
         read: list[tuple[Tensor, Tensor]] = []
         labels: list[int] = []
         for name in names:
@@ -119,9 +123,13 @@ class ManyGraphs:
         graphs = Graphs(names, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
         return self._content(Nodes(features), torch.cat(shifted, dim=1), graphs)
 
+    def _tell_empty(self, listed: _Labels, name: str, lacks: str) -> None:
+        table, row = listed.table, listed.rows[name]
+        self.problems.add(table.file, f"graph {shown(name)} has {lacks}", table.lines[row])
+
     def _names(self, files: Mapping[str, Path], given: str) -> list[str]:
         """The graphs of a folder; a file that belongs to none is a problem."""
-        names = []
+        names: list[str] = []
         for file in files.values():
             stem, suffix = file.stem, file.suffix.lower()
             if suffix in SUFFIXES:
@@ -131,6 +139,13 @@ class ManyGraphs:
             elif not stem.endswith(".edges"):
                 text = "is no graph: neither NAME.nodes.csv, NAME.edges.csv nor NAME.safetensors"
                 self.problems.add(f"{given}/{file.name}", text)
+            elif self._graphs.file is None:
+                text = "[graphs] needs 'file', a table with the classes of graphs in tables"
+                self.problems.add(self.toml, text)
+                return []
+        for name, count in Counter(names).items():
+            if count > 1:
+                self.problems.add(given, f"graph {shown(name)} is there in {count} files")
         if not names:
             self.problems.add(given, "there is no graph in this folder")
         return names
@@ -144,14 +159,11 @@ class ManyGraphs:
                 return self._from_tensors(files[f"{name}{suffix}"], f"{given}/{name}{suffix}")
         found = {}
         for kind in ("nodes", "edges"):
-            (file, *_) = [
-                *(f for n, f in files.items() if n.rpartition(".")[0] == f"{name}.{kind}"),
-                None,
-            ]
-            if file is None:
-                self.problems.add(given, f"graph '{name}' has no {name}.{kind}.csv")
+            held = [n for s in TABLES if (n := f"{name}.{kind}{s}") in files]
+            if not held:
+                self.problems.add(given, f"graph {shown(name)} has no {kind}: {name}.{kind}.csv")
                 return None
-            found[kind] = read_table(file.resolve(), f"{given}/{file.name}", self.problems)
+            found[kind] = read_table(files[held[0]], f"{given}/{held[0]}", self.problems)
         nodes, edges = found["nodes"], found["edges"]
         own, between = self._node_part, self._edge_part
         sound = [
@@ -170,7 +182,7 @@ class ManyGraphs:
         return nodes.numbers(own.names), torch.stack([heads, tails]), -1
 
     def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Tensor, int] | None:
-        tensors = read_tensors(file.resolve(), name, self.problems)
+        tensors = read_tensors(file, name, self.problems)
         if tensors is None:
             return None
         features = tensors.features("", self._node_part.names)
@@ -178,6 +190,8 @@ class ManyGraphs:
             self.problems.add(name, "has no node: 'x' must have a row for each", column="x")
             return None
         ends = tensors.ends("edge_index", features.size(0), features.size(0))
+        if "edge_index" not in tensors.by_name:
+            self.problems.add(name, "is missing", column="edge_index")
         if self._graphs.file is None:
             y = tensors.labels(self.said.classes, 1, None)
             return None if y is None or ends is None else (features, ends, int(y[0]))
@@ -188,8 +202,7 @@ class ManyGraphs:
         if listed is None:
             return -1
         if name not in listed.rows:
-            text = f"graph '{name}' of {given} has no row here"
-            self.problems.add(listed.table.file, text)
+            self.problems.add(listed.table.file, f"graph {shown(name)} of {given} has no row here")
             return None
         return int(listed.labels[listed.rows[name]])
 

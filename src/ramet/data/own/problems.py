@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ramet.errors import RametError
 
+_LONGEST = 60
 MOST = 10_000
 """Further problems are counted, not kept: a file full of them is one mistake made many times."""
 
@@ -44,6 +45,12 @@ class Problems:
 
     def __bool__(self) -> bool:
         return self.count > 0
+
+
+def shown(text: str) -> str:
+    """A cell as it may be printed: in quotes, not too long, without signs that move the cursor."""
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return "'" + "".join(sign if sign.isprintable() else "?" for sign in short) + "'"
 
 
 class UnfitError(RametError):

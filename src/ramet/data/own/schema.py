@@ -51,6 +51,10 @@ class Schema(BaseModel):
         (features,) = self.nodes.values()
         return width_of(features)
 
+    def fits(self, other: Schema) -> bool:
+        """Whether the form is the same, made by whichever version."""
+        return self.model_copy(update={"ramet": other.ramet}) == other
+
     def text(self) -> str:
         return self.model_dump_json(indent=1) + "\n"
 

@@ -135,7 +135,7 @@ def _graph_block(content: Content, said: Description) -> tuple[Graph, Tensor | N
 def _node_graph(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
     (nodes,) = content.nodes.values()
     assert nodes.labels is not None
-    pairs = [_undirected(content.edges[name].ends) for name in sorted(content.edges)]
+    pairs = [_undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
     kinds = [torch.full((own.size(1),), kind, dtype=torch.uint8) for kind, own in enumerate(pairs)]
     left, right = torch.cat(pairs, dim=1).to(torch.int32)
     graph = NodeGraph(
@@ -151,11 +151,11 @@ def _node_graph(content: Content, said: Description) -> tuple[Graph, Tensor | No
     return graph, nodes.parts
 
 
-def _undirected(ends: Tensor) -> Tensor:
+def _undirected(ends: Tensor, nodes: int) -> Tensor:
     """Each pair of different nodes once, the smaller first."""
-    pairs = torch.stack([ends.amin(dim=0), ends.amax(dim=0)])
-    found: Tensor = torch.unique(pairs[:, pairs[0] != pairs[1]], dim=1)
-    return found
+    left, right = ends.amin(dim=0), ends.amax(dim=0)
+    keys = torch.unique((left * nodes + right)[left != right])
+    return torch.stack([keys // max(nodes, 1), keys % max(nodes, 1)])
 
 
 def _hetero_graph(content: Content, said: Description) -> tuple[Graph, Tensor | None]:

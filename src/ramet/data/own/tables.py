@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ramet.data.own.problems import Problems
+from ramet.data.own.problems import Problems, shown
 from ramet.data.splits import PARTS
 
 NO_PART = -1
@@ -49,8 +49,7 @@ class Table:
         return not lacking
 
     def texts(self, column: str) -> list[str]:
-        cells = self.columns[column]
-        return [text.strip() for text in cells.astype(str).tolist()]
+        return [str(cell).strip() for cell in self.columns[column].tolist()]
 
     def numbers(self, names: Sequence[str]) -> Tensor:  # [rows, names]
         """Finite numbers; without any column, 1 for each row."""
@@ -71,7 +70,7 @@ class Table:
                 self._tell(row, column, "the id is missing")
             elif own in found:
                 first = self.lines[found[own]]
-                self._tell(row, column, f"'{key[-1]}' is there already, in row {first}")
+                self._tell(row, column, f"{shown(key[-1])} is there already, in row {first}")
             else:
                 found[own] = row
         return found
@@ -79,7 +78,7 @@ class Table:
     def labels(self, column: str, classes: Sequence[str], parts: Tensor | None) -> Tensor:
         """[rows] the class's place; rows that are in no part need none, and get -1."""
         place = {name: number for number, name in enumerate(classes)}
-        found = torch.full((len(self),), -1)
+        found = [-1] * len(self)
         for row, text in enumerate(self.texts(column)):
             if text in place:
                 found[row] = place[text]
@@ -88,35 +87,36 @@ class Table:
             elif not text:
                 self._tell(row, column, "the class is missing")
             else:
-                self._tell(row, column, f"'{text}' is none of the classes {', '.join(classes)}")
-        return found
+                text = f"{shown(text)} is none of the classes {', '.join(classes)}"
+                self._tell(row, column, text)
+        return torch.tensor(found)
 
     def parts(self, column: str | None) -> Tensor | None:
         """[rows] 0, 1 or 2 for train, val and test, -1 for none of them."""
         if column is None:
             return None
         place = {**{name: number for number, name in enumerate(PARTS)}, _NOWHERE: NO_PART}
-        found = torch.full((len(self),), NO_PART)
+        found = [NO_PART] * len(self)
         for row, text in enumerate(self.texts(column)):
             if text not in place:
-                self._tell(row, column, f"'{text}' is none of train, val, test, none")
+                self._tell(row, column, f"{shown(text)} is none of train, val, test, none")
             else:
                 found[row] = place[text]
-        return found
+        return torch.tensor(found)
 
     def references(
         self, column: str, rows: Mapping[Any, int], what: str, beside: list[str] | None = None
     ) -> Tensor:
         """[rows] where the named rows of another table stand; with ``beside``, keys are pairs."""
-        found = torch.full((len(self),), -1)
+        found = [-1] * len(self)
         for row, text in enumerate(self.texts(column)):
             place = rows.get(text if beside is None else (beside[row], text))
             if place is None:
-                within = "" if beside is None else f" in graph '{beside[row]}'"
-                self._tell(row, column, f"there is no {what} '{text}'{within}")
+                within = "" if beside is None else f" in graph {shown(beside[row])}"
+                self._tell(row, column, f"there is no {what} {shown(text)}{within}")
             else:
                 found[row] = place
-        return found
+        return torch.tensor(found, dtype=torch.int64)
 
     def _number(self, column: str) -> Tensor:
         cells = self.columns[column]
@@ -129,7 +129,7 @@ class Table:
         for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
             text = str(cells[row])
             if _is_number(text):  # otherwise it was told already
-                self._tell(row, column, f"'{text}' is not a finite number")
+                self._tell(row, column, f"{shown(text)} is not a finite number")
         return torch.from_numpy(narrow)
 
     def _parsed(self, row: int, column: str) -> float:
@@ -139,7 +139,7 @@ class Table:
         self._tell(
             row,
             column,
-            "the number is missing" if not text.strip() else f"'{text}' is not a number",
+            "the number is missing" if not text.strip() else f"{shown(text)} is not a number",
         )
         return float("nan")
 
@@ -243,3 +243,4 @@ _READERS: dict[str, Callable[[Path, str, Problems], Table | None]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
 }
+TABLES = tuple(_READERS)

@@ -9,7 +9,6 @@ safetensors      ``x``, ``edge_index``, ``y``, ``train_mask`` …; for several t
 
 from __future__ import annotations
 
-import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +114,7 @@ def read_tensors(path: Path, name: str, problems: Problems) -> Tensors | None:
         return None
     try:
         found = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pt(path)
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, zipfile.BadZipFile) as error:
         problems.add(name, f"cannot be read ({str(error).partition(chr(10))[0]})")
         return None
     return Tensors(name, found, problems)
@@ -130,7 +129,7 @@ def _load_pt(path: Path) -> dict[str, Tensor]:
             raise ValueError("it is a compressed archive, which torch.save does not write")
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError) as error:
+    except Exception as error:
         raise ValueError(
             "it has more than plain tensors. Save it with torch.save(data.to_dict(), file)"
         ) from error
@@ -144,11 +143,16 @@ def _flat(content: Mapping[Any, Any]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for key, value in content.items():
         name = ".".join(map(str, key)) if isinstance(key, tuple) else str(key)
-        if isinstance(value, Tensor):
-            found[name] = value
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             found |= {f"{name}.{own}": t for own, t in value.items() if isinstance(t, Tensor)}
-    return found
+        elif isinstance(value, Tensor):
+            found[name] = value
+    return {name: tensor.detach() for name, tensor in found.items() if _plain(tensor)}
+
+
+def _plain(tensor: Tensor) -> bool:
+    dense = tensor.layout == torch.strided and tensor.device.type == "cpu"
+    return dense and not tensor.is_quantized
 
 
 def _whole(tensor: Tensor) -> bool:
