@@ -22,7 +22,7 @@ def _experiment(toml: Path) -> Experiment:
 
 
 def test_the_form_is_told_and_the_problems_are_not(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     toml = node_site(tmp_path / "north")
     assert _form(_experiment(toml), "north") == read_site(toml).schema.text()
@@ -31,7 +31,7 @@ def test_the_form_is_told_and_the_problems_are_not(
     with pytest.raises(UnfitError, match="there is no patient 'p1'"):
         read_site(toml)
     assert _form(_experiment(toml), "north") == ""
-    assert "there is no patient 'p1'" in capfd.readouterr().err
+    assert "there is no patient 'p1'" in caplog.text
 
 
 def test_a_node_of_another_site_does_not_take_part(tmp_path: Path) -> None:
