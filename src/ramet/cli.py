@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,6 +80,10 @@ def run(
     ] = None,
     activation: Active = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
+    site: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A site's own graphs, as a TOML; once for each site."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a method on a setting. METHOD is a name from `ramet methods`, or file.py:factory.
@@ -87,6 +92,9 @@ def run(
     """
     from ramet import runs
 
+    options = _options(option or [])
+    if site:
+        setting, options = "own", {**options, "sites": shlex.join(map(str, site))}
     with _progress() as observe:
         result = runs.run(
             method,
@@ -101,7 +109,7 @@ def run(
             activation=activation,
             threads=threads,
             observe=observe,
-            **_options(option or []),
+            **options,
         )
     _show(result, as_json)
 
@@ -396,6 +404,55 @@ def inspect_data(
         drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
         figures.save(drawn, folder, "heterogeneity")
     show(seen.facts(), shown.portrait_table(seen.clients, seen.divergences, setting))
+
+
+@data_app.command("check")
+def check_data(
+    file: Annotated[Path, typer.Argument(help="The TOML that describes a site's graphs.")],
+    as_json: Json = False,
+) -> None:
+    """Look for problems in a site's own graphs, show what there is, write their fingerprint.
+
+    The fingerprint has names of types, features and classes, and no data. It is what sites compare
+    before the first round. Ends with exit code 1 if there are problems.
+
+    Example: ramet data check north/site.toml
+    """
+    from dataclasses import asdict
+
+    from ramet.data.own import check_site, statistics
+    from ramet.experiment import RunSettings
+    from ramet.report import site_table
+
+    if not file.is_file():
+        raise RametError(
+            f"there is no file {file}. Give the TOML that describes the site's graphs."
+        )
+    checked = check_site(file)
+    site, fingerprint = checked.site, file.with_suffix(".fingerprint.json")
+    counted = statistics(site, RunSettings.model_fields["split_seed"].default) if site else None
+    if site is not None:
+        try:
+            fingerprint.write_text(site.schema.text())
+        except OSError as error:
+            raise RametError(
+                f"cannot write {fingerprint} ({error.strerror}). Make its folder writable."
+            ) from error
+    if as_json:
+        problems = [asdict(problem) for problem in checked.problems]
+        facts = {"problems": problems, "statistics": counted}
+        sys.stdout.write(json.dumps(facts) + "\n")
+    elif site is not None and counted is not None:
+        out.print(site_table(site.name, site.schema.task, counted))
+        out.print(f"No problems. Fingerprint: {fingerprint}", highlight=False, soft_wrap=True)
+    else:
+        for problem in checked.problems:
+            out.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+    if site is None:
+        count = f"{checked.count:,} problem{'s' if checked.count > 1 else ''}"
+        more = f" The first {len(checked.problems):,} are shown." if checked.hidden else ""
+        _complain(f"{file} and its files have {count}.{more}")
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ramet.data import Held
+from ramet.data.own import Aspect, Schema, check_fit
 from ramet.engine import Node, Overseer, Rounds, Snapshots, start_shared
 from ramet.engine.node import lay_over, state_names
 from ramet.errors import RametError, unknown
@@ -23,7 +24,7 @@ from ramet.methods import ACTIVATIONS, METHODS, Method
 from ramet.methods.activation import Activation
 from ramet.methods.base import check_activation
 from ramet.options import arguments, made
-from ramet.partition import SETTINGS, Reading, Setting
+from ramet.partition import SETTINGS, OwnSetting, Reading, Setting, absolute_sites
 from ramet.payload import Arrays, only
 from ramet.tasks import Shape
 
@@ -87,6 +88,9 @@ def written(
 
 def checked_settings(**given: Any) -> RunSettings:
     """Settings from arguments; an omitted number of rounds is the setting's own."""
+    if "sites" in given.get("options", {}):
+        options = given["options"]
+        given["options"] = {**options, "sites": absolute_sites(options["sites"])}
     if given.get("rounds") is None:
         given["rounds"] = 1
         given["rounds"] = Experiment(_validated(given)).setting.rounds
@@ -113,6 +117,8 @@ class Experiment:
     """The parts of a run, each made when it is first needed."""
 
     settings: RunSettings
+    told: Mapping[str, Schema] | None = None
+    """The form of the sites' own graphs, where they have told it."""
 
     @cached_property
     def method(self) -> Method:
@@ -129,6 +135,35 @@ class Experiment:
     @property
     def clients(self) -> tuple[str, ...]:
         return self.setting.clients
+
+    @property
+    def own_graphs(self) -> bool:
+        """Whether clients bring graphs of their own."""
+        return isinstance(self.setting, OwnSetting)
+
+    @cached_property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The form of each site's own graphs; nothing where graphs are nobody's own."""
+        if self.told is not None or not isinstance(self.setting, OwnSetting):
+            return self.told or {}
+        return {client: self.schema(client) for client in self.clients}
+
+    def schema(self, client: str) -> Schema:
+        """The form of one site's own graphs, from its files."""
+        assert isinstance(self.setting, OwnSetting)
+        return self.setting.schema(client, self.settings.data)
+
+    def data_of(self, client: str) -> Path:
+        """What a client's own machine has to know of where data lie."""
+        own = self.setting.files[client] if isinstance(self.setting, OwnSetting) else None
+        return own or self.settings.data
+
+    def named(self) -> RunSettings:
+        """The settings with sites' names instead of their files, which are each site's affair."""
+        if not isinstance(self.setting, OwnSetting):
+            return self.settings
+        options = {**self.settings.options, "sites": shlex.join(self.clients)}
+        return self.settings.model_copy(update={"options": options})
 
     def samples(self, client: str) -> Any:
         """What the client learns from, split by the split seed."""
@@ -185,11 +220,16 @@ class Experiment:
 
     def check_names(self) -> None:
         """Complain about unknown names, bad options and idle patterns before anything is read."""
-        method, _ = self.method, self.setting
+        method, setting = self.method, self.setting
+        if not setting.clients:
+            raise RametError(
+                "no site is named. Give each site's file with --site FILE.toml, or --set sites=…"
+            )
         check_activation(method, start_shared(method, self._plain_shape(), self.settings.seed))
 
     def check_clients(self) -> None:
-        """What is shared must have one shape on all clients."""
+        """What is shared must have one shape on all clients, and mean the same."""
+        self._check_schemas()
         first, *others = self.clients
         expected = self._sizes(first)[1]
         for client in others:
@@ -200,6 +240,36 @@ class Experiment:
                         f"{list(shape)} on {client}. Share parts that do not depend on a client's "
                         "features and classes."
                     )
+
+    def _check_schemas(self) -> None:
+        """Sites' own graphs must agree in what the shared arrays depend on."""
+        if not self.schemas:
+            return
+        plain = self._plain_shape()
+        names = {field.name for field in fields(plain)}
+        changed: dict[Aspect, Any] = {
+            aspect: replace(plain, **{aspect: getattr(plain.other(), aspect)})
+            for aspect in ("features", "classes")
+            if aspect in names
+        }
+        if "relations" in names:
+            changed = {"types": plain.other(), "features": plain.other()}
+        check_fit(
+            self.schemas,
+            {a: found[0] for a, shape in changed.items() if (found := self._moved_by(shape))},
+        )
+        for schema in self.schemas.values():
+            self.method.task.declared_shape(schema, self.method.inputs)
+
+    def _moved_by(self, shape: Any) -> list[str]:
+        """The shared arrays that are there or of another size only because of this shape."""
+        method, seed = self.method, self.settings.seed
+        here, there = (start_shared(method, s, seed) for s in (self._plain_shape(), shape))
+        return [
+            n
+            for n in {**here, **there}
+            if n not in here or n not in there or here[n].shape != there[n].shape
+        ]
 
     def scalars(self) -> dict[str, int]:
         """How many numbers each client's model has."""
@@ -223,7 +293,7 @@ class Experiment:
             "clients": {
                 client: {
                     "source": self.setting.source_of[client],
-                    **self.samples(client).manifest,
+                    **(self.samples(client).manifest if self._at_hand(client) else {}),
                 }
                 for client in self.clients
             },
@@ -231,19 +301,28 @@ class Experiment:
 
     def _start(self) -> dict[str, Any]:
         """The shared start; data are read only where what is shared depends on them."""
-        plain = self._plain_shape()
-        method, seed = self.method, self.settings.seed
-        start, elsewhere = (start_shared(method, s, seed) for s in (plain, plain.other()))
-        if all(name in start and start[name].shape == a.shape for name, a in elsewhere.items()):
-            return start
-        return start_shared(method, method.task.shape(self.samples(self.clients[0])), seed)
+        plain, method, seed = self._plain_shape(), self.method, self.settings.seed
+        if not self._moved_by(plain.other()):
+            return start_shared(method, plain, seed)
+        return start_shared(method, self._shape(self.clients[0]), seed)
+
+    def _shape(self, client: str) -> Any:
+        """As the client told it, or as its samples have it."""
+        if client in self.schemas:
+            return self.method.task.declared_shape(self.schemas[client], self.method.inputs)
+        return self.method.task.shape(self.samples(client))
+
+    def _at_hand(self, client: str) -> bool:
+        """Whether this machine has the client's data."""
+        own = self.setting.files if isinstance(self.setting, OwnSetting) else {}
+        return own.get(client, self.settings.data) is not None
 
     def _plain_shape(self) -> Any:
         return self.method.task.plain_shape(self.method.inputs)
 
     def _sizes(self, client: str) -> tuple[int, dict[str, tuple[int, ...]]]:
         """How many scalars the client's model has, and the shapes of what it shares."""
-        shape = self.method.task.shape(self.samples(client))
+        shape = self._shape(client)
         if shape not in self._sizes_seen:
             with torch.random.fork_rng():
                 model = self.method.model(shape)

@@ -4,6 +4,7 @@
 ``settings.json``        everything that decides the run's numbers
 ``versions.json``        what it ran with
 ``split.json``           who held which samples, with hashes
+``sites.json``           the form of the sites' own graphs, where they bring them
 ``rounds.jsonl``         one line per round
 ``server/``              the server's last snapshots
 ``clients/RUN/NAME/``    each client's last snapshots, and its final model
@@ -18,7 +19,7 @@ import json
 import os
 import platform
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from ramet.data.own import Schema
 from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_whole
 from ramet.errors import RametError
@@ -65,7 +67,9 @@ class RunFolder:
         return facts
 
     @staticmethod
-    def create(path: Path, settings: RunSettings) -> RunFolder:
+    def create(
+        path: Path, settings: RunSettings, told: Mapping[str, Schema] | None = None
+    ) -> RunFolder:
         """Claim a folder for a new run and write down what is known before it starts."""
         folder = RunFolder(path)
         if folder.started:
@@ -75,13 +79,16 @@ class RunFolder:
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RametError(f"{path} is there and not empty. Give a new folder with --out.")
-        experiment = Experiment(settings)
+        experiment = Experiment(settings, told)
         experiment.check_clients()
         manifest = experiment.manifest()
         make_folder(path)
         started = datetime.now(UTC).isoformat(timespec="seconds")
         folder._write("versions.json", {"run": uuid.uuid4().hex, "started": started, **versions()})
         folder._write("split.json", manifest)
+        if experiment.schemas:
+            forms = {site: form.model_dump() for site, form in experiment.schemas.items()}
+            folder._write("sites.json", forms)
         folder._write("settings.json", settings.model_dump(mode="json"))
         return folder
 
@@ -97,13 +104,30 @@ class RunFolder:
 
     def experiment(self) -> Experiment:
         try:
-            return Experiment(RunSettings.model_validate_json(self._settings.read_text()))
+            settings = RunSettings.model_validate_json(self._settings.read_text())
+            return Experiment(settings, self._told())
         except ValidationError as error:
             raise _damaged(self._settings) from error
 
+    def check_sites(self, told: Mapping[str, Schema]) -> None:
+        """Sites that come back must bring graphs of the form they began with."""
+        began = self.experiment().schemas
+        for site, form in told.items():
+            if site in began and not form.fits(began[site]):
+                raise RametError(
+                    f"{site} has graphs of another form than when the run began. Put back its "
+                    "TOML and its data, or start anew in another folder."
+                )
+
+    def _told(self) -> dict[str, Schema] | None:
+        path = self.path / "sites.json"
+        if not path.exists():
+            return None
+        return {site: Schema.model_validate(form) for site, form in _read_json(path).items()}
+
     def check_same(self, settings: RunSettings) -> None:
         """Refuse to go on with this run under other settings."""
-        own, given = self.experiment().settings.model_dump(), settings.model_dump()
+        own, given = (e.named().model_dump() for e in (self.experiment(), Experiment(settings)))
         other = [
             f"{key}={given[key]} instead of {own[key]}" for key in own if own[key] != given[key]
         ]

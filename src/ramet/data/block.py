@@ -82,6 +82,7 @@ class GraphBlock:
     degrees: Tensor  # [nodes]
     node_starts: Tensor  # [graphs + 1]
     labels: Tensor  # [graphs]
+    class_count: int = 0  # where the site says so; otherwise as many as the labels show
 
     @property
     def graphs(self) -> int:
@@ -97,7 +98,7 @@ class GraphBlock:
 
     @property
     def classes(self) -> int:
-        return int(self.labels.max()) + 1
+        return self.class_count or int(self.labels.max()) + 1
 
     @cached_property
     def row_starts(self) -> Tensor:  # [nodes + 1]
@@ -125,16 +126,16 @@ class GraphBlock:
         return replace(self, structure=structure)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything but the width, by name, for storing."""
+        """Everything but the counts, by name, for storing."""
         return {
             f.name: getattr(self, f.name).contiguous()
             for f in fields(self)
-            if f.name != "feature_width"
+            if isinstance(getattr(self, f.name), Tensor)
         }
 
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor], feature_width: int) -> GraphBlock:
-        return GraphBlock(**tensors, feature_width=feature_width)
+        return GraphBlock(**tensors, feature_width=feature_width, class_count=0)
 
     @staticmethod
     def from_links(

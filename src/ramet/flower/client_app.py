@@ -11,13 +11,18 @@ number picks the client, and state lies in the run's folder.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from logging import ERROR
 from pathlib import Path
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common import log
 
+from ramet.data.own import UnfitError, site_name
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
 from ramet.flower.records import from_records, from_run_config, to_records
@@ -28,9 +33,33 @@ app = ClientApp()
 
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
-    """Tell the server which client this node is."""
-    name = _name(context, _experiment(_settings(context)))
-    return Message(RecordDict({"who": ConfigRecord({"client": name})}), reply_to=message)
+    """Tell the server which client this node is, and the form of its graphs if they are its own."""
+    with _problems_stay_here():
+        experiment = _experiment(_settings(context))
+        name = _name(context, experiment)
+    who = ConfigRecord({"client": name})
+    if experiment.own_graphs:
+        who["form"] = _form(experiment, name)
+    return Message(RecordDict({"who": who}), reply_to=message)
+
+
+def _form(experiment: Experiment, name: str) -> str:
+    """Empty where the data have problems."""
+    try:
+        with _problems_stay_here():
+            return experiment.schema(name).text()
+    except UnfitError:
+        return ""
+
+
+@contextmanager
+def _problems_stay_here() -> Iterator[None]:
+    """Problems quote data, so they go into this node's log and not to the server."""
+    try:
+        yield
+    except UnfitError as error:
+        log(ERROR, "The data of this site cannot be used: %s", error)
+        raise UnfitError("the site's data have problems; see its own log") from None
 
 
 @app.train()
@@ -40,7 +69,8 @@ def answer(message: Message, context: Context) -> Message:
     torch.set_num_threads(settings.threads)
     experiment = _experiment(settings)
     asked = from_records(message.content)
-    node = experiment.node(_name(context, experiment), _states(context, asked))
+    with _problems_stay_here():
+        node = experiment.node(_name(context, experiment), _states(context, asked))
     return Message(to_records(node.answer(asked)), reply_to=message)
 
 
@@ -66,6 +96,8 @@ def _name(context: Context, experiment: Experiment) -> str:
         return str(config["client"])
     if "partition-id" in config:
         return experiment.clients[int(config["partition-id"])]
+    if experiment.own_graphs:
+        return site_name(experiment.settings.data)
     raise RametError(
         "this SuperNode does not say which client it is. Start it with "
         '--node-config \'client="NAME" state="FOLDER"\'.'

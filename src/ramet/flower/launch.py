@@ -51,7 +51,8 @@ def launch(folder: RunFolder, observe: Observer) -> None:
         stack.enter_context(flower.superlink(port, simulated))
         if not simulated:
             for client, own_port in zip(clients, node_ports, strict=True):
-                node = {"client": client, "data": str(settings.data), "state": str(folder.path)}
+                data = str(experiment.data_of(client))
+                node = {"client": client, "data": data, "state": str(folder.path)}
                 stack.enter_context(flower.supernode(client, own_port, port, node))
         flower.run(
             app=THIN_APP,

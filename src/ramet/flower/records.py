@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from ramet.errors import RametError
-from ramet.experiment import RunSettings, checked_settings, default_data
+from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
 from ramet.payload import Payload
 
 ARRAYS, NUMBERS, NOTES = "arrays", "numbers", "notes"
@@ -45,7 +45,12 @@ def _number(value: Any) -> float:
 
 
 def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int]:
-    """The settings as the app's run config; values with spaces are quoted as in a shell."""
+    """The settings as the app's run config; values with spaces are quoted as in a shell.
+
+    Over a SuperLink no site learns where another one has its files.
+    """
+    if settings.engine == "superlink":
+        settings = Experiment(settings).named()
     plain = settings.model_dump(
         mode="json", exclude={"options", "share", "activation", "split_seed"}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from logging import INFO, WARNING
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
+from ramet.data.own import Schema
+from ramet.errors import RametError
+from ramet.experiment import Experiment
 from ramet.flower.records import from_run_config
 from ramet.flower.wire import GridWire
 from ramet.metrics import Record
@@ -27,15 +31,44 @@ def main(grid: Grid, context: Context) -> None:
     folder = RunFolder(path)
     if folder.started:
         folder.check_same(settings)
-    else:
-        folder = RunFolder.create(path, settings)
-    if folder.result() is None:
-        wire = GridWire(grid, folder.run_name, folder.experiment().clients)
-        folder.execute(wire, _tell)
+    if not folder.started or folder.result() is None:
+        experiment = Experiment(settings)
+        wire = GridWire(grid, experiment.clients)
+        told = _forms(experiment, wire.forms)
+        if folder.started:
+            folder.check_sites(told)
+        else:
+            folder = RunFolder.create(path, settings, _all(experiment, told))
+        wire.begin(folder.run_name, folder.experiment().schemas)
+        folder.execute(wire, _tell_round)
     log(INFO, "The run is done: %s", path)
 
 
-def _tell(record: Record) -> None:
+def _forms(experiment: Experiment, said: Mapping[str, str]) -> dict[str, Schema]:
+    """The form of each site's own graphs, as far as sites are there."""
+    unfit = [site for site in experiment.clients if said.get(site) == ""]
+    if unfit:
+        raise RametError(
+            f"the run does not start: the data of {', '.join(unfit)} have problems. There, "
+            "`ramet data check` tells them all."
+        )
+    return {site: Schema.parse(said[site], site) for site in experiment.clients if site in said}
+
+
+def _all(experiment: Experiment, told: Mapping[str, Schema]) -> Mapping[str, Schema] | None:
+    """Before the first round every site must have told the form of its graphs."""
+    if not experiment.own_graphs:
+        return None
+    silent = [site for site in experiment.clients if site not in told]
+    if silent:
+        raise RametError(
+            f"the run does not start: {', '.join(silent)} did not connect, so their graphs could "
+            "not be compared with the others'. Start their SuperNodes, or name fewer sites."
+        )
+    return told
+
+
+def _tell_round(record: Record) -> None:
     """A line in the stream of `flwr run`."""
     means = 100 * record.mean("test"), 100 * record.mean("val")
     log(INFO, "Round %s of %s: test %.2f %%, val %.2f %%", record.round, record.rounds, *means)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from ramet.data.own import Schema
 from ramet.engine import Answer
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
@@ -25,17 +27,26 @@ class GridWire:
     def __init__(
         self,
         grid: Grid,
-        run: str,
         clients: Iterable[str],
         deadline: float = 600.0,
         gathering: float = 120.0,
     ) -> None:
         self._grid = grid
-        self._run = run
+        self._run = ""
+        self._expected: Mapping[str, Schema] = {}
+        self.forms: dict[str, str] = {}
+        """What sites said of the form of their own graphs, as they said it."""
         self._deadline = deadline
         self._nodes: dict[str, int] = {}
         self._met: set[int] = set()
         self._gather(set(clients), gathering)
+
+    def begin(self, run: str, expected: Mapping[str, Schema]) -> None:
+        """Before the first exchange: the run's name, and the form of the sites' own graphs.
+
+        A node that comes later with graphs of another form does not take part.
+        """
+        self._run, self._expected = run, expected
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         self._meet()
@@ -104,8 +115,25 @@ class GridWire:
                     node = asked.pop(sent)
                     self._met.add(node)
                     if not reply.has_error():
-                        self._nodes[str(reply.content["who"]["client"])] = node
+                        self._note(dict(reply.content["who"]), node)
             time.sleep(_PAUSE)
+
+    def _note(self, who: dict[str, Any], node: int) -> None:
+        client = str(who["client"])
+        if "form" in who:
+            form = self.forms[client] = str(who["form"])
+            if not self._fits(client, form):
+                return
+        self._nodes[client] = node
+
+    def _fits(self, client: str, form: str) -> bool:
+        began = self._expected.get(client)
+        if began is None:
+            return True
+        try:
+            return Schema.parse(form, client).fits(began)
+        except RametError:
+            return False
 
 
 def _content(reply: Message) -> Payload | str:

@@ -14,6 +14,7 @@ from ramet.data import GraphBlock, Held, Split, StructureEncoding, read_block, s
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
 from ramet.partition.hetero_settings import acm_hetero, amazon, imdb_hetero, planted_hetero
 from ramet.partition.link_settings import acm_links, planted_links
+from ramet.partition.own_settings import own
 from ramet.partition.reading import Reading
 from ramet.partition.subgraph_settings import citeseer, coauthor_cs, cora
 
@@ -164,4 +165,5 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "acm-hetero": acm_hetero,
     "imdb-hetero": imdb_hetero,
     "planted-hetero": planted_hetero,
+    "own": own,
 }

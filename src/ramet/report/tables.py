@@ -102,6 +102,27 @@ def _percent_with_spread(mean: float | None, spread: float | None) -> str:
     return percent(mean) + ("" if spread is None else f" ± {percent(spread)}")
 
 
+def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
+    """What a site has, counted."""
+    table = _plain_table(f"{name}, for {task}")
+    table.add_column("what", no_wrap=True)
+    table.add_column("how many", justify="right")
+    table.add_column("mean degree", justify="right")
+    table.add_column("largest", justify="right")
+    if "graphs" in statistics:
+        table.add_row("graphs", f"{statistics['graphs']:,}")
+    for kind, count in statistics["nodes"].items():
+        table.add_row(f"nodes: {kind}", f"{count:,}")
+    for kind, facts in statistics["edges"].items():
+        cells = f"{facts['edges']:,}", f"{facts['mean degree']:g}", f"{facts['largest degree']:,}"
+        table.add_row(f"edges: {kind}", *cells)
+    for kind, count in statistics.get("classes", {}).items():
+        table.add_row(f"class: {kind}", f"{count:,}")
+    for part, count in statistics["split"].items():
+        table.add_row(f"split: {part}", f"{count:,}")
+    return table
+
+
 def result_table(summary: Mapping[str, Any]) -> Table:
     """A row per client and their mean, with what crossed the wire below."""
     scores, traffic = summary["scores"], summary["traffic"]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import Held, StructureEncoding
+from ramet.data.own import Schema
 from ramet.tasks.scores import Scores
 
 
@@ -43,6 +44,10 @@ class Task(Protocol):
     def plain_shape(self, inputs: StructureEncoding) -> Any: ...
 
     def shape(self, samples: Any) -> Any: ...
+
+    def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> Any:
+        """The shape of samples that a site has only told the form of."""
+        ...
 
     def weight(self, samples: Any) -> int:
         """How much the client's reply counts."""

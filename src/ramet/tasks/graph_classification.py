@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch, GraphBlock, Held, Split, StructureEncoding
+from ramet.data.own import Schema, check_task
 from ramet.errors import RametError
 from ramet.models import GraphShape
 from ramet.tasks.scores import Scores
@@ -59,6 +60,10 @@ class GraphClassification:
     def shape(self, samples: GraphSamples) -> GraphShape:
         block = samples.block
         return GraphShape(block.feature_width, block.structure.size(1), block.classes)
+
+    def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
+        check_task(schema, "graph-classification")
+        return GraphShape(schema.width, inputs.width, len(schema.classes))
 
     def weight(self, samples: GraphSamples) -> int:
         """How much this client's reply counts: its number of training graphs."""

@@ -17,6 +17,7 @@ from torch.nn import functional
 from ramet.data import Held, StructureEncoding
 from ramet.data.hetero_graph import HeteroGraph, Links, Questions
 from ramet.data.link_split import Questioned
+from ramet.data.own import Schema, check_task, width_of
 from ramet.errors import RametError
 from ramet.models import LinkShape
 from ramet.tasks.scores import Scores
@@ -86,6 +87,11 @@ class LinkPrediction:
             tuple((kind.name, kind.width) for kind in graph.types),
             tuple(relation.name for relation in graph.relations),
         )
+
+    def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> LinkShape:  # noqa: ARG002
+        check_task(schema, "link-prediction")
+        types = tuple((name, width_of(features)) for name, features in sorted(schema.nodes.items()))
+        return LinkShape(types, tuple(sorted(schema.edges)))
 
     def weight(self, samples: LinkSamples) -> int:  # noqa: ARG002
         """All clients count alike (eq. 5 of FedDA)."""

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from ramet.data import Held, NodeGraph, Split, StructureEncoding
 from ramet.data.neighbour_sampling import around
+from ramet.data.own import Schema, check_task
 from ramet.errors import RametError
 from ramet.models import MultiChannelGCN, NodeShape
 from ramet.tasks.scores import Scores
@@ -64,6 +65,10 @@ class NodeClassification:
 
     def shape(self, samples: NodeSamples) -> NodeShape:
         return NodeShape(samples.graph.features.size(1), samples.graph.classes)
+
+    def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
+        check_task(schema, "node-classification")
+        return NodeShape(schema.width, len(schema.classes))
 
     def weight(self, samples: NodeSamples) -> int:
         """How much this client's reply counts: its number of nodes (eq. 2 of FedLIT)."""

@@ -1,0 +1,254 @@
+"""A site's own graphs, ready to be learned from, and what can be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ramet.data.block import GraphBlock
+from ramet.data.held import Held
+from ramet.data.hetero_graph import HeteroGraph, Links, NodeType, Relation
+from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negatives
+from ramet.data.node_graph import NodeGraph
+from ramet.data.own.content import Content, OneGraph
+from ramet.data.own.description import Description, read_description
+from ramet.data.own.many_graphs import ManyGraphs
+from ramet.data.own.problems import Problem, Problems, UnfitError
+from ramet.data.own.schema import Schema
+from ramet.data.splits import PARTS, Split, nodes_in_shares, stratified
+from ramet.data.structure import StructureEncoding
+
+FEWEST_SAMPLES = 10
+FEWEST_LINKS = 20
+"""Of one edge type at least, so that 5 % of them are a link that chooses."""
+Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site: its name, the form of its graphs, the graphs, and its own split if it gives one."""
+
+    name: str
+    schema: Schema
+    graph: Graph
+    parts: Tensor | None  # of graphs, nodes or links: 0 train, 1 val, 2 test, -1 none
+
+    def held(
+        self, seed: int, inputs: StructureEncoding, negatives: Negatives = "random"
+    ) -> Held[Any, Any]:
+        """The graphs with their structure encodings, split as given or by the seed."""
+        graph = self.graph
+        if isinstance(graph, HeteroGraph):
+            links = self._links(graph, seed, negatives)
+            return Held(links.graph, links.asked)
+        given = None if self.parts is None else Split(*_places(self.parts))
+        if isinstance(graph, NodeGraph):
+            return Held(graph, given or nodes_in_shares(graph.labels, seed))
+        return Held(graph.with_structure(inputs(graph)), given or stratified(graph.labels, seed))
+
+    def _links(self, whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
+        if self.parts is None:
+            return split_links(whole, seed, negatives)
+        train, val, test = _places(self.parts)
+        graph = whole.with_links(train, torch.ones(train.numel(), dtype=torch.bool))
+        draw = torch.Generator().manual_seed(seed)
+        asked = whole.links[val], whole.links[test]
+        return with_negatives(graph, whole.links, *asked, negatives, draw)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What looking at a site's files gave: the site, or all that is wrong."""
+
+    problems: Sequence[Problem]  # by file and row, as many as were kept
+    count: int
+    site: Site | None
+
+    @property
+    def hidden(self) -> int:
+        return self.count - len(self.problems)
+
+
+def check_site(path: Path) -> Checked:
+    """Read a site's TOML and all that it names."""
+    problems = Problems()
+    said = read_description(path, problems)
+    site = None if said is None else _site(path, said, problems)
+    return Checked(problems.sorted(), problems.count, None if problems else site)
+
+
+def read_site(path: Path) -> Site:
+    """The site, or one error that tells how many problems there are."""
+    checked = check_site(path)
+    if checked.site is None:
+        raise UnfitError(
+            f"{checked.problems[0]} (problem 1 of {checked.count}; "
+            f"`ramet data check {path}` tells all)"
+        )
+    return checked.site
+
+
+def site_name(path: Path) -> str:
+    """The name that a site's TOML gives, without a look at its data."""
+    problems = Problems()
+    said = read_description(path, problems)
+    if said is None:
+        raise UnfitError(f"{problems.found[0]} (`ramet data check {path}` tells all)")
+    return said.site
+
+
+def _site(path: Path, said: Description, problems: Problems) -> Site | None:
+    reader = ManyGraphs if said.task == "graph-classification" else OneGraph
+    content = reader(path.absolute().parent, path.name, said, problems).read()
+    if content is None:
+        return None
+    graph, parts = _BUILDERS[said.task](content, said)
+    _tell_too_few(path.name, graph, parts, problems)
+    return Site(said.site, said.form, graph, parts)
+
+
+def _graph_block(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
+    (nodes,), (edges,), graphs = content.nodes.values(), content.edges.values(), content.graphs
+    assert graphs is not None
+    order = torch.argsort(graphs.of_node, stable=True)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(order.numel())
+    sizes = torch.bincount(graphs.of_node, minlength=graphs.labels.numel())
+    ends = place[torch.cat([edges.ends, edges.ends.flip(0)], dim=1)]
+    block = GraphBlock.from_links(
+        rows=ends[0],
+        columns=ends[1],
+        node_starts=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
+        features=nodes.features[order],
+        feature_width=nodes.features.size(1),
+        labels=graphs.labels.clamp(min=0),
+        name=said.site,
+    )
+    return replace(block, class_count=len(said.classes)), graphs.parts
+
+
+def _node_graph(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
+    (nodes,) = content.nodes.values()
+    assert nodes.labels is not None
+    pairs = [_undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
+    kinds = [torch.full((own.size(1),), kind, dtype=torch.uint8) for kind, own in enumerate(pairs)]
+    left, right = torch.cat(pairs, dim=1).to(torch.int32)
+    graph = NodeGraph(
+        features=nodes.features,
+        labels=nodes.labels.clamp(min=0),
+        classes=len(said.classes),
+        left=left.contiguous(),
+        right=right.contiguous(),
+        kinds=torch.cat(kinds),
+        kind_names=tuple(sorted(content.edges)),
+        trained=torch.zeros(nodes.count, dtype=torch.bool),
+    )
+    return graph, nodes.parts
+
+
+def _undirected(ends: Tensor, nodes: int) -> Tensor:
+    """Each pair of different nodes once, the smaller first."""
+    left, right = ends.amin(dim=0), ends.amax(dim=0)
+    keys = torch.unique((left * nodes + right)[left != right])
+    return torch.stack([keys // max(nodes, 1), keys % max(nodes, 1)])
+
+
+def _hetero_graph(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
+    names = sorted(said.nodes)
+    types = tuple(
+        NodeType(name, content.nodes[name].count, content.nodes[name].features) for name in names
+    )
+    counts = torch.tensor([0, *(kind.nodes for kind in types)])
+    starts = dict(zip(names, counts.cumsum(0).tolist(), strict=False))
+    relations, links, parts = [], [], []
+    for kind, name in enumerate(sorted(said.edges)):
+        (head, tail), edges = said.ends(name), content.edges[name]
+        relations.append(Relation(name, names.index(head), names.index(tail)))
+        heads, tails = edges.ends
+        links.append(
+            Links(heads + starts[head], tails + starts[tail], torch.full_like(heads, kind))
+        )
+        parts.append(torch.zeros_like(heads) if edges.parts is None else edges.parts)
+    joined = Links.joined(links)
+    split_given = any(edges.parts is not None for edges in content.edges.values())
+    learned = torch.ones(len(joined), dtype=torch.bool)
+    graph = HeteroGraph(types, tuple(relations), joined, learned)
+    return graph, torch.cat(parts) if split_given else None
+
+
+_BUILDERS = {
+    "graph-classification": _graph_block,
+    "node-classification": _node_graph,
+    "link-prediction": _hetero_graph,
+}
+
+
+def _places(parts: Tensor) -> list[Tensor]:
+    return [(parts == number).nonzero().flatten() for number in range(len(PARTS))]
+
+
+def _tell_too_few(toml: str, graph: Graph, parts: Tensor | None, problems: Problems) -> None:
+    """Every part of the split needs a sample."""
+    if parts is not None:
+        for name, places in zip(PARTS, _places(parts), strict=True):
+            if not places.numel():
+                problems.add(toml, f"the split that the files give has nothing for {name}")
+    elif isinstance(graph, HeteroGraph):
+        most = int(torch.bincount(graph.links.kinds, minlength=1).max())
+        if most < FEWEST_LINKS:
+            text = f"no type of edges has {FEWEST_LINKS}, so that there is nothing to judge by"
+            problems.add(toml, text)
+    elif graph.labels.numel() < FEWEST_SAMPLES:
+        what = "nodes" if isinstance(graph, NodeGraph) else "graphs"
+        text = f"{graph.labels.numel()} {what} are too few to be split; {FEWEST_SAMPLES} are needed"
+        problems.add(toml, text)
+
+
+def statistics(site: Site, seed: int) -> dict[str, Any]:
+    """Counts of what there is; for the site's own eyes."""
+    graph, held = site.graph, site.held(seed, StructureEncoding(0, 0))
+    if isinstance(graph, HeteroGraph):
+        asked = held.split
+        sizes = [len(held.content.links), *(len(q.pairs) // 2 for q in (asked.val, asked.test))]
+        nodes = {kind.name: kind.nodes for kind in graph.types}
+        starts = graph.type_starts
+        edges = {}
+        for kind, relation in enumerate(graph.relations):
+            own = graph.links[(graph.links.kinds == kind).nonzero().flatten()]
+            first, end = starts[relation.head], starts[relation.head + 1]
+            degrees = torch.bincount(own.heads, minlength=graph.nodes)[first:end]
+            edges[relation.name] = _degrees(len(own), degrees)
+        return {"nodes": nodes, "edges": edges, "split": dict(zip(PARTS, sizes, strict=True))}
+    chosen = torch.cat([getattr(held.split, part) for part in PARTS])
+    counts = torch.bincount(graph.labels[chosen], minlength=len(site.schema.classes)).tolist()
+    (node_type,) = site.schema.nodes
+    found: dict[str, Any] = {"nodes": {node_type: graph.nodes}}
+    if isinstance(graph, GraphBlock):
+        (name,) = site.schema.edges
+        found |= {
+            "graphs": graph.graphs,
+            "edges": {name: _degrees(graph.links // 2, graph.degrees)},
+        }
+    else:
+        channels = graph.channels(graph.kinds, len(graph.kind_names))
+        found["edges"] = {
+            name: _degrees(channel.columns.numel() // 2, channel.degrees)
+            for name, channel in zip(graph.kind_names, channels, strict=True)
+        }
+    found["classes"] = dict(zip(site.schema.classes, counts, strict=True))
+    return {**found, "split": {part: getattr(held.split, part).numel() for part in PARTS}}
+
+
+def _degrees(edges: int, degrees: Tensor) -> Mapping[str, float]:
+    if not degrees.numel():
+        return {"edges": edges, "mean degree": 0.0, "largest degree": 0}
+    return {
+        "edges": edges,
+        "mean degree": round(float(degrees.double().mean()), 2),
+        "largest degree": int(degrees.max()),
+    }

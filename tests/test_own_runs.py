@@ -1,0 +1,288 @@
+"""Sites with graphs of their own run together, in every engine, or are told why not."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ramet
+from own_sites import graph_site, link_site, node_site
+from ramet.data.own import Schema, read_site
+from ramet.errors import RametError
+from ramet.experiment import Experiment, checked_settings
+from ramet.run_folder import RunFolder
+from test_cli import ramet as command
+
+
+def sites(*files: Path) -> str:
+    return shlex.join(map(str, files))
+
+
+def three_nodes(folder: Path) -> list[Path]:
+    return [node_site(folder / name, seed) for seed, name in enumerate(("north", "south", "east"))]
+
+
+def test_check_counts_and_writes_the_fingerprint(tmp_path: Path) -> None:
+    toml = node_site(tmp_path / "north")
+    done = command("data", "check", toml)
+    assert done.code == 0, done.stderr
+    for words in ("nodes: patient", "edges: contact", "class: ill", "split: train", "No problems"):
+        assert words in done.stdout
+    written = Schema.parse((tmp_path / "north" / "site.fingerprint.json").read_text(), "north")
+    assert written == read_site(toml).schema
+    facts = json.loads(command("data", "check", toml, "--json").stdout)
+    assert facts["problems"] == []
+    assert facts["statistics"]["split"] == {"train": 24, "val": 8, "test": 8}
+
+
+def test_check_ends_with_1_where_there_are_problems(tmp_path: Path) -> None:
+    toml = node_site(tmp_path / "north")
+    (tmp_path / "north" / "contacts.csv").write_text("source,target\np0,p99\np98,p1\n")
+    done = command("data", "check", toml)
+    assert done.code == 1
+    assert done.stdout.splitlines() == [
+        "contacts.csv, row 2, column 'target': there is no patient 'p99'.",
+        "contacts.csv, row 3, column 'source': there is no patient 'p98'.",
+    ]
+    assert "2 problems" in done.stderr
+    assert not (tmp_path / "north" / "site.fingerprint.json").exists()
+    facts = json.loads(command("data", "check", toml, "--json").stdout)
+    assert [problem["row"] for problem in facts["problems"]] == [2, 3]
+    missing = command("data", "check", tmp_path / "nowhere.toml")
+    assert (missing.code, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_nodes_learn_together_and_alone_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = three_nodes(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    options = [word for path in files for word in ("--site", path.relative_to(tmp_path))]
+    done = command("run", "fed-gcn", *options, "--rounds", "2", "--out", "r", "--json")
+    assert done.code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found["scores"]["clients"]) == ["north", "south", "east"]
+    again = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "again")
+    assert again.summary["sha256"] == found["sha256"]
+    alone = ramet.run("local-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "alone")
+    assert alone.summary["sha256"] != found["sha256"]
+    assert json.loads((tmp_path / "r" / "sites.json").read_text()).keys() == {
+        *("north", "south", "east")
+    }
+
+
+def test_a_stopped_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
+    files = three_nodes(tmp_path)
+    whole = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=3, out=tmp_path / "r")
+    (whole.folder / "result.json").unlink()
+    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+        newest.unlink()
+    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+    (whole.folder / "result.json").unlink()
+    table = tmp_path / "east" / "patients.csv"
+    table.write_text(table.read_text().replace("p3,", "p3000,", 1) + "p3,0,0,ill\n")
+    with pytest.raises(RametError, match="the data no longer give the split"):
+        ramet.resume(whole.folder)
+
+
+def test_private_encoders_take_features_of_any_width(tmp_path: Path) -> None:
+    """FedStar shares nothing that sees features; whoever does needs the same ones everywhere."""
+    files = sites(
+        graph_site(tmp_path / "north", ("mass",)),
+        graph_site(tmp_path / "south", ("mass", "charge")),
+    )
+    found = ramet.run("fedstar", "own", sites=files, rounds=2, out=tmp_path / "star").summary
+    north, south = (found["model"]["scalars"][site] for site in ("north", "south"))
+    assert south == north + 64
+    with pytest.raises(RametError) as refused:
+        ramet.run("fedavg", "own", sites=files, share=["*"], out=tmp_path / "avg")
+    assert str(refused.value) == (
+        "the run does not start, because not all sites fit together. south differs from north: "
+        "its features of atom have charge besides. The features must agree because 'embed.weight' "
+        "is shared. Change the TOML of south, and run `ramet data check` there."
+    )
+    assert not (tmp_path / "avg").exists()
+
+
+def test_the_one_that_does_not_fit_is_named_whoever_comes_first(tmp_path: Path) -> None:
+    files = three_nodes(tmp_path)
+    for name in ("site.toml", "patients.csv"):
+        path = files[0].parent / name
+        path.write_text(path.read_text().replace("dose", "weight").replace("ill", "sick"))
+    with pytest.raises(RametError, match=r"north differs from south: .*lack ill.*lack dose"):
+        ramet.run("fed-gcn", "own", sites=sites(*files), out=tmp_path / "r")
+
+
+def test_the_same_columns_in_another_order_do_not_fit(tmp_path: Path) -> None:
+    """Widths agree, so only the names can tell."""
+    files = three_nodes(tmp_path)
+    toml = files[2]
+    toml.write_text(toml.read_text().replace('"age", "dose"', '"dose", "age"'))
+    with pytest.raises(RametError, match=r"east differs .* in another order \(dose, age\)"):
+        ramet.run("fed-gcn", "own", sites=sites(*files), out=tmp_path / "r")
+    ramet.run("local-gcn", "own", sites=sites(*files), rounds=1, out=tmp_path / "alone")
+
+
+def test_links_are_predicted_where_a_site_lacks_types(tmp_path: Path) -> None:
+    files = [link_site(tmp_path / "north", 1), link_site(tmp_path / "south", 2, genes=True)]
+    found = ramet.run(
+        "fed-hgn", "own", sites=sites(*files), rounds=2, out=tmp_path / "r", hidden=8
+    ).summary
+    assert found["model"]["scalars"]["north"] == found["model"]["scalars"]["south"]
+    assert all(0 < score < 1 for score in found["scores"]["clients"].values())
+    again = ramet.run("fedda", "own", sites=sites(*files), rounds=2, out=tmp_path / "d", hidden=8)
+    assert again.summary["sent"]["tensors"]["up"] > 0
+
+
+def test_a_type_that_one_site_does_not_declare_is_named(tmp_path: Path) -> None:
+    files = [link_site(tmp_path / "north", 1), link_site(tmp_path / "south", 2)]
+    told = files[1].read_text()
+    files[1].write_text(told[: told.index("[edges.acts-on]")])
+    with pytest.raises(RametError, match="south differs from north: its edge types lack acts-on"):
+        ramet.run("fed-hgn", "own", sites=sites(*files), out=tmp_path / "r")
+
+
+def test_methods_of_another_task_and_missing_or_equal_names_are_refused(tmp_path: Path) -> None:
+    files = three_nodes(tmp_path)
+    with pytest.raises(RametError, match="for graph-classification, and the sites' graphs are for"):
+        ramet.run("fedstar", "own", sites=sites(*files), out=tmp_path / "r")
+    with pytest.raises(RametError, match="no site is named"):
+        ramet.run("fed-gcn", "own", out=tmp_path / "r")
+    with pytest.raises(RametError, match="two sites are called north"):
+        ramet.run("fed-gcn", "own", sites=sites(files[0], files[0]), out=tmp_path / "r")
+
+
+def test_a_site_learns_its_own_path_only(tmp_path: Path) -> None:
+    from ramet.flower.records import from_run_config, to_run_config
+
+    files = three_nodes(tmp_path / "data")
+    settings = _settings(files, tmp_path, engine="superlink")
+    config = to_run_config(settings, tmp_path / "run")
+    assert str(tmp_path / "data") not in json.dumps(config)
+    there = Experiment(from_run_config(config))
+    assert there.clients == ("north", "south", "east")
+    assert Experiment(settings).data_of("south") == files[1]
+    folder = RunFolder.create(tmp_path / "run", settings)
+    folder.check_same(there.settings)
+    with pytest.raises(RametError, match="is not known here"):
+        there.samples("north")
+
+
+def _settings(files: list[Path], folder: Path, **more: Any) -> Any:
+    return checked_settings(
+        method="fed-gcn",
+        setting="own",
+        rounds=2,
+        data=folder / "none",
+        options={"sites": sites(*files)},
+        **more,
+    )
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
+def test_engines_agree_on_own_graphs(tmp_path: Path, engine: Any) -> None:
+    files = sites(*three_nodes(tmp_path))
+    expected = ramet.run("fed-gcn", "own", sites=files, rounds=2, out=tmp_path / "local")
+    result = ramet.run(
+        "fed-gcn", "own", sites=files, rounds=2, engine=engine, out=tmp_path / engine
+    )
+    for fact in ("sha256", "scores", "traffic", "model"):
+        assert result.summary[fact] == expected.summary[fact]
+
+
+@pytest.mark.e2e
+def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> None:
+    """As across machines: SuperNodes know their own TOML, the run config only sites' names."""
+    from ramet.flower import THIN_APP
+    from ramet.flower.launch import Flower, free_ports
+    from ramet.flower.records import to_run_config
+
+    files = three_nodes(tmp_path / "data")
+    named = Experiment(_settings(files, tmp_path, engine="superlink")).named()
+
+    def run(out: Path) -> None:
+        home = out.with_name(f"{out.name}-home")
+        home.mkdir()
+        flower, (port, *own) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(4)
+        with ExitStack() as stack:
+            stack.callback(flower.sweep)
+            stack.enter_context(flower.superlink(port, simulated=False))
+            for toml, own_port in zip(files, own, strict=True):
+                state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
+                node = {"data": str(toml), "state": state}
+                stack.enter_context(flower.supernode(toml.parent.name, own_port, port, node))
+            flower.run(THIN_APP, to_run_config(named, out), 0, lambda: None)
+
+    run(tmp_path / "fits")
+    expected = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "local")
+    assert RunFolder(tmp_path / "fits").result() is not None
+    found = json.loads((tmp_path / "fits" / "result.json").read_text())
+    assert found["sha256"] == expected.summary["sha256"]
+    files[1].write_text(files[1].read_text().replace('"age", "dose"', '"dose", "age"'))
+    with pytest.raises(RametError):
+        run(tmp_path / "unfit")
+    assert not (tmp_path / "unfit").exists()
+    log = (tmp_path / "unfit-logs" / "run.log").read_text()
+    assert "south differs from north: its features of patient are in another order" in log
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "own-graphs.md"
+
+
+def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first example, word for word, and the shown output of its first check."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    commands, *_ = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    shown, problems, *_ = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "make_sites.py").write_text(code)
+    first, *lines = commands.splitlines()
+    assert first == "python make_sites.py"
+    subprocess.run([sys.executable, *first.split()[1:]], check=True)
+    printed = []
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "ramet"
+        done = command(*arguments)
+        assert done.code == 0, done.stderr
+        printed.append(done.stdout)
+    assert _words(printed[0]) == _words(shown)
+    assert len(printed) == 4
+    assert (tmp_path / "together" / "result.json").exists()
+    rows = (tmp_path / "north" / "patients.csv").read_text().splitlines()
+    rows[2] = rows[2].replace(rows[2].split(",")[1], "old", 1)
+    rows[4] = ",".join(["p0", *rows[4].split(",")[1:3], "dead"])
+    (tmp_path / "north" / "patients.csv").write_text("\n".join([*rows, "p3,0,0,ill"]))
+    contacts = (tmp_path / "north" / "contacts.csv").read_text().splitlines()
+    contacts[3] = contacts[3].split(",")[0] + ",nobody"
+    (tmp_path / "north" / "contacts.csv").write_text("\n".join(contacts))
+    assert command("data", "check", "north/site.toml").stdout == problems
+
+
+def _words(text: str) -> list[str]:
+    """Without the spaces that a terminal's width decides."""
+    return text.split()
+
+
+@pytest.mark.parametrize("example", [1, 2])
+def test_the_pages_other_descriptions_are_sound(example: int, tmp_path: Path) -> None:
+    tomls = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert len(tomls) == 2
+    folder = tmp_path / "north"
+    path = graph_site(folder) if example == 1 else link_site(folder)
+    path.write_text(tomls[example - 1])
+    assert read_site(path).name == "north"
+
+
+def test_the_page_shows_a_real_fingerprint() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert Schema.parse(text, "north").ramet == ramet.__version__
