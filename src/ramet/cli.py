@@ -36,6 +36,14 @@ Active = Annotated[
         help="Who is asked for what, instead of the method's rule; see `ramet activations`.",
     ),
 ]
+Merge = Annotated[
+    str | None,
+    typer.Option(
+        "--merge",
+        metavar="NAME[,KEY=VALUE]",
+        help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -77,6 +85,16 @@ def run(
         typer.Option(metavar="PATTERN", help="Share these parameters instead of the method's."),
     ] = None,
     activation: Active = None,
+    merge: Merge = None,
+    quorum: Annotated[
+        int, typer.Option(min=1, help="A round counts with so many sound replies.")
+    ] = 1,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds without news until a node is given up for the round.")
+    ] = 600.0,
+    norm_bound: Annotated[
+        float | None, typer.Option(help="Refuse replies that moved further. Default: any.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -98,6 +116,10 @@ def run(
             out=folder,
             share=share,
             activation=activation,
+            merge=merge,
+            quorum=quorum,
+            deadline=deadline,
+            norm_bound=norm_bound,
             threads=threads,
             observe=observe,
             **_options(option or []),
@@ -136,6 +158,7 @@ def compare(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For all methods.")
     ] = None,
     activation: Active = None,
+    merge: Merge = None,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -155,8 +178,8 @@ def compare(
 ) -> None:
     """Run several METHODs over several seeds, in parallel, and compare them.
 
-    Doing it again goes on where it stopped. Options of one method follow a comma, its activation
-    last.
+    Doing it again goes on where it stopped. Options of one method follow a comma, its merging and
+    its activation last.
 
     Example: ramet compare local feddense,width=16 feddense,activation=restart --setting single
     """
@@ -176,6 +199,7 @@ def compare(
         data=data,
         options=_options(option or []),
         activation=activation,
+        merge=merge,
         kept={} if archive is None else kept(archive),
     )
     sweep.check()
@@ -357,6 +381,19 @@ def activations() -> None:
 
     table = Table("activation", "rule", "options")
     for name, rule in ACTIVATIONS.items():
+        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
+    out.print(table)
+
+
+@app.command()
+def merges() -> None:
+    """List how replies may be merged, for --merge."""
+    from rich.table import Table
+
+    from ramet.methods import MERGES
+
+    table = Table("merge", "rule", "options")
+    for name, rule in MERGES.items():
         table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
     out.print(table)
 

@@ -185,6 +185,7 @@ class RunFolder:
         return {
             "method": experiment.method.name,
             **({"activation": settings.activation} if settings.activation else {}),
+            **({"merge": settings.merge} if settings.merge else {}),
             "setting": settings.setting,
             "seed": settings.seed,
             "rounds": settings.rounds,

@@ -44,28 +44,30 @@ def _number(value: Any) -> float:
     return value
 
 
-def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int]:
+def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | float]:
     """The settings as the app's run config; values with spaces are quoted as in a shell."""
-    plain = settings.model_dump(
-        mode="json", exclude={"options", "share", "activation", "split_seed"}
-    )
+    renamed = {"options", "share", "activation", "merge", "split_seed", "norm_bound"}
     return {
-        **plain,
+        **settings.model_dump(mode="json", exclude=renamed),
         "split-seed": settings.split_seed,
+        "norm-bound": settings.norm_bound or 0.0,
         "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
         "share": shlex.join(settings.share or ()),
         "activation": settings.activation or "",
+        "merge": settings.merge or "",
         "folder": str(folder),
     }
 
 
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given = {**config, "split_seed": config["split-seed"]}
-    for name in ("split-seed", "folder"):
-        del given[name]
+    given["norm_bound"] = given.get("norm-bound") or None
+    for name in ("split-seed", "norm-bound", "folder", "keys"):
+        given.pop(name, None)
     given["rounds"] = given["rounds"] or None
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
     given["share"] = tuple(shlex.split(given["share"])) or None
-    given["activation"] = given.get("activation") or None
+    for rule in ("activation", "merge"):
+        given[rule] = given.get(rule) or None
     return checked_settings(**given)

@@ -30,7 +30,8 @@ def main(grid: Grid, context: Context) -> None:
     else:
         folder = RunFolder.create(path, settings)
     if folder.result() is None:
-        wire = GridWire(grid, folder.run_name, folder.experiment().clients)
+        clients = folder.experiment().clients
+        wire = GridWire(grid, folder.run_name, clients, settings.deadline)
         folder.execute(wire, _tell)
     log(INFO, "The run is done: %s", path)
 

@@ -150,13 +150,16 @@ class MethodStrategy(Strategy):
             wanted = {name: self._start[name] for name in asked_of(self._start, spared)}
             reply = _payload(message.content, without=spared)
             reason = "is not one ArrayRecord and one MetricRecord with num-examples"
-            if reply is None or (reason := fault(reply, wanted, train=True) or ""):
+            if reply is None or (reason := self._fault(reply, wanted)):
                 log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
                 continue
             came = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
             scores[node] = self.method.activation.score(self.method.merging.ask(state, node), came)
             metrics.append(RecordDict(dict(message.content.metric_records.items())))
             yield node, reply
+
+    def _fault(self, reply: Payload, wanted: Arrays) -> str:
+        return fault(reply, wanted, train=True) or self.method.flaw(reply.arrays) or ""
 
     def _answered(self, message: Message, server_round: int) -> bool:
         if message.has_error():
