@@ -356,6 +356,34 @@ def inspect_data(
         out.print(portrait_table(seen.clients, seen.divergences, setting))
 
 
+audit_app = typer.Typer(help="Look at what left a site.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
+
+
+@audit_app.command("show")
+def show_audit(
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or a site's state folder.")],
+    every: Annotated[
+        bool, typer.Option("--all", help="Every tensor of every reply, with its SHA-256.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List what left the sites whose logs lie below FOLDER.
+
+    Example: ramet audit show site-rings --all
+    """
+    from ramet.engine.audit import departures
+    from ramet.report import departures_table, totals_of_departures
+
+    found, cut_short = departures(folder)
+    if as_json:
+        sys.stdout.writelines(departure.line() + "\n" for departure in found)
+    else:
+        out.print(departures_table(found) if every else totals_of_departures(found))
+    if cut_short:
+        _complain(f"{cut_short} lines cannot be read: a crash cut them short, or they were changed")
+
+
 @app.command()
 def methods() -> None:
     """List the methods, what they share, and what --set may set."""

@@ -16,7 +16,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ramet.data import Held
-from ramet.engine import Node, Overseer, Rounds, Snapshots, start_shared
+from ramet.engine import AuditLog, Node, Overseer, Rounds, Snapshots, start_shared
+from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.node import lay_over, state_names
 from ramet.errors import RametError, unknown
 from ramet.methods import ACTIVATIONS, MERGES, METHODS, Method
@@ -161,6 +162,7 @@ class Experiment:
         return self._samples[client]
 
     def node(self, client: str, states: Path) -> Node:
+        """A client whose state lies in a folder that has the run's name."""
         return Node(
             client=client,
             method=self.method,
@@ -168,6 +170,7 @@ class Experiment:
             seed=self.settings.seed,
             snapshots=Snapshots(states / client),
             device=torch.device(self.settings.device),
+            audit=AuditLog(states / client / AUDIT, states.name, client),
         )
 
     def rounds(self, snapshots: Path) -> Rounds:

@@ -6,7 +6,7 @@
 ``split.json``           who held which samples, with hashes
 ``rounds.jsonl``         one line per round
 ``server/``              the server's last snapshots
-``clients/RUN/NAME/``    each client's last snapshots, and its final model
+``clients/RUN/NAME/``    each client's last snapshots, final model, and log of what left it
 ``result.json``          the final scores; there only when the run is finished
 =======================  ===========================================================
 """

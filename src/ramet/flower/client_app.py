@@ -4,8 +4,9 @@ Over a SuperLink every message starts a fresh process, and `context.state` is lo
 SuperNode restarts: so private state lies on the site's own disk.
 
 The SuperNode's node config says who the site is: ``client`` its name, ``state`` the folder for its
-private state, ``data`` its data. In Flower's simulation there is none; there the partition's
-number picks the client, and state lies in the run's folder.
+private state, ``data`` its data, ``key`` the private key that signs its replies. In Flower's
+simulation there is none; there the partition's number picks the client, and state lies in the run's
+folder.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
 from ramet.flower.records import from_records, from_run_config, to_records
+from ramet.flower.signing import INTRODUCTION, NONCE, Occasion, signed
 from ramet.payload import Payload
 
 app = ClientApp()
@@ -30,7 +32,9 @@ app = ClientApp()
 def introduce(message: Message, context: Context) -> Message:
     """Tell the server which client this node is."""
     name = _name(context, _experiment(_settings(context)))
-    return Message(RecordDict({"who": ConfigRecord({"client": name})}), reply_to=message)
+    asked = from_records(message.content)
+    told = _signed(Payload(notes={"client": name}), context, asked, name, INTRODUCTION)
+    return Message(to_records(told), reply_to=message)
 
 
 @app.train()
@@ -40,8 +44,10 @@ def answer(message: Message, context: Context) -> Message:
     torch.set_num_threads(settings.threads)
     experiment = _experiment(settings)
     asked = from_records(message.content)
-    node = experiment.node(_name(context, experiment), _states(context, asked))
-    return Message(to_records(node.answer(asked)), reply_to=message)
+    name = _name(context, experiment)
+    reply = experiment.node(name, _states(context, asked)).answer(asked)
+    told = _signed(reply, context, asked, name, int(asked.numbers["round"]))
+    return Message(to_records(told), reply_to=message)
 
 
 def _settings(context: Context) -> RunSettings:
@@ -70,6 +76,18 @@ def _name(context: Context, experiment: Experiment) -> str:
         "this SuperNode does not say which client it is. Start it with "
         '--node-config \'client="NAME" state="FOLDER"\'.'
     )
+
+
+def _signed(
+    reply: Payload, context: Context, asked: Payload, name: str, round_number: int
+) -> Payload:
+    """Signed where the site has a key; whether that is needed is the coordinator's to say."""
+    key = context.node_config.get("key")
+    if not key:
+        return reply
+    notes = asked.notes
+    occasion = Occasion(notes.get("run", ""), name, round_number, notes.get(NONCE, ""))
+    return signed(reply, occasion, Path(str(key)))
 
 
 def _states(context: Context, asked: Payload) -> Path:

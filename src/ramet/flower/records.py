@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from io import BytesIO
+from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.common.constant import SType
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from ramet.errors import RametError
 from ramet.experiment import RunSettings, checked_settings, default_data
@@ -27,15 +33,35 @@ def to_records(payload: Payload) -> RecordDict:
 
 
 def from_records(content: RecordDict) -> Payload:
-    """Flower's arrays are read without pickle; a missing or misshapen part is an error."""
+    """Any message that :func:`to_records` cannot have made is an error, and nothing else."""
     try:
         return Payload(
-            {name: array.numpy() for name, array in content.array_records[ARRAYS].items()},
+            {name: to_array(array) for name, array in content.array_records[ARRAYS].items()},
             {name: _number(value) for name, value in content.metric_records[NUMBERS].items()},
             {name: str(note) for name, note in content.config_records[NOTES].items()},
         )
     except (KeyError, ValueError, TypeError) as error:
         raise RametError(f"a message that is not Ramet's ({error}).") from error
+
+
+def to_array(array: Array) -> NDArray[Any]:
+    """Numbers, and as many as came: no pickle, no archive, no size that is only claimed."""
+    if array.stype != SType.NUMPY:
+        raise ValueError(f"'{array.stype}' is not a NumPy array")
+    content = BytesIO(array.data)
+    try:
+        if npy.read_magic(content) != (1, 0):
+            raise ValueError("another version of NumPy's format")
+        shape, _, dtype = npy.read_array_header_1_0(content)
+    except (SyntaxError, TokenError, MemoryError, RecursionError) as error:
+        raise ValueError(f"a header that cannot be read ({error})") from error
+    if dtype.kind not in "fiub":
+        raise ValueError(f"{dtype} are not numbers")
+    if content.tell() + prod(shape) * dtype.itemsize != len(array.data):
+        raise ValueError(f"{len(array.data)} bytes are not {dtype}{list(shape)}")
+    content.seek(0)
+    found: NDArray[Any] = npy.read_array(content, allow_pickle=False)
+    return found
 
 
 def _number(value: Any) -> float:

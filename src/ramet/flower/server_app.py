@@ -11,6 +11,7 @@ from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
 from ramet.flower.records import from_run_config
+from ramet.flower.signing import Keyring
 from ramet.flower.wire import GridWire
 from ramet.metrics import Record
 from ramet.run_folder import RunFolder
@@ -31,7 +32,9 @@ def main(grid: Grid, context: Context) -> None:
         folder = RunFolder.create(path, settings)
     if folder.result() is None:
         clients = folder.experiment().clients
-        wire = GridWire(grid, folder.run_name, clients, settings.deadline)
+        keys = str(context.run_config.get("keys") or "")
+        keyring = Keyring(Path(keys)) if keys else None
+        wire = GridWire(grid, folder.run_name, clients, settings.deadline, keyring=keyring)
         folder.execute(wire, _tell)
     log(INFO, "The run is done: %s", path)
 

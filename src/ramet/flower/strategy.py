@@ -34,6 +34,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from ramet.engine import SERVER, fault
+from ramet.flower.records import to_array
 from ramet.methods import Method
 from ramet.methods.activation import Choice, Spared, asked_of
 from ramet.methods.base import switchable_arrays
@@ -176,5 +177,8 @@ def _payload(content: RecordDict, without: Sequence[str]) -> Payload | None:
     examples = numbers.get(EXAMPLES)
     if not isinstance(examples, int | float):
         return None
-    kept = {name: arrays[name].numpy() for name in asked_of(arrays, without)}
+    try:
+        kept = {name: to_array(arrays[name]) for name in asked_of(arrays, without)}
+    except ValueError:
+        return None
     return Payload(kept, {"weight": examples})

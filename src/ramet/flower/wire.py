@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from ramet.engine import Answer
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
+from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, Occasion, fresh_nonce
 from ramet.payload import Payload
 
 IN_FLIGHT = 64
@@ -20,7 +21,10 @@ _PAUSE = 0.1
 
 
 class GridWire:
-    """Sends each client's request to its node; yields replies one by one, as they come."""
+    """Sends each client's request to its node; yields replies one by one, as they come.
+
+    With a keyring, a reply counts only if the client's own key signed it for this very request.
+    """
 
     def __init__(
         self,
@@ -29,41 +33,68 @@ class GridWire:
         clients: Iterable[str],
         deadline: float = 600.0,
         gathering: float = 120.0,
+        keyring: Keyring | None = None,
     ) -> None:
         self._grid = grid
         self._run = run
         self._deadline = deadline
+        self._keyring = keyring
         self._nodes: dict[str, int] = {}
+        self._refused: dict[str, str] = {}
         self._met: set[int] = set()
         self._gather(set(clients), gathering)
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         self._meet()
         waiting = iter(requests)
-        pending: dict[str, str] = {}
+        pending: dict[str, Occasion] = {}
         last_news = time.monotonic()
         while True:
             for client, asked in islice(waiting, IN_FLIGHT - len(pending)):
                 if client in self._nodes:
-                    pending[self._push(self._train(client, asked))] = client
+                    occasion = self._occasion(client, int(asked.numbers["round"]))
+                    pending[self._push(self._train(occasion, asked))] = occasion
                 else:
-                    yield client, "its node is not connected"
+                    yield client, self._refused.get(client, "its node is not connected")
             if not pending:
                 return
             for sent in list(pending):
-                for reply in self._grid.pull_messages([sent]):
+                reply = self._pulled(sent)
+                if reply is not None:
                     last_news = time.monotonic()
-                    yield pending.pop(sent), _content(reply)
+                    occasion = pending.pop(sent)
+                    yield occasion.client, self._checked(reply, occasion)
             if time.monotonic() - last_news > self._deadline:
-                for client in pending.values():
-                    yield client, f"no reply within {self._deadline:.0f} s"
+                for occasion in pending.values():
+                    yield occasion.client, f"no reply within {self._deadline:.0f} s"
                 return
             if pending:
                 time.sleep(_PAUSE)
 
-    def _train(self, client: str, asked: Payload) -> Message:
-        named = Payload(asked.arrays, asked.numbers, {**asked.notes, "run": self._run})
-        return Message(to_records(named), self._nodes[client], MessageType.TRAIN)
+    def _occasion(self, client: str, round_number: int) -> Occasion:
+        return Occasion(self._run, client, round_number, fresh_nonce())
+
+    def _train(self, occasion: Occasion, asked: Payload) -> Message:
+        notes = {**asked.notes, "run": self._run, NONCE: occasion.nonce}
+        named = to_records(Payload(asked.arrays, asked.numbers, notes))
+        return Message(named, self._nodes[occasion.client], MessageType.TRAIN, ttl=self._lifetime)
+
+    @property
+    def _lifetime(self) -> float:
+        """Nobody waits for a message longer than all that are in flight may take."""
+        return IN_FLIGHT * self._deadline
+
+    def _pulled(self, sent: str) -> Payload | str | None:
+        """The reply to a message, what is wrong with it, or None if it is not there yet."""
+        try:
+            return next((_content(reply) for reply in self._grid.pull_messages([sent])), None)
+        except (ValueError, KeyError, TypeError) as error:
+            return f"a message that Flower cannot read ({error})"
+
+    def _checked(self, reply: Payload | str, occasion: Occasion) -> Payload | str:
+        if isinstance(reply, str) or self._keyring is None:
+            return reply
+        return self._keyring.fault(reply, occasion) or reply
 
     def _push(self, message: Message) -> str:
         (sent,) = self._grid.push_messages([message])
@@ -94,18 +125,31 @@ class GridWire:
         new = set(self._grid.get_node_ids()) - self._met
         if not new:
             return
+        nonce = fresh_nonce()
+        who = Payload(notes={"run": self._run, NONCE: nonce})
         asked = {
-            self._push(Message(RecordDict(), node, MessageType.QUERY)): node for node in sorted(new)
+            self._push(Message(to_records(who), node, MessageType.QUERY)): node
+            for node in sorted(new)
         }
         end = time.monotonic() + self._deadline
         while asked and time.monotonic() < end:
             for sent in list(asked):
-                for reply in self._grid.pull_messages([sent]):
-                    node = asked.pop(sent)
-                    self._met.add(node)
-                    if not reply.has_error():
-                        self._nodes[str(reply.content["who"]["client"])] = node
+                reply = self._pulled(sent)
+                if reply is not None:
+                    self._introduce(asked.pop(sent), reply, nonce)
             time.sleep(_PAUSE)
+
+    def _introduce(self, node: int, reply: Payload | str, nonce: str) -> None:
+        """Believe a node which client it is, if it can prove it where proof is asked for."""
+        self._met.add(node)
+        if isinstance(reply, str) or "client" not in reply.notes:
+            return
+        client = reply.notes["client"]
+        checked = self._checked(reply, Occasion(self._run, client, INTRODUCTION, nonce))
+        if isinstance(checked, str):
+            self._refused[client] = f"its node's introduction {checked}"
+        else:
+            self._nodes[client] = node
 
 
 def _content(reply: Message) -> Payload | str:
