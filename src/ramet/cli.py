@@ -461,6 +461,28 @@ def write_app(
     )
 
 
+@app.command()
+def guard(
+    folder: Annotated[Path, typer.Argument(help="A folder for the site's guard.")],
+) -> None:
+    """Write programs into FOLDER that keep a site from running apps that it has not listed.
+
+    The list, FOLDER/accepted.txt, starts with the app that `ramet app` writes.
+    """
+    from ramet.flower import THIN_APP
+    from ramet.flower.guard import app_hash, write_guard
+    from ramet.run_folder import make_folder
+
+    make_folder(folder)
+    listed = write_guard(folder.absolute(), [app_hash(THIN_APP)])
+    out.print(
+        f"Wrote {folder}. Start the SuperNode with PATH={folder.absolute()}:$PATH; it then runs "
+        f"only the apps in {listed}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 def main() -> None:
     """Errors that people can mend are one line and exit code 2."""
     try:

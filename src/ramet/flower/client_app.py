@@ -21,6 +21,7 @@ from flwr.clientapp import ClientApp
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
+from ramet.flower.guard import check_method
 from ramet.flower.records import from_records, from_run_config, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, Occasion, signed
 from ramet.payload import Payload
@@ -51,6 +52,7 @@ def answer(message: Message, context: Context) -> Message:
 
 
 def _settings(context: Context) -> RunSettings:
+    check_method(str(context.run_config["method"]))
     settings = from_run_config(context.run_config)
     data = context.node_config.get("data")
     return settings.model_copy(update={"data": Path(str(data))}) if data else settings

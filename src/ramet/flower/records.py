@@ -12,6 +12,7 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.common.constant import SType
+from google.protobuf.message import DecodeError
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -20,6 +21,8 @@ from ramet.experiment import RunSettings, checked_settings, default_data
 from ramet.payload import Payload
 
 ARRAYS, NUMBERS, NOTES = "arrays", "numbers", "notes"
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
+"""What Flower raises when it puts together the parts of a message that do not fit."""
 
 
 def to_records(payload: Payload) -> RecordDict:

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from ramet.engine import Answer
 from ramet.errors import RametError
-from ramet.flower.records import from_records, to_records
+from ramet.flower.records import UNREADABLE, from_records, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, Occasion, fresh_nonce
 from ramet.payload import Payload
 
@@ -88,7 +88,7 @@ class GridWire:
         """The reply to a message, what is wrong with it, or None if it is not there yet."""
         try:
             return next((_content(reply) for reply in self._grid.pull_messages([sent])), None)
-        except (ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             return f"a message that Flower cannot read ({error})"
 
     def _checked(self, reply: Payload | str, occasion: Occasion) -> Payload | str:
