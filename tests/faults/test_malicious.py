@@ -24,7 +24,7 @@ from ramet.payload import Arrays, Payload
 from ramet.tasks import GraphSamples
 
 FULL = "RAMET_FAULTS" in os.environ
-ROUNDS, MOST_LOST = 40, 0.03
+ROUNDS, MOST_LOST = 30, 0.03
 RULES = ("median", "trimmed-mean", "krum", "clipped-mean")
 MALICE = ("sign flip", "scaling", "label flip")
 MINORITIES = {5: 1, 10: 2}
