@@ -76,7 +76,10 @@ class Keyring:
             return "has no registered key"
         if SIGNATURE not in reply.notes:
             return "is not signed"
-        key = _public_key(path.read_bytes(), path)
+        try:
+            key = _public_key(path.read_bytes(), path)
+        except RametError as error:
+            return f"cannot be checked: {error}"
         try:
             signature = bytes.fromhex(reply.notes[SIGNATURE])
             key.verify(signature, occasion.statement(reply), _HOW)

@@ -125,21 +125,20 @@ class GridWire:
         new = set(self._grid.get_node_ids()) - self._met
         if not new:
             return
-        nonce = fresh_nonce()
-        who = Payload(notes={"run": self._run, NONCE: nonce})
-        asked = {
-            self._push(Message(to_records(who), node, MessageType.QUERY)): node
-            for node in sorted(new)
-        }
+        asked: dict[str, tuple[int, str]] = {}
+        for node in sorted(new):
+            nonce = fresh_nonce()
+            who = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
+            asked[self._push(Message(who, node, MessageType.QUERY))] = node, nonce
         end = time.monotonic() + self._deadline
         while asked and time.monotonic() < end:
             for sent in list(asked):
                 reply = self._pulled(sent)
                 if reply is not None:
-                    self._introduce(asked.pop(sent), reply, nonce)
+                    self._introduce(*asked.pop(sent), reply)
             time.sleep(_PAUSE)
 
-    def _introduce(self, node: int, reply: Payload | str, nonce: str) -> None:
+    def _introduce(self, node: int, nonce: str, reply: Payload | str) -> None:
         """Believe a node which client it is, if it can prove it where proof is asked for."""
         self._met.add(node)
         if isinstance(reply, str) or "client" not in reply.notes:
