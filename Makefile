@@ -1,4 +1,4 @@
-.PHONY: install check e2e ci
+.PHONY: install check e2e faults ci
 
 install:
 	pip install -c constraints.txt torch==2.13.0
@@ -13,6 +13,9 @@ check:
 
 e2e:            ## real Ray, SuperLink and SuperNodes, and kill -9
 	pytest -n 2 -m e2e
+
+faults:         ## the full counts of bad replies, mutated messages, crashes, forgeries and malice
+	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
 
 ci:
 	.ci/run

@@ -148,6 +148,8 @@ def test_methods_and_settings_are_listed() -> None:
     assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
     listed = ramet("activations").stdout
     assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
+    listed = ramet("merges").stdout
+    assert all(word in listed for word in ("median", "trimmed-mean", "krum", "share=0.2"))
 
 
 def test_an_activation_over_another_method(tmp_path: Path) -> None:

@@ -20,6 +20,11 @@ def test_seeds_and_contenders_are_read() -> None:
     assert (active.options, active.activation) == ({"width": "16"}, "restart,alpha=0.3")
     wider = active.with_option("width", 20)
     assert wider.label == "feddense,width=20,activation=restart,alpha=0.3"
+    robust = Contender.parse("fedavg,merge=krum,share=0.3,activation=random-clients,count=5")
+    assert (robust.options, robust.merge) == ({}, "krum,share=0.3")
+    assert robust.with_option("lr", 1).label == (
+        "fedavg,lr=1,merge=krum,share=0.3,activation=random-clients,count=5"
+    )
     with pytest.raises(RametError, match="Write 1-5"):
         parse_seeds("one")
     with pytest.raises(RametError, match="feddense,width=16"):

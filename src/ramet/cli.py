@@ -38,6 +38,14 @@ Active = Annotated[
         help="Who is asked for what, instead of the method's rule; see `ramet activations`.",
     ),
 ]
+Merge = Annotated[
+    str | None,
+    typer.Option(
+        "--merge",
+        metavar="NAME[,KEY=VALUE]",
+        help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -79,6 +87,16 @@ def run(
         typer.Option(metavar="PATTERN", help="Share these parameters instead of the method's."),
     ] = None,
     activation: Active = None,
+    merge: Merge = None,
+    quorum: Annotated[
+        int, typer.Option(min=1, help="A round counts with so many sound replies.")
+    ] = 1,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds without news until a node is given up for the round.")
+    ] = 600.0,
+    norm_bound: Annotated[
+        float | None, typer.Option(help="Refuse replies that moved further. Default: any.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     site: Annotated[
         list[Path] | None,
@@ -107,6 +125,10 @@ def run(
             out=folder,
             share=share,
             activation=activation,
+            merge=merge,
+            quorum=quorum,
+            deadline=deadline,
+            norm_bound=norm_bound,
             threads=threads,
             observe=observe,
             **options,
@@ -145,6 +167,7 @@ def compare(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For all methods.")
     ] = None,
     activation: Active = None,
+    merge: Merge = None,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -164,8 +187,8 @@ def compare(
 ) -> None:
     """Run several METHODs over several seeds, in parallel, and compare them.
 
-    Doing it again goes on where it stopped. Options of one method follow a comma, its activation
-    last.
+    Doing it again goes on where it stopped. Options of one method follow a comma, its merging and
+    its activation last.
 
     Example: ramet compare local feddense,width=16 feddense,activation=restart --setting single
     """
@@ -185,6 +208,7 @@ def compare(
         data=data,
         options=_options(option or []),
         activation=activation,
+        merge=merge,
         kept={} if archive is None else kept(archive),
     )
     sweep.check()
@@ -455,6 +479,34 @@ def check_data(
         raise typer.Exit(1)
 
 
+audit_app = typer.Typer(help="Look at what left a site.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
+
+
+@audit_app.command("show")
+def show_audit(
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or a site's state folder.")],
+    every: Annotated[
+        bool, typer.Option("--all", help="Every tensor of every reply, with its SHA-256.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List what left the sites whose logs lie below FOLDER.
+
+    Example: ramet audit show site-rings --all
+    """
+    from ramet.engine.audit import departures
+    from ramet.report import departures_table, totals_of_departures
+
+    found, cut_short = departures(folder)
+    if as_json:
+        sys.stdout.writelines(departure.line() + "\n" for departure in found)
+    else:
+        out.print(departures_table(found) if every else totals_of_departures(found))
+    if cut_short:
+        _complain(f"{cut_short} lines cannot be read: a crash cut them short, or they were changed")
+
+
 @app.command()
 def methods() -> None:
     """List the methods, what they share, and what --set may set."""
@@ -480,6 +532,19 @@ def activations() -> None:
 
     table = Table("activation", "rule", "options")
     for name, rule in ACTIVATIONS.items():
+        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
+    out.print(table)
+
+
+@app.command()
+def merges() -> None:
+    """List how replies may be merged, for --merge."""
+    from rich.table import Table
+
+    from ramet.methods import MERGES
+
+    table = Table("merge", "rule", "options")
+    for name, rule in MERGES.items():
         table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
     out.print(table)
 
@@ -516,6 +581,28 @@ def write_app(
     shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
     out.print(
         f"Wrote {folder}. Start it with: flwr run {folder} CONNECTION --stream", soft_wrap=True
+    )
+
+
+@app.command()
+def guard(
+    folder: Annotated[Path, typer.Argument(help="A folder for the site's guard.")],
+) -> None:
+    """Write programs into FOLDER that keep a site from running apps that it has not listed.
+
+    The list, FOLDER/accepted.txt, starts with the app that `ramet app` writes.
+    """
+    from ramet.flower import THIN_APP
+    from ramet.flower.guard import app_hash, write_guard
+    from ramet.run_folder import make_folder
+
+    make_folder(folder)
+    listed = write_guard(folder.absolute(), [app_hash(THIN_APP)])
+    out.print(
+        f"Wrote {folder}. Start the SuperNode with PATH={folder.absolute()}:$PATH; it then runs "
+        f"only the apps in {listed}.",
+        highlight=False,
+        soft_wrap=True,
     )
 
 

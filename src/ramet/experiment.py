@@ -10,19 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ramet.data import Held
 from ramet.data.own import Aspect, Schema, check_fit
-from ramet.engine import Node, Overseer, Rounds, Snapshots, start_shared
+from ramet.engine import AuditLog, Node, Overseer, Rounds, Snapshots, start_shared
+from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.node import lay_over, state_names
 from ramet.errors import RametError, unknown
-from ramet.methods import ACTIVATIONS, METHODS, Method
+from ramet.methods import ACTIVATIONS, MERGES, METHODS, Method
 from ramet.methods.activation import Activation
-from ramet.methods.base import check_activation
+from ramet.methods.base import check_activation, check_merging, with_merging
+from ramet.methods.merging import Merging
 from ramet.options import arguments, made
 from ramet.partition import SETTINGS, OwnSetting, Reading, Setting, absolute_sites
 from ramet.payload import Arrays, only
@@ -30,6 +32,12 @@ from ramet.tasks import Shape
 
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
+Rule = TypeVar("Rule")
+_PAUSES: dict[Engine, tuple[float, ...]] = {
+    "local": (),  # the same work in the same process ends the same
+    "ray": (0.0, 0.0),
+    "superlink": (5.0, 65.0),  # a restarted SuperNode is refused for up to a minute
+}
 
 
 class RunSettings(BaseModel):
@@ -48,28 +56,35 @@ class RunSettings(BaseModel):
     share: tuple[str, ...] | None = None
     activation: str | None = None
     """Instead of the method's own: a name from `ramet activations`, its options behind commas."""
+    merge: str | None = None
+    """Instead of the weighted mean: a name from `ramet merges`, its options behind commas."""
+    quorum: int = Field(1, ge=1)
+    deadline: float = Field(600.0, gt=0)
+    norm_bound: float | None = Field(None, gt=0)
     split_seed: int = Field(123, ge=0)
     threads: int = Field(1, ge=1)
 
     @property
     def label(self) -> str:
         """The method with its options, as `ramet compare` takes it."""
-        return written(self.method, self.options, self.share, self.activation)
+        return written(self.method, self.options, self.share, self.activation, self.merge)
 
     @property
     def command(self) -> str:
         """What to type to have this run again; where the data lie is each machine's own affair."""
         words = ["ramet", "run", self.method.rpartition("/")[2], "--setting", self.setting]
         words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
-        for name in ("engine", "device", "threads"):
+        for name in ("engine", "device", "threads", "quorum", "deadline", "norm_bound"):
             if getattr(self, name) != type(self).model_fields[name].default:
-                words += [f"--{name}", str(getattr(self, name))]
+                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         for key, value in self.options.items():
             words += ["--set", f"{key}={value}"]
         for pattern in self.share or ():
             words += ["--share", pattern]
         if self.activation:
             words += ["--activation", self.activation]
+        if self.merge:
+            words += ["--merge", self.merge]
         return shlex.join(words)
 
 
@@ -78,10 +93,12 @@ def written(
     options: Mapping[str, str],
     share: Sequence[str] | None = None,
     activation: str | None = None,
+    merge: str | None = None,
 ) -> str:
-    """A method with its options in one word, the activation last."""
+    """A method with its options in one word, its merging and its activation last."""
     pairs = [f"{key}={value}" for key, value in options.items()]
     pairs += [f"share={' '.join(share)}"] if share is not None else []
+    pairs += [f"merge={merge}"] if merge else []
     pairs += [f"activation={activation}"] if activation else []
     return ",".join([method.rpartition("/")[2], *pairs])
 
@@ -123,10 +140,14 @@ class Experiment:
     @cached_property
     def method(self) -> Method:
         method = made(method_factory(self.settings.method), self._options_of("method"))
-        share, activation = self.settings.share, self.settings.activation
-        if share is not None:
-            method = replace(method, shared=only(*share))
-        return replace(method, activation=activation_from(activation)) if activation else method
+        activation, merge = self.settings.activation, self.settings.merge
+        if self.settings.share is not None:
+            method = replace(method, shared=only(*self.settings.share))
+        if activation:
+            method = replace(method, activation=activation_from(activation))
+        if merge:
+            method = with_merging(method, merging_from(merge), merge)
+        return method
 
     @cached_property
     def setting(self) -> Setting:
@@ -176,6 +197,7 @@ class Experiment:
         return self._samples[client]
 
     def node(self, client: str, states: Path) -> Node:
+        """A client whose state lies in a folder that has the run's name."""
         return Node(
             client=client,
             method=self.method,
@@ -183,6 +205,7 @@ class Experiment:
             seed=self.settings.seed,
             snapshots=Snapshots(states / client),
             device=torch.device(self.settings.device),
+            audit=AuditLog(states / client / AUDIT, states.name, client),
         )
 
     def rounds(self, snapshots: Path) -> Rounds:
@@ -194,6 +217,9 @@ class Experiment:
             start=self._start(),
             snapshots=Snapshots(snapshots),
             overseer=self._overseer(),
+            quorum=self.settings.quorum,
+            pauses=_PAUSES[self.settings.engine],
+            norm_bound=self.settings.norm_bound,
         )
 
     def overview(self) -> Held[Any, Any] | None:
@@ -220,12 +246,19 @@ class Experiment:
 
     def check_names(self) -> None:
         """Complain about unknown names, bad options and idle patterns before anything is read."""
-        method, setting = self.method, self.setting
-        if not setting.clients:
+        method, clients = self.method, len(self.clients)
+        if not clients:
             raise RametError(
                 "no site is named. Give each site's file with --site FILE.toml, or --set sites=…"
             )
-        check_activation(method, start_shared(method, self._plain_shape(), self.settings.seed))
+        shared = start_shared(method, self._plain_shape(), self.settings.seed)
+        check_activation(method, shared)
+        check_merging(method, shared, clients)
+        if self.settings.quorum > clients:
+            raise RametError(
+                f"a quorum of {self.settings.quorum} is more than the {clients} clients of "
+                f"{self.settings.setting}. Take a smaller one."
+            )
 
     def check_clients(self) -> None:
         """What is shared must have one shape on all clients, and mean the same."""
@@ -362,15 +395,24 @@ class Experiment:
 
 def activation_from(text: str) -> Activation:
     """`restart,alpha=0.3` as a rule."""
+    return _rule_from(text, ACTIVATIONS, "activation")
+
+
+def merging_from(text: str) -> Merging:
+    """`trimmed-mean,share=0.3` as a rule."""
+    return _rule_from(text, MERGES, "merge")
+
+
+def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:
     name, *pairs = text.split(",")
-    if name not in ACTIVATIONS:
-        raise unknown("activation", name, ACTIVATIONS)
-    factory = ACTIVATIONS[name]
+    if name not in rules:
+        raise unknown(kind, name, rules)
+    factory = rules[name]
     options = dict(pair.partition("=")[::2] for pair in pairs)
     for key in options:
         if key not in arguments(factory):
             raise unknown(f"option of {name}", key, arguments(factory))
-    return made(factory, options, by="--activation")
+    return made(factory, options, by=f"--{kind}")
 
 
 def method_factory(name: str) -> Callable[..., Method]:

@@ -7,7 +7,7 @@
 ``sites.json``           the form of the sites' own graphs, where they bring them
 ``rounds.jsonl``         one line per round
 ``server/``              the server's last snapshots
-``clients/RUN/NAME/``    each client's last snapshots, and its final model
+``clients/RUN/NAME/``    each client's last snapshots, final model, and log of what left it
 ``result.json``          the final scores; there only when the run is finished
 =======================  ===========================================================
 """
@@ -209,6 +209,7 @@ class RunFolder:
         return {
             "method": experiment.method.name,
             **({"activation": settings.activation} if settings.activation else {}),
+            **({"merge": settings.merge} if settings.merge else {}),
             "setting": settings.setting,
             "seed": settings.seed,
             "rounds": settings.rounds,

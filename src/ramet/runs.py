@@ -55,6 +55,10 @@ def run(
     out: Path | str | None = None,
     share: Sequence[str] | None = None,
     activation: str | None = None,
+    merge: str | None = None,
+    quorum: int = 1,
+    deadline: float = 600.0,
+    norm_bound: float | None = None,
     threads: int = 1,
     observe: Observer | None = None,
     **options: Any,
@@ -74,6 +78,11 @@ def run(
         share: patterns that replace the method's own choice of what is shared.
         activation: who is asked for what, instead of the method's own rule: a name from
             ``ramet activations``, options behind commas, e.g. ``restart,alpha=0.3``.
+        merge: how replies are merged, instead of by the weighted mean: a name from
+            ``ramet merges``, options behind commas, e.g. ``trimmed-mean,share=0.3``.
+        quorum: a round counts when so many clients gave a sound reply.
+        deadline: seconds without news after which a node is given up for this round.
+        norm_bound: refuse a reply that is further than this from what was sent.
         threads: PyTorch's threads per client; another number may move the last bits.
         observe: called with each round's record.
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
@@ -88,6 +97,10 @@ def run(
         data=Path(data or default_data()).absolute(),
         share=tuple(share) if share is not None else None,
         activation=activation,
+        merge=merge,
+        quorum=quorum,
+        deadline=deadline,
+        norm_bound=norm_bound,
         threads=threads,
         options={key: str(value) for key, value in options.items()},
     )

@@ -31,7 +31,7 @@ from ramet.runs import absolute_method, resume, run
 
 _PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
-_ACTIVATION = ",activation="
+_ACTIVATION, _MERGE = ",activation=", ",merge="
 Watcher: TypeAlias = Callable[[int, int, int], None]
 """Told now and then: rounds done, runs done, runs failed."""
 
@@ -40,27 +40,31 @@ Watcher: TypeAlias = Callable[[int, int, int], None]
 class Contender:
     """A method with options of its own, written `feddense,width=16`.
 
-    What stands behind `activation=` is the activation's: `feddense,activation=restart,alpha=0.3`.
+    What stands behind `activation=` is the activation's: `feddense,activation=restart,alpha=0.3`;
+    what stands behind `merge=` before it is the merging's: `fedstar,merge=trimmed-mean,share=0.3`.
     """
 
     label: str
     method: str
     options: dict[str, str]
     activation: str | None = None
+    merge: str | None = None
 
     @staticmethod
     def parse(text: str) -> Contender:
-        own, _, activation = text.partition(_ACTIVATION)
+        before, _, activation = text.partition(_ACTIVATION)
+        own, _, merge = before.partition(_MERGE)
         method, *pairs = own.split(",")
         for pair in pairs:
             if "=" not in pair:
                 raise RametError(f"'{text}' is not METHOD,KEY=VALUE. Example: feddense,width=16.")
         options = dict(pair.split("=", 1) for pair in pairs)
-        return Contender(text, method, options, activation or None)
+        return Contender(text, method, options, activation or None, merge or None)
 
     def with_option(self, key: str, value: object) -> Contender:
         options = {**self.options, key: str(value)}
         changed = ",".join([self.method, *(f"{k}={v}" for k, v in options.items())])
+        changed += _MERGE + self.merge if self.merge else ""
         return Contender.parse(changed + (_ACTIVATION + self.activation if self.activation else ""))
 
 
@@ -88,7 +92,8 @@ class Sweep:
     data: Path | None = None
     options: dict[str, str] = field(default_factory=dict)
     activation: str | None = None
-    """Of the contenders that have none of their own."""
+    merge: str | None = None
+    """Of the contenders that have none of their own, as the activation."""
     kept: Stories = field(default_factory=dict)
     """Runs that were finished elsewhere; they need not be done again."""
 
@@ -193,6 +198,7 @@ class Sweep:
             data=(self.data or default_data()).absolute(),
             options={**self.options, **contender.options},
             activation=contender.activation or self.activation,
+            merge=contender.merge or self.merge,
         )
 
     def _progress(self) -> tuple[int, int]:
@@ -212,7 +218,8 @@ class Sweep:
         """Kept under the label of its settings, which has the options of the whole sweep too."""
         options = {**self.options, **contender.options}
         activation = contender.activation or self.activation
-        label = written(contender.method, options, activation=activation)
+        merge = contender.merge or self.merge
+        label = written(contender.method, options, activation=activation, merge=merge)
         return self.kept.get(label, {}).get(seed)
 
 
@@ -230,5 +237,6 @@ def _do(sweep: Sweep, contender: Contender, seed: int) -> None:
         data=sweep.data,
         out=folder.path,
         activation=contender.activation or sweep.activation,
+        merge=contender.merge or sweep.merge,
         **options,
     )

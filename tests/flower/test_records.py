@@ -47,3 +47,21 @@ def test_settings_survive_flowers_flat_config() -> None:
     assert config["folder"] == "/runs/one"
     assert config["rounds"] == 30
     assert from_run_config(config) == settings
+
+
+def test_what_makes_rounds_hold_survives_too() -> None:
+    settings = checked_settings(
+        method="fedavg",
+        setting="tiny",
+        rounds=3,
+        data=Path("/data"),
+        merge="trimmed-mean,share=0.3",
+        quorum=2,
+        deadline=30.0,
+        norm_bound=2.5,
+    )
+    assert from_run_config({**to_run_config(settings, Path("/r")), "keys": "k"}) == settings
+    assert settings.label == "fedavg,merge=trimmed-mean,share=0.3"
+    assert settings.command.endswith(
+        "--quorum 2 --deadline 30.0 --norm-bound 2.5 --merge trimmed-mean,share=0.3"
+    )

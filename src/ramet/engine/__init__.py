@@ -1,5 +1,6 @@
 """A round, without a network."""
 
+from ramet.engine.audit import AuditLog
 from ramet.engine.check import fault
 from ramet.engine.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.engine.local import LocalWire
@@ -9,6 +10,7 @@ from ramet.engine.rounds import SERVER, Answer, Observer, Overseer, Rounds, Wire
 __all__ = [
     "SERVER",
     "Answer",
+    "AuditLog",
     "DamagedError",
     "LocalWire",
     "Node",

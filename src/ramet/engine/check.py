@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ramet.payload import Arrays, Payload
+from ramet.payload import Array, Arrays, Payload
 
 LARGEST = 1e9
 HEAVIEST = 1e12
@@ -21,6 +21,19 @@ def fault(reply: Payload, expected: Arrays, train: bool) -> str | None:
         or next((f for name in wanted if (f := _array_fault(name, reply, expected))), None)
         or _numbers_fault(reply.numbers, train)
     )
+
+
+def distance_fault(reply: Arrays, sent: Arrays, bound: float | None) -> str | None:
+    """Whether a reply is further from what was sent than the bound allows, all arrays as one."""
+    if bound is None:
+        return None
+    squares = (_square(array, sent[name]) for name, array in reply.items())
+    moved = math.sqrt(math.fsum(squares))
+    return f"moved by {moved:.3g}, and the bound is {bound:g}" if moved > bound else None
+
+
+def _square(array: Array, sent: Array) -> float:
+    return float(np.square(array.astype(np.float64) - sent).sum())
 
 
 def _names_fault(arrays: Arrays, wanted: Arrays) -> str | None:

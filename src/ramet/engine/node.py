@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ramet.engine.audit import AuditLog
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.errors import RametError
 from ramet.methods import Method
@@ -99,12 +100,16 @@ class Node:
     seed: int
     snapshots: Snapshots
     device: torch.device
+    audit: AuditLog | None = None
     _warm: dict[int, Trained] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def answer(self, asked: Payload) -> Payload:
         """Take what the server sent, do a round's work, and give what goes back."""
         with _tiny_numbers_as_zero():
-            return self._answer(asked)
+            reply = self._released(self._answer(asked))
+        if self.audit is not None:
+            self.audit.add(int(asked.numbers["round"]), reply)
+        return reply
 
     def _answer(self, asked: Payload) -> Payload:
         round_number = int(asked.numbers["round"])
@@ -123,10 +128,8 @@ class Node:
             state = _arrays(model.state_dict())
             shared, spared = self.method.shared.pick(state), _spared(asked)
             names = asked_of(shared, spared)
-            reply = Payload({name: state[name].copy() for name in names}, numbers)
-        else:
-            reply = Payload({}, numbers, self._finish(model, optimiser))
-        return self._released(reply)
+            return Payload({name: state[name].copy() for name in names}, numbers)
+        return Payload({}, numbers, self._finish(model, optimiser))
 
     def _released(self, reply: Payload) -> Payload:
         """The only way out: refuses what is not declared, and counts the bytes that leave."""

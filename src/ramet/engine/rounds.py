@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from ramet.engine.check import fault
+from ramet.engine.check import distance_fault, fault
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.engine.node import request
 from ramet.errors import RametError
@@ -57,6 +57,7 @@ class _Exchange:
     scores: dict[str, Mapping[str, float]] = field(default_factory=dict)
     sent: list[int] = field(default_factory=lambda: [0, 0])  # tensors and scalars, to all
     digests: dict[str, str] = field(default_factory=dict)
+    retries: int = 0
 
     def trained(self) -> dict[str, Any]:
         """The half of the round's record that is known now; the other half is judged next."""
@@ -69,6 +70,7 @@ class _Exchange:
             },
             "failed": dict(sorted(self.failed.items())),
             "seconds": time.monotonic() - self.started,
+            "retries": self.retries,
             "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
         }
 
@@ -86,20 +88,26 @@ class _Exchange:
         }
 
     def note_request(self, client: str, asked: Payload) -> None:
-        self.down[client] = asked.nbytes
+        self.down[client] = self.down.get(client, 0) + asked.nbytes
         self.sent[0] += len(asked.arrays)
         self.sent[1] += _scalars(asked.arrays)
 
     def note_reply(self, client: str, reply: Payload) -> None:
         counts = {"tensors": len(reply.arrays), "scalars": _scalars(reply.arrays)}
         self.numbers[client] = {**reply.numbers, **counts}
+        self.failed.pop(client, None)
         if "private" in reply.notes:
             self.digests[client] = reply.notes["private"]
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """A run: a method over clients, for a number of rounds, from a seed."""
+    """A run: a method over clients, for a number of rounds, from a seed.
+
+    An exchange counts when ``quorum`` clients, or all that were asked if fewer, gave a sound
+    reply. Below it those who did not are asked again after each of ``pauses`` (in seconds); then
+    the run ends with an error, and the round is not committed.
+    """
 
     method: Method
     clients: Sequence[str]
@@ -108,6 +116,10 @@ class Rounds:
     start: Arrays
     snapshots: Snapshots
     overseer: Overseer | None = None
+    quorum: int = 1
+    pauses: Sequence[float] = ()
+    norm_bound: float | None = None
+    """A reply that is further than this from what was sent is refused; None allows any."""
 
     def resume_point(self) -> int:
         """The last round that need not be done again; 0 if there is none."""
@@ -125,8 +137,9 @@ class Rounds:
             spared = activation.ask(activity, choice)
             done = _Exchange(number, self.rounds)
             replies = self._exchanged(wire, spared, state, done, last, train=True)
-            state = self.method.merging.merge(state, replies)
-            _someone(done)
+            merged = self.method.merging.merge(state, replies)
+            self._check_quorum(done, len(spared))
+            state = merged
             activity = activation.settle(activity, choice, done.scores)
             if pending:
                 observe(Record(**pending, **done.judged()))
@@ -137,7 +150,7 @@ class Rounds:
         closing, everyone = _Exchange(self.rounds + 1, self.rounds), dict.fromkeys(self.clients, ())
         for _ in self._exchanged(wire, everyone, state, closing, last, train=False):
             pass
-        _someone(closing)
+        self._check_quorum(closing, len(everyone))
         pending["failed"] = {**closing.failed, **pending["failed"]}
         observe(Record(**pending, **closing.judged()))
         everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
@@ -155,7 +168,25 @@ class Rounds:
         last: Mapping[str, int],
         train: bool,
     ) -> Iterator[Reply]:
-        """The sound replies, as they come; what they say besides arrays goes into ``done``."""
+        """The sound replies, as they come, asking again while they are too few."""
+        for attempt, pause in enumerate((0.0, *self.pauses)):
+            done.retries = attempt
+            missing = {k: left_out for k, left_out in spared.items() if k not in done.numbers}
+            time.sleep(pause)
+            yield from self._sound_replies(wire, missing, state, done, last, train)
+            if self._lacking(done, len(spared)) <= 0:
+                return
+
+    def _sound_replies(
+        self,
+        wire: Wire,
+        spared: Spared,
+        state: Payload,
+        done: _Exchange,
+        last: Mapping[str, int],
+        train: bool,
+    ) -> Iterator[Reply]:
+        """What they say besides arrays goes into ``done``, and why a reply is refused."""
 
         def requests() -> Iterator[tuple[str, Payload]]:
             for client in spared:
@@ -167,22 +198,47 @@ class Rounds:
                 yield client, asked
 
         for client, reply in wire.exchange(requests()):
-            reason = reply if isinstance(reply, str) else self._fault(reply, spared[client], train)
-            if isinstance(reply, str) or reason:
-                done.failed[client] = str(reason)
+            if isinstance(reply, str):
+                done.failed[client] = reply
+                continue
+            sent = self.method.merging.ask(state, client)
+            reason = self._fault(reply, sent, spared[client], train)
+            if reason:
+                done.failed[client] = reason
                 continue
             done.note_reply(client, reply)
             if train:
-                done.scores[client] = self._score(state, client, reply)
+                done.scores[client] = self._score(sent, reply)
             yield client, reply
 
-    def _fault(self, reply: Payload, spared: Sequence[str], train: bool) -> str | None:
-        expected = {name: self.start[name] for name in asked_of(self.start, spared)}
-        return fault(reply, expected, train)
+    def _lacking(self, done: _Exchange, asked: int) -> int:
+        """How many sound replies are missing to the quorum; nobody's is none at all."""
+        return max(1, min(self.quorum, asked)) - len(done.numbers)
 
-    def _score(self, state: Payload, client: str, reply: Payload) -> Mapping[str, float]:
+    def _check_quorum(self, done: _Exchange, asked: int) -> None:
+        if self._lacking(done, asked) <= 0:
+            return
+        reasons = "; ".join(f"{client}: {reason}" for client, reason in done.failed.items())
+        raise RametError(
+            f"{len(done.numbers)} of {asked} clients gave a sound reply in exchange {done.round}, "
+            f"below the quorum of {self.quorum} ({reasons or 'no client was asked'}). The round is "
+            "not committed. If clients were down, go on with `ramet resume`; if training diverged, "
+            "start anew with a smaller lr."
+        )
+
+    def _fault(
+        self, reply: Payload, sent: Arrays, spared: Sequence[str], train: bool
+    ) -> str | None:
+        expected = {name: self.start[name] for name in asked_of(self.start, spared)}
+        found = fault(reply, expected, train)
+        if found or not train:
+            return found
+        flaw = self.method.flaw(reply.arrays)
+        return flaw or distance_fault(reply.arrays, sent, self.norm_bound)
+
+    def _score(self, sent: Arrays, reply: Payload) -> Mapping[str, float]:
         came = {name: reply.arrays[name] for name in switchable_arrays(self.method, reply.arrays)}
-        return self.method.activation.score(self.method.merging.ask(state, client), came)
+        return self.method.activation.score(sent, came)
 
     def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
         """The states of merging and activation, the half-told last round, and when each client
@@ -212,14 +268,3 @@ def _told(state: Payload) -> dict[str, Any]:
 
 def _scalars(arrays: Arrays) -> int:
     return sum(array.size for array in arrays.values())
-
-
-def _someone(done: _Exchange) -> None:
-    """A round in which nobody gave a sound reply is not a round."""
-    if not done.numbers:
-        client, reason = next(iter(done.failed.items()), ("-", "no client was asked"))
-        raise RametError(
-            f"no client gave a sound reply in exchange {done.round} ({client}: {reason}). If "
-            "clients were down, go on with `ramet resume`; if training diverged, start anew with "
-            "a smaller lr."
-        )

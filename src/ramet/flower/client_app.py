@@ -4,8 +4,9 @@ Over a SuperLink every message starts a fresh process, and `context.state` is lo
 SuperNode restarts: so private state lies on the site's own disk.
 
 The SuperNode's node config says who the site is: ``client`` its name, ``state`` the folder for its
-private state, ``data`` its data. In Flower's simulation there is none; there the partition's
-number picks the client, and state lies in the run's folder.
+private state, ``data`` its data, ``key`` the private key that signs its replies. In Flower's
+simulation there is none; there the partition's number picks the client, and state lies in the run's
+folder.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from logging import ERROR
 from pathlib import Path
 
 import torch
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common import log
 
 from ramet.data.own import UnfitError, site_name
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
+from ramet.flower.guard import check_method
 from ramet.flower.records import from_records, from_run_config, to_records
+from ramet.flower.signing import INTRODUCTION, NONCE, Occasion, signed
 from ramet.payload import Payload
 
 app = ClientApp()
@@ -37,10 +40,9 @@ def introduce(message: Message, context: Context) -> Message:
     with _problems_stay_here():
         experiment = _experiment(_settings(context))
         name = _name(context, experiment)
-    who = ConfigRecord({"client": name})
-    if experiment.own_graphs:
-        who["form"] = _form(experiment, name)
-    return Message(RecordDict({"who": who}), reply_to=message)
+    form = {"form": _form(experiment, name)} if experiment.own_graphs else {}
+    asked, who = from_records(message.content), Payload(notes={"client": name, **form})
+    return Message(to_records(_signed(who, context, asked, name, INTRODUCTION)), reply_to=message)
 
 
 def _form(experiment: Experiment, name: str) -> str:
@@ -70,11 +72,14 @@ def answer(message: Message, context: Context) -> Message:
     experiment = _experiment(settings)
     asked = from_records(message.content)
     with _problems_stay_here():
-        node = experiment.node(_name(context, experiment), _states(context, asked))
-    return Message(to_records(node.answer(asked)), reply_to=message)
+        name = _name(context, experiment)
+        node = experiment.node(name, _states(context, asked))
+    told = _signed(node.answer(asked), context, asked, name, int(asked.numbers["round"]))
+    return Message(to_records(told), reply_to=message)
 
 
 def _settings(context: Context) -> RunSettings:
+    check_method(str(context.run_config["method"]))
     settings = from_run_config(context.run_config)
     data = context.node_config.get("data")
     return settings.model_copy(update={"data": Path(str(data))}) if data else settings
@@ -102,6 +107,18 @@ def _name(context: Context, experiment: Experiment) -> str:
         "this SuperNode does not say which client it is. Start it with "
         '--node-config \'client="NAME" state="FOLDER"\'.'
     )
+
+
+def _signed(
+    reply: Payload, context: Context, asked: Payload, name: str, round_number: int
+) -> Payload:
+    """Signed where the site has a key; whether that is needed is the coordinator's to say."""
+    key = context.node_config.get("key")
+    if not key:
+        return reply
+    notes = asked.notes
+    occasion = Occasion(notes.get("run", ""), name, round_number, notes.get(NONCE, ""))
+    return signed(reply, occasion, Path(str(key)))
 
 
 def _states(context: Context, asked: Payload) -> Path:

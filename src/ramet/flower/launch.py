@@ -120,7 +120,7 @@ class Flower:
     def run(
         self,
         app: Path,
-        config: Mapping[str, str | int],
+        config: Mapping[str, str | int | float],
         simulated_clients: int,
         meanwhile: Callable[[], None],
     ) -> None:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from io import BytesIO
+from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.common.constant import SType
+from google.protobuf.message import DecodeError
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
 from ramet.payload import Payload
 
 ARRAYS, NUMBERS, NOTES = "arrays", "numbers", "notes"
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
+"""What Flower raises when it puts together the parts of a message that do not fit."""
 
 
 def to_records(payload: Payload) -> RecordDict:
@@ -27,15 +36,35 @@ def to_records(payload: Payload) -> RecordDict:
 
 
 def from_records(content: RecordDict) -> Payload:
-    """Flower's arrays are read without pickle; a missing or misshapen part is an error."""
+    """Any message that :func:`to_records` cannot have made is an error, and nothing else."""
     try:
         return Payload(
-            {name: array.numpy() for name, array in content.array_records[ARRAYS].items()},
+            {name: to_array(array) for name, array in content.array_records[ARRAYS].items()},
             {name: _number(value) for name, value in content.metric_records[NUMBERS].items()},
             {name: str(note) for name, note in content.config_records[NOTES].items()},
         )
     except (KeyError, ValueError, TypeError) as error:
         raise RametError(f"a message that is not Ramet's ({error}).") from error
+
+
+def to_array(array: Array) -> NDArray[Any]:
+    """Numbers, and as many as came: no pickle, no archive, no size that is only claimed."""
+    if array.stype != SType.NUMPY:
+        raise ValueError(f"'{array.stype}' is not a NumPy array")
+    content = BytesIO(array.data)
+    try:
+        if npy.read_magic(content) != (1, 0):
+            raise ValueError("another version of NumPy's format")
+        shape, _, dtype = npy.read_array_header_1_0(content)
+    except (SyntaxError, TokenError, MemoryError, RecursionError) as error:
+        raise ValueError(f"a header that cannot be read ({error})") from error
+    if dtype.kind not in "fiub":
+        raise ValueError(f"{dtype} are not numbers")
+    if content.tell() + prod(shape) * dtype.itemsize != len(array.data):
+        raise ValueError(f"{len(array.data)} bytes are not {dtype}{list(shape)}")
+    content.seek(0)
+    found: NDArray[Any] = npy.read_array(content, allow_pickle=False)
+    return found
 
 
 def _number(value: Any) -> float:
@@ -44,33 +73,35 @@ def _number(value: Any) -> float:
     return value
 
 
-def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int]:
+def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | float]:
     """The settings as the app's run config; values with spaces are quoted as in a shell.
 
     Over a SuperLink no site learns where another one has its files.
     """
     if settings.engine == "superlink":
         settings = Experiment(settings).named()
-    plain = settings.model_dump(
-        mode="json", exclude={"options", "share", "activation", "split_seed"}
-    )
+    renamed = {"options", "share", "activation", "merge", "split_seed", "norm_bound"}
     return {
-        **plain,
+        **settings.model_dump(mode="json", exclude=renamed),
         "split-seed": settings.split_seed,
+        "norm-bound": settings.norm_bound or 0.0,
         "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
         "share": shlex.join(settings.share or ()),
         "activation": settings.activation or "",
+        "merge": settings.merge or "",
         "folder": str(folder),
     }
 
 
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given = {**config, "split_seed": config["split-seed"]}
-    for name in ("split-seed", "folder"):
-        del given[name]
+    given["norm_bound"] = given.get("norm-bound") or None
+    for name in ("split-seed", "norm-bound", "folder", "keys"):
+        given.pop(name, None)
     given["rounds"] = given["rounds"] or None
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
     given["share"] = tuple(shlex.split(given["share"])) or None
-    given["activation"] = given.get("activation") or None
+    for rule in ("activation", "merge"):
+        given[rule] = given.get(rule) or None
     return checked_settings(**given)

@@ -15,6 +15,7 @@ from ramet.data.own import Schema
 from ramet.errors import RametError
 from ramet.experiment import Experiment
 from ramet.flower.records import from_run_config
+from ramet.flower.signing import Keyring
 from ramet.flower.wire import GridWire
 from ramet.metrics import Record
 from ramet.run_folder import RunFolder
@@ -33,7 +34,9 @@ def main(grid: Grid, context: Context) -> None:
         folder.check_same(settings)
     if not folder.started or folder.result() is None:
         experiment = Experiment(settings)
-        wire = GridWire(grid, experiment.clients)
+        keys = str(context.run_config.get("keys") or "")
+        keyring = Keyring(Path(keys)) if keys else None
+        wire = GridWire(grid, experiment.clients, settings.deadline, keyring=keyring)
         told = _forms(experiment, wire.forms)
         if folder.started:
             folder.check_sites(told)

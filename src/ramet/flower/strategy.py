@@ -34,6 +34,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from ramet.engine import SERVER, fault
+from ramet.flower.records import to_array
 from ramet.methods import Method
 from ramet.methods.activation import Choice, Spared, asked_of
 from ramet.methods.base import switchable_arrays
@@ -150,13 +151,16 @@ class MethodStrategy(Strategy):
             wanted = {name: self._start[name] for name in asked_of(self._start, spared)}
             reply = _payload(message.content, without=spared)
             reason = "is not one ArrayRecord and one MetricRecord with num-examples"
-            if reply is None or (reason := fault(reply, wanted, train=True) or ""):
+            if reply is None or (reason := self._fault(reply, wanted)):
                 log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
                 continue
             came = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
             scores[node] = self.method.activation.score(self.method.merging.ask(state, node), came)
             metrics.append(RecordDict(dict(message.content.metric_records.items())))
             yield node, reply
+
+    def _fault(self, reply: Payload, wanted: Arrays) -> str:
+        return fault(reply, wanted, train=True) or self.method.flaw(reply.arrays) or ""
 
     def _answered(self, message: Message, server_round: int) -> bool:
         if message.has_error():
@@ -173,5 +177,8 @@ def _payload(content: RecordDict, without: Sequence[str]) -> Payload | None:
     examples = numbers.get(EXAMPLES)
     if not isinstance(examples, int | float):
         return None
-    kept = {name: arrays[name].numpy() for name in asked_of(arrays, without)}
+    try:
+        kept = {name: to_array(arrays[name]) for name in asked_of(arrays, without)}
+    except ValueError:
+        return None
     return Payload(kept, {"weight": examples})

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from ramet.data.own import Schema
 from ramet.engine import Answer
 from ramet.errors import RametError
-from ramet.flower.records import from_records, to_records
+from ramet.flower.records import UNREADABLE, from_records, to_records
+from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, Occasion, fresh_nonce
 from ramet.payload import Payload
 
 IN_FLIGHT = 64
@@ -22,7 +22,10 @@ _PAUSE = 0.1
 
 
 class GridWire:
-    """Sends each client's request to its node; yields replies one by one, as they come."""
+    """Sends each client's request to its node; yields replies one by one, as they come.
+
+    With a keyring, a reply counts only if the client's own key signed it for this very request.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class GridWire:
         clients: Iterable[str],
         deadline: float = 600.0,
         gathering: float = 120.0,
+        keyring: Keyring | None = None,
     ) -> None:
         self._grid = grid
         self._run = ""
@@ -37,7 +41,9 @@ class GridWire:
         self.forms: dict[str, str] = {}
         """What sites said of the form of their own graphs, as they said it."""
         self._deadline = deadline
+        self._keyring = keyring
         self._nodes: dict[str, int] = {}
+        self._refused: dict[str, str] = {}
         self._met: set[int] = set()
         self._gather(set(clients), gathering)
 
@@ -51,30 +57,54 @@ class GridWire:
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         self._meet()
         waiting = iter(requests)
-        pending: dict[str, str] = {}
+        pending: dict[str, Occasion] = {}
         last_news = time.monotonic()
         while True:
             for client, asked in islice(waiting, IN_FLIGHT - len(pending)):
                 if client in self._nodes:
-                    pending[self._push(self._train(client, asked))] = client
+                    occasion = self._occasion(client, int(asked.numbers["round"]))
+                    pending[self._push(self._train(occasion, asked))] = occasion
                 else:
-                    yield client, "its node is not connected"
+                    yield client, self._refused.get(client, "its node is not connected")
             if not pending:
                 return
             for sent in list(pending):
-                for reply in self._grid.pull_messages([sent]):
+                reply = self._pulled(sent)
+                if reply is not None:
                     last_news = time.monotonic()
-                    yield pending.pop(sent), _content(reply)
+                    occasion = pending.pop(sent)
+                    yield occasion.client, self._checked(reply, occasion)
             if time.monotonic() - last_news > self._deadline:
-                for client in pending.values():
-                    yield client, f"no reply within {self._deadline:.0f} s"
+                for occasion in pending.values():
+                    yield occasion.client, f"no reply within {self._deadline:.0f} s"
                 return
             if pending:
                 time.sleep(_PAUSE)
 
-    def _train(self, client: str, asked: Payload) -> Message:
-        named = Payload(asked.arrays, asked.numbers, {**asked.notes, "run": self._run})
-        return Message(to_records(named), self._nodes[client], MessageType.TRAIN)
+    def _occasion(self, client: str, round_number: int) -> Occasion:
+        return Occasion(self._run, client, round_number, fresh_nonce())
+
+    def _train(self, occasion: Occasion, asked: Payload) -> Message:
+        notes = {**asked.notes, "run": self._run, NONCE: occasion.nonce}
+        named = to_records(Payload(asked.arrays, asked.numbers, notes))
+        return Message(named, self._nodes[occasion.client], MessageType.TRAIN, ttl=self._lifetime)
+
+    @property
+    def _lifetime(self) -> float:
+        """Nobody waits for a message longer than all that are in flight may take."""
+        return IN_FLIGHT * self._deadline
+
+    def _pulled(self, sent: str) -> Payload | str | None:
+        """The reply to a message, what is wrong with it, or None if it is not there yet."""
+        try:
+            return next((_content(reply) for reply in self._grid.pull_messages([sent])), None)
+        except UNREADABLE as error:
+            return f"a message that Flower cannot read ({error})"
+
+    def _checked(self, reply: Payload | str, occasion: Occasion) -> Payload | str:
+        if isinstance(reply, str) or self._keyring is None:
+            return reply
+        return self._keyring.fault(reply, occasion) or reply
 
     def _push(self, message: Message) -> str:
         (sent,) = self._grid.push_messages([message])
@@ -105,28 +135,36 @@ class GridWire:
         new = set(self._grid.get_node_ids()) - self._met
         if not new:
             return
-        asked = {
-            self._push(Message(RecordDict(), node, MessageType.QUERY)): node for node in sorted(new)
-        }
+        asked: dict[str, tuple[int, str]] = {}
+        for node in sorted(new):
+            nonce = fresh_nonce()
+            who = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
+            asked[self._push(Message(who, node, MessageType.QUERY))] = node, nonce
         end = time.monotonic() + self._deadline
         while asked and time.monotonic() < end:
             for sent in list(asked):
-                for reply in self._grid.pull_messages([sent]):
-                    node = asked.pop(sent)
-                    self._met.add(node)
-                    if not reply.has_error():
-                        self._note(dict(reply.content["who"]), node)
+                reply = self._pulled(sent)
+                if reply is not None:
+                    self._introduce(*asked.pop(sent), reply)
             time.sleep(_PAUSE)
 
-    def _note(self, who: dict[str, Any], node: int) -> None:
-        client = str(who["client"])
-        if "form" in who:
-            form = self.forms[client] = str(who["form"])
-            if not self._fits(client, form):
-                return
-        self._nodes[client] = node
+    def _introduce(self, node: int, nonce: str, reply: Payload | str) -> None:
+        """Believe a node which client it is, if it can prove it where proof is asked for."""
+        self._met.add(node)
+        if isinstance(reply, str) or "client" not in reply.notes:
+            return
+        client = reply.notes["client"]
+        checked = self._checked(reply, Occasion(self._run, client, INTRODUCTION, nonce))
+        if isinstance(checked, str):
+            self._refused[client] = f"its node's introduction {checked}"
+        elif self._fits(client, reply.notes.get("form")):
+            self._nodes[client] = node
 
-    def _fits(self, client: str, form: str) -> bool:
+    def _fits(self, client: str, form: str | None) -> bool:
+        """Note the form of a site's own graphs; whether it is the one that the run began with."""
+        if form is None:
+            return True
+        self.forms[client] = form
         began = self._expected.get(client)
         if began is None:
             return True

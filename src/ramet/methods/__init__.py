@@ -15,6 +15,8 @@ from ramet.methods.fedsageplus import fedsage_nodes, fedsage_plus, local_nodes
 from ramet.methods.fedstar import fedstar
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
+from ramet.methods.merging import Merging, WeightedMean
+from ramet.methods.robust import ClippedMean, Krum, Median, TrimmedMean
 
 METHODS: dict[str, Callable[..., Method]] = {
     "local": local,
@@ -46,8 +48,17 @@ ACTIVATIONS: dict[str, Callable[..., Activation]] = {
     "explore": Explore,
 }
 
+MERGES: dict[str, Callable[..., Merging]] = {
+    "mean": WeightedMean,
+    "median": Median,
+    "trimmed-mean": TrimmedMean,
+    "krum": Krum,
+    "clipped-mean": ClippedMean,
+}
+
 __all__ = [
     "ACTIVATIONS",
+    "MERGES",
     "METHODS",
     "Method",
     "fed_gcn",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -11,9 +11,15 @@ from torch import nn
 from ramet.errors import RametError
 from ramet.methods.activation import Activation, Everyone
 from ramet.methods.merging import Merging, WeightedMean
+from ramet.methods.robust import RobustMerging
 from ramet.methods.training import LocalTraining, Penalty
-from ramet.payload import Sharing, everything
+from ramet.payload import Arrays, Sharing, everything
 from ramet.tasks import GraphClassification, StructureEncoding, Task
+
+
+def no_flaw(arrays: Arrays) -> str | None:  # noqa: ARG001
+    """Any values will do."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class Method:
         switchable: patterns over shared names; an activation may spare a client these. Arrays
             that the merging needs from everyone who takes part are not among them.
         merging: how the server turns replies into what it sends next.
+        flaw: what else is wrong with a reply's arrays, in a few words, once their names, shapes
+            and types are right and their values finite; None if nothing is.
         task: loss, batches and scores.
     """
 
@@ -45,6 +53,7 @@ class Method:
     activation: Activation = field(default_factory=Everyone)
     switchable: Sharing = everything
     merging: Merging = field(default_factory=WeightedMean)
+    flaw: Callable[[Arrays], str | None] = no_flaw
     task: Task = field(default_factory=GraphClassification)
 
 
@@ -68,3 +77,32 @@ def check_activation(method: Method, shared: Iterable[str]) -> None:
             f"{method.name} merges whole replies only, and {rule} asks for parts of them. Take "
             "everyone or random-clients."
         )
+
+
+def with_merging(method: Method, merging: Merging, name: str) -> Method:
+    """The method with another rule for its replies, where its own is the plain weighted mean."""
+    if not isinstance(method.merging, WeightedMean):
+        own = type(method.merging).__name__
+        raise RametError(
+            f"{method.name} merges by a rule of its own ({own}), which '{name}' cannot stand in "
+            "for. Leave --merge out."
+        )
+    return replace(method, merging=merging)
+
+
+def check_merging(method: Method, shared: Iterable[str], clients: int) -> None:
+    """Refuse a robust rule that would not see whole replies, or too few to protect anybody."""
+    if not isinstance(method.merging, RobustMerging):
+        return
+    rule = type(method.merging).__name__
+    if not tuple(shared):
+        raise RametError(f"{method.name} shares nothing, so {rule} has nothing to merge.")
+    if method.activation.asks_parts:
+        asking = type(method.activation).__name__
+        raise RametError(
+            f"{rule} compares whole replies, and {asking} asks clients for parts of them. Take "
+            "--activation everyone or random-clients, or merge by the mean."
+        )
+    fewest = method.merging.fewest(clients)
+    if clients < fewest:
+        raise RametError(f"{rule} protects nobody among {clients} clients; it needs {fewest}.")

@@ -385,8 +385,16 @@ def fedlit(
         training=training,
         switchable=only("project.*", "classify.*"),  # channels come with their centres
         merging=ChannelMean(grouping),
+        flaw=_flaw_of_counts,
         task=NodeClassification((sample,) * layers if sample else ()),
     )
+
+
+def _flaw_of_counts(arrays: Arrays) -> str | None:
+    """Channels are weighted by the nodes that they touch."""
+    counts = arrays[_NODES]
+    sound = bool((counts >= 0).all() and (counts == np.round(counts)).all())
+    return None if sound else f"{_NODES} are not numbers of nodes"
 
 
 def _groups(state: Payload) -> dict[str, list[int]]:

@@ -1,6 +1,7 @@
 """Scores, bytes, operations and time, counted by those who watch, never by a method."""
 
 from ramet.metrics.comparison import Standing, chance, standings
+from ramet.metrics.departure import DepartedTensor, Departure
 from ramet.metrics.holdings import (
     Holdings,
     KindOfLink,
@@ -17,6 +18,8 @@ from ramet.metrics.work import WORK, counted, peak_memory
 
 __all__ = [
     "WORK",
+    "DepartedTensor",
+    "Departure",
     "Holdings",
     "KindOfLink",
     "LinksOfRelations",

@@ -31,6 +31,7 @@ class Record:
     merging: Mapping[str, float] = field(default_factory=dict)  # what the server's rule tells
     tensors_down: int = 0  # to all clients
     scalars_down: int = 0
+    retries: int = 0  # how often those who had not answered were asked again
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients."""

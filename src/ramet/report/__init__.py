@@ -2,6 +2,7 @@
 
 from ramet.report.tables import (
     comparison_table,
+    departures_table,
     kinds_table,
     links_table,
     order_table,
@@ -13,12 +14,14 @@ from ramet.report.tables import (
     site_table,
     size,
     specialities_table,
+    totals_of_departures,
     types_table,
     verdict_table,
 )
 
 __all__ = [
     "comparison_table",
+    "departures_table",
     "kinds_table",
     "links_table",
     "order_table",
@@ -30,6 +33,7 @@ __all__ = [
     "site_table",
     "size",
     "specialities_table",
+    "totals_of_departures",
     "types_table",
     "verdict_table",
 ]

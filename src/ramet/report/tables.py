@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ramet.metrics import (
+    Departure,
     Holdings,
     KindOfLink,
     LinksOfRelations,
@@ -370,3 +371,33 @@ def _ours(verdict: Verdict, digits: int) -> str:
 
 def _with_spread(mean: float, spread: float | None, digits: int = 2) -> str:
     return f"{mean:,.{digits}f}" + ("" if spread is None else f" ± {spread:,.{digits}f}")
+
+
+def departures_table(departures: Sequence[Departure]) -> Table:
+    """Every tensor of every reply."""
+    table = _plain_table("what left")
+    for head in ("run", "client", "round", "tensor", "shape", "bytes", "SHA-256"):
+        table.add_column(head, overflow="fold")
+    for reply in departures:
+        for one in reply.tensors:
+            facts = (str(list(one.shape)), f"{one.bytes:,}", one.sha256)
+            table.add_row(reply.run[:8], reply.client, str(reply.round), one.name, *facts)
+    return table
+
+
+def totals_of_departures(departures: Sequence[Departure]) -> Table:
+    """A row per client and tensor, and the names of the numbers and notes that went along."""
+    table = _plain_table("what left")
+    for head in ("run", "client", "what", "shape", "times", "bytes"):
+        table.add_column(head, overflow="fold", justify="right" if head == "bytes" else "left")
+    for run, client in dict.fromkeys((reply.run, reply.client) for reply in departures):
+        own = [reply for reply in departures if (reply.run, reply.client) == (run, client)]
+        sizes: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for one in (one for reply in own for one in reply.tensors):
+            sizes.setdefault((one.name, one.shape), []).append(one.bytes)
+        for (name, shape), all_bytes in sizes.items():
+            told = (str(list(shape)), str(len(all_bytes)), f"{sum(all_bytes):,}")
+            table.add_row(run[:8], client, name, *told)
+        numbers = dict.fromkeys(name for reply in own for name in (*reply.numbers, *reply.notes))
+        table.add_row(run[:8], client, f"numbers: {', '.join(numbers)}", "", str(len(own)), "")
+    return table

@@ -1,0 +1,93 @@
+"""A site's own list of apps: no other is unpacked or imported there.
+
+A SuperNode fetches whatever app a run names and starts `flwr-clientapp`, found through PATH, which
+unpacks and imports it. Flower has no list of accepted apps. So `ramet guard FOLDER` writes a
+program of that name that looks at the app's SHA-256 first; the site's PATH starts with FOLDER.
+Flower's programs for other kinds of apps get a namesake there that ends at once.
+
+The list has a line per app, its SHA-256, and a line per method of one's own (`file.py:factory`)
+that runs may name: without that line only methods that Ramet has itself are run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ramet.errors import RametError
+
+LIST = "RAMET_ACCEPTED_APPS"
+"""The environment variable that names the list's file."""
+_GUARDED, _CLOSED = "flwr-clientapp", ("flwr-agentapp", "flwr-connector", "flwr-model")
+
+
+def app_hash(app: Path) -> str:
+    """The SHA-256 of a Flower app as it reaches the sites."""
+    from flwr.cli.build import build_fab_from_disk
+
+    return hashlib.sha256(build_fab_from_disk(app)).hexdigest()
+
+
+def write_guard(folder: Path, accepted: Iterable[str]) -> Path:
+    """Write the programs, and the list unless there is one already; gives the list's path."""
+    listed = folder / "accepted.txt"
+    if not listed.exists():
+        about = "# SHA-256 of the apps, and names of own methods, that may run here"
+        listed.write_text("\n".join([about, *accepted]) + "\n")
+    words = [sys.executable, "-m", "ramet.flower.guard"]
+    start = f"{LIST}={shlex.quote(str(listed.absolute()))} exec {shlex.join(words)}"
+    _write_program(folder / _GUARDED, f'{start} "$@"')
+    for name in _CLOSED:
+        _write_program(folder / name, f"echo '{name} is closed at this site' >&2; exit 1")
+    return listed
+
+
+def check_method(name: str) -> None:
+    """Refuse a method that this site's list does not have; without a list all may run."""
+    from ramet.methods import METHODS  # heavy: the guard itself must start at once
+
+    path = os.environ.get(LIST)
+    if path and name not in METHODS and name not in _listed(Path(path)):
+        raise RametError(f"this site does not accept the method '{name}'. It lists those it does.")
+
+
+def check_app(content: bytes, accepted: Path) -> None:
+    """Refuse an app that the list does not have."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 not in _listed(accepted):
+        raise RametError(f"this site does not accept the app with the SHA-256 {sha256}.")
+
+
+def main() -> None:
+    """Flower's `flwr-clientapp`, which asks before it unpacks."""
+    accepted = Path(os.environ[LIST])
+    flower = importlib.import_module("flwr.supernode.runtime.run_clientapp")
+    unpack = flower.install_from_fab
+
+    def unpack_if_accepted(fab_file: bytes, *others: Any, **named: Any) -> Path:
+        check_app(fab_file, accepted)
+        found: Path = unpack(fab_file, *others, **named)
+        return found
+
+    flower.install_from_fab = unpack_if_accepted  # type: ignore[attr-defined]
+    importlib.import_module("flwr.supernode.cli").flwr_clientapp()
+
+
+def _listed(path: Path) -> set[str]:
+    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+    return {line for line in lines if line}
+
+
+def _write_program(path: Path, command: str) -> None:
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Below its quorum a round is asked for again, and then it is not a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
+from ramet.errors import RametError
+from ramet.experiment import checked_settings, default_data
+from ramet.methods import fedstar
+from ramet.metrics import Record
+from ramet.payload import Payload
+
+CLIENTS = ("rings", "trees", "blocks")
+
+
+@dataclass(frozen=True)
+class Patchy(LocalWire):
+    """Clients that are away when they are asked for the nth time, as listed."""
+
+    away: dict[str, set[int]] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        for client, reply in super().exchange(requests):
+            self.asked[client] = self.asked.get(client, 0) + 1
+            is_away = self.asked[client] in self.away.get(client, ())
+            yield client, ("is away" if is_away else reply)
+
+
+@pytest.fixture
+def run(tiny_node: Callable[..., Node], tmp_path: Path) -> Callable[..., tuple[str, list[Record]]]:
+    def execute(
+        folder: str, quorum: int, pauses: tuple[float, ...], away: dict[str, set[int]]
+    ) -> tuple[str, list[Record]]:
+        def node(client: str) -> Node:
+            made = tiny_node(client, fedstar())
+            return replace(made, snapshots=Snapshots(tmp_path / folder / client))
+
+        method = fedstar()
+        rounds = Rounds(
+            method=method,
+            clients=CLIENTS,
+            rounds=2,
+            seed=0,
+            start=start_shared(method, method.task.shape(node("rings").samples), 0),
+            snapshots=Snapshots(tmp_path / folder / "server"),
+            quorum=quorum,
+            pauses=pauses,
+        )
+        records: list[Record] = []
+        return rounds.run(Patchy(node, away), records.append), records
+
+    return execute
+
+
+def test_who_comes_late_is_asked_again_and_nothing_is_lost(
+    run: Callable[..., tuple[str, list[Record]]],
+) -> None:
+    expected, _ = run("whole", 3, (), {})
+    sha256, records = run("patchy", 3, (0.0, 0.0), {"trees": {1, 2}, "blocks": {1, 3}})
+    assert sha256 == expected
+    assert [(record.retries, record.failed) for record in records] == [(2, {}), (1, {})]
+    first, again = records[0].trained["rings"], records[1].trained["trees"]
+    assert first["weight"] > 0
+    assert again["weight"] > 0
+
+
+def test_with_a_quorum_the_round_goes_on_at_once_and_names_who_is_away(
+    run: Callable[..., tuple[str, list[Record]]],
+) -> None:
+    _, records = run("r", 2, (0.0, 0.0), {"trees": {1}})
+    assert records[0].failed == {"trees": "is away"}
+    assert records[0].retries == 0
+    assert sorted(records[0].trained) == ["blocks", "rings"]
+
+
+def test_below_the_quorum_nothing_is_committed(
+    run: Callable[..., tuple[str, list[Record]]], tmp_path: Path
+) -> None:
+    away = {"trees": {2, 3, 4}, "blocks": {2, 3, 4}}
+    with pytest.raises(
+        RametError, match=r"1 of 3 clients.*exchange 2, below the quorum of 2.*tree"
+    ):
+        run("r", 2, (0.0, 0.0), away)
+    assert Snapshots(tmp_path / "r" / "server").steps() == [1]
+    resumed, _ = run("r", 2, (0.0, 0.0), {})
+    assert resumed == run("whole", 2, (), {})[0]
+
+
+def test_a_quorum_of_more_than_there_are_is_refused() -> None:
+    with pytest.raises(RametError, match="a quorum of 4 is more than the 3 clients of tiny"):
+        checked_settings(method="fedstar", setting="tiny", rounds=1, quorum=4, data=default_data())

@@ -1,0 +1,141 @@
+"""A site runs the apps on its own list only, and never imports another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ramet.errors import RametError
+from ramet.flower import THIN_APP
+from ramet.flower.guard import LIST, app_hash, check_app, check_method, write_guard
+from ramet.flower.launch import Flower, free_ports
+
+SERVER = """
+import json, time
+from pathlib import Path
+
+from flwr.app import Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+app = ServerApp()
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    while not (nodes := list(grid.get_node_ids())):
+        time.sleep(0.2)
+    asked = [Message(RecordDict(), node, "query") for node in nodes]
+    (reply,) = grid.send_and_receive(asked, timeout=300)
+    said = reply.error.reason if reply.has_error() else "imported"
+    Path(context.run_config["out"]).write_text(json.dumps(said))
+"""
+CLIENT = """
+from pathlib import Path
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+Path(MARK).write_text("imported")
+app = ClientApp()
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    return Message(RecordDict(), reply_to=message)
+"""
+PYPROJECT = """
+[project]
+name = "stranger"
+version = "1.0.0"
+description = "an app that a site may not know"
+license = "MIT"
+
+[tool.flwr.app]
+publisher = "stranger"
+
+[tool.flwr.app.components]
+serverapp = "stranger.server:app"
+clientapp = "stranger.client:app"
+
+[tool.flwr.app.config]
+out = ""
+"""
+
+
+def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyproject.toml").write_bytes((THIN_APP / "pyproject.toml").read_bytes())
+    assert app_hash(tmp_path / "one") == app_hash(tmp_path / "two") == app_hash(THIN_APP)
+    changed = (THIN_APP / "pyproject.toml").read_text().replace("client_app:app", "other_app:app")
+    (tmp_path / "two" / "pyproject.toml").write_text(changed)
+    assert app_hash(tmp_path / "two") != app_hash(THIN_APP)
+
+
+def test_only_what_is_listed_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = tmp_path / "accepted.txt"
+    # SHA-256 of "abc", as FIPS 180-2 prints it
+    listed.write_text(
+        "# ours\nba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad # v1\n"
+        "mine.py:mine\n"
+    )
+    check_app(b"abc", listed)
+    with pytest.raises(RametError, match="does not accept the app with the SHA-256 e3b0c442"):
+        check_app(b"", listed)
+    check_method("other.py:other")  # no list, no limit
+    monkeypatch.setenv(LIST, str(listed))
+    check_method("fedstar")
+    check_method("mine.py:mine")
+    with pytest.raises(RametError, match="does not accept the method 'os:system'"):
+        check_method("os:system")
+
+
+def test_other_kinds_of_apps_are_closed_and_a_list_is_kept(tmp_path: Path) -> None:
+    listed = write_guard(tmp_path, ["a" * 64])
+    listed.write_text("# nothing\n")
+    write_guard(tmp_path, ["a" * 64])
+    assert listed.read_text() == "# nothing\n"
+    for name in ("flwr-agentapp", "flwr-connector", "flwr-model"):
+        ended = subprocess.run([tmp_path / name], capture_output=True, text=True, check=False)
+        assert (ended.returncode, "is closed" in ended.stderr) == (1, True)
+
+
+class GuardedFlower(Flower):
+    """Flower's programs on a machine where a guard comes first."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        plain = super().environment
+        return {**plain, "PATH": f"{self.home / 'guard'}{os.pathsep}{plain['PATH']}"}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("accepted", [True, False])
+def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accepted: bool) -> None:
+    app, mark, out = tmp_path / "app", tmp_path / "mark", tmp_path / "out.json"
+    (app / "stranger").mkdir(parents=True)
+    (app / "pyproject.toml").write_text(PYPROJECT)
+    (app / "stranger" / "__init__.py").write_text("")
+    (app / "stranger" / "client.py").write_text(CLIENT.replace("MARK", repr(str(mark))))
+    (app / "stranger" / "server.py").write_text(SERVER)
+    port, own_port = free_ports(2)
+    with tempfile.TemporaryDirectory(prefix="ramet-") as home:
+        flower = GuardedFlower(Path(home), tmp_path / "logs")
+        (Path(home) / "guard").mkdir()
+        write_guard(Path(home) / "guard", [app_hash(app) if accepted else app_hash(THIN_APP)])
+        try:
+            with (
+                flower.superlink(port, simulated=False),
+                flower.supernode("one", own_port, port, {"client": "one"}),
+            ):
+                flower.run(app, {"out": str(out)}, simulated_clients=0, meanwhile=lambda: None)
+        finally:
+            flower.sweep()
+    said = json.loads(out.read_text())
+    assert mark.exists() == accepted
+    assert (said == "imported") == accepted
+    if not accepted:
+        assert "this site does not accept the app with the SHA-256" in said
