@@ -91,8 +91,9 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
     for fact in ("sha256", "scores", "traffic", "model"):
         assert result[fact] == expected.summary[fact]
     for site in members.sites:
-        states = list((site.folder / "state").rglob("*.safetensors"))
-        assert {state.parent.name for state in states} == {site.settings.site}
+        (states,) = (site.folder / "state" / "clients").iterdir()
+        assert [state.name for state in states.iterdir()] == [site.settings.site]
+        assert list(states.rglob("final/*.safetensors"))
     assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
 
 
@@ -226,7 +227,7 @@ def _supernode(members: Members, port: int, options: list[str]) -> subprocess.Po
                 f"localhost:{members.coordinator.consortium.port}",
             ),
             *("--host", "127.0.0.1", "--port", str(port)),
-            *("--max-retries", "1", "--max-wait-time", "5", *options),
+            *("--isolation", "process", "--max-retries", "1", "--max-wait-time", "5", *options),
         ],
         env=members.sites[0].flower.environment,
         stdin=subprocess.DEVNULL,
