@@ -19,6 +19,7 @@ import pytest
 import ramet
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.doctor import examine
 from ramet.deploy.site import Site, join
 from ramet.deploy.together import run_together
 from ramet.flower.programs import free_ports
@@ -183,6 +184,14 @@ def test_plaintext_and_a_wrong_authority_do_not_get_past_the_proxy(
         pytest.raises(ssl.SSLCertVerificationError),
     ):
         context.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_the_doctor_finds_both_sides_well(members: Members) -> None:
+    for side in (members.coordinator, members.sites[0]):
+        seen = {finding.what: finding for finding in examine(side.folder)}
+        assert not [finding for finding in seen.values() if not finding.well]
+        assert seen["Control API from outside"].seen == "status 403"
+        assert seen["clock"].well
 
 
 def test_private_keys_are_private_and_stay_where_they_were_made(members: Members) -> None:
