@@ -11,7 +11,7 @@ check:
 	mypy
 	pytest -q -n 2 -m "not e2e"
 
-e2e:            ## real Ray, SuperLink and SuperNodes, and kill -9
+e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9
 	pytest -n 2 -m e2e
 
 faults:         ## the full counts of bad replies, mutated messages, crashes, forgeries and malice

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "experiment": CORE | {"options", "partition"},
     "run_folder": CORE | {"experiment"},
     "flower": CORE | {"experiment", "run_folder"},
+    "deploy": CORE | {"experiment", "run_folder", "flower"},
     "runs": CORE | {"experiment", "run_folder", "flower"},
     "archive": CORE | {"experiment", "run_folder"},
     "inspection": CORE | {"experiment"},
@@ -33,7 +34,7 @@ MAY_IMPORT = {
     "report": GROUND | {"metrics", "experiment"},
     "cli": CORE
     | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}
-    | {"reproduction", "archive", "inspection"},
+    | {"reproduction", "archive", "inspection", "deploy"},
     "__main__": {"cli"},
     "__init__": CORE | {"partition", "runs"},
 }

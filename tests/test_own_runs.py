@@ -203,7 +203,7 @@ def test_engines_agree_on_own_graphs(tmp_path: Path, engine: Any) -> None:
 def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> None:
     """As across machines: SuperNodes know their own TOML, the run config only sites' names."""
     from ramet.flower import THIN_APP
-    from ramet.flower.launch import Flower, free_ports
+    from ramet.flower.programs import Flower, free_ports
     from ramet.flower.records import to_run_config
 
     files = three_nodes(tmp_path / "data")

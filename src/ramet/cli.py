@@ -606,6 +606,163 @@ def guard(
     )
 
 
+deploy_app = typer.Typer(
+    help="A consortium on real machines: set it up, start it, run together.", no_args_is_help=True
+)
+app.add_typer(deploy_app, name="deploy")
+Folder = Annotated[
+    Path, typer.Argument(metavar="[FOLDER]", help="What `init` or `join` made. Default: here.")
+]
+
+
+@deploy_app.command("init")
+def deploy_init(
+    consortium: Annotated[Path, typer.Argument(help="Its name, address, sites, method.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Default: the consortium's name.")
+    ] = None,
+) -> None:
+    """Make the coordinator's side of CONSORTIUM (a TOML file), and an invitation per site.
+
+    Doing it again keeps all keys, and writes certificates and settings anew.
+    """
+    from ramet.deploy.coordinator import init
+
+    side = init(consortium, folder, _tell)
+    _tell(f"Send each site its file in {side.folder / 'invitations'}.")
+    _tell(f"Then: ramet deploy start {side.folder}")
+
+
+@deploy_app.command("join")
+def deploy_join(
+    invitation: Annotated[Path, typer.Argument(help="The file from the coordinator.")],
+    data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Default: the consortium's and the site's name.")
+    ] = None,
+    runtime_port: Annotated[int, typer.Option(help="A free port on this site's loopback.")] = 9094,
+) -> None:
+    """Make this site's side from INVITATION; only its public key goes back."""
+    from ramet.deploy.site import join
+
+    side, application = join(invitation, _data(data), folder, runtime_port, _tell)
+    _tell(f"Send the coordinator {application}; no other file may leave.")
+    _tell(f"Once you are admitted: ramet deploy start {side.folder}")
+
+
+@deploy_app.command("admit")
+def deploy_admit(
+    application: Annotated[Path, typer.Argument(help="The file that a site sent back.")],
+    folder: Folder = Path(),
+) -> None:
+    """Let the site of APPLICATION take part. Compare its fingerprint first."""
+    from ramet.deploy.coordinator import Coordinator
+
+    Coordinator.open(folder.absolute()).admit(application, _tell)
+
+
+@deploy_app.command("revoke")
+def deploy_revoke(
+    site: Annotated[str, typer.Argument(help="The site's name.")], folder: Folder = Path()
+) -> None:
+    """Refuse SITE and its key from now on."""
+    from ramet.deploy.coordinator import Coordinator
+
+    Coordinator.open(folder.absolute()).revoke(site, _tell)
+
+
+@deploy_app.command("start")
+def deploy_start(folder: Folder = Path()) -> None:
+    """Start this side's programs; those that run are left alone."""
+    from ramet.deploy.opening import side_of
+
+    side_of(folder.absolute()).start(_tell)
+
+
+@deploy_app.command("status")
+def deploy_status(folder: Folder = Path()) -> None:
+    """Say what runs here, and at the coordinator which sites are online."""
+    from ramet.deploy.coordinator import Coordinator
+    from ramet.deploy.opening import side_of
+
+    side = side_of(folder.absolute())
+    alive = {service.name: service.process() for service in side.services()}
+    for name, process in alive.items():
+        _tell(f"{name}: {f'runs as process {process.pid}' if process else 'does not run'}")
+    if isinstance(side, Coordinator) and alive["superlink"]:
+        for site, status in side.online().items():
+            _tell(f"site {site}: {status}")
+    if not all(alive.values()):
+        raise typer.Exit(1)
+
+
+@deploy_app.command("stop")
+def deploy_stop(folder: Folder = Path()) -> None:
+    """Stop this side's programs."""
+    from ramet.deploy.opening import side_of
+
+    side_of(folder.absolute()).stop(_tell)
+
+
+@deploy_app.command("run")
+def deploy_run(
+    folder: Folder = Path(),
+    runs: Annotated[
+        Path | None, typer.Option("--out", help="The run's folder. Default: a new one in runs/.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
+    deadline: Annotated[
+        float, typer.Option(help="Give up when no round ends for so many seconds.")
+    ] = 1200.0,
+    as_json: Json = False,
+) -> None:
+    """Run the consortium's method with all sites, from the coordinator.
+
+    With --out of a run that was stopped, it goes on where it stopped.
+    """
+    from ramet.deploy.coordinator import Coordinator
+    from ramet.deploy.together import run_together
+    from ramet.runs import finished
+
+    side = Coordinator.open(folder.absolute())
+    where = runs or side.fresh_run()
+    with _progress() as observe:
+        done = run_together(side, where, _data(data), deadline, observe)
+    _show(finished(done, f"ramet deploy run {folder} --out {where}"), as_json)
+
+
+@app.command()
+def doctor(folder: Folder = Path()) -> None:
+    """Check this machine, and the side of a consortium in FOLDER, and say what to do."""
+    from ramet.deploy.doctor import examine
+
+    sick = 0
+    for finding in examine(folder.absolute()):
+        sick += not finding.well
+        out.print(
+            f"[{'green' if finding.well else 'red'}]{'ok ' if finding.well else 'BAD'}[/] "
+            f"{finding.what}: {finding.seen}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if not finding.well:
+            out.print(f"    {finding.remedy}", highlight=False, soft_wrap=True, markup=False)
+    if sick:
+        raise typer.Exit(1)
+
+
+def _data(given: Path | None) -> Path:
+    if given is None:
+        from ramet.experiment import default_data
+
+        given = default_data()
+    return given.absolute()
+
+
+def _tell(text: str) -> None:
+    out.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
 def main() -> None:
     """Errors that people can mend are one line and exit code 2."""
     try:

@@ -152,11 +152,14 @@ def _finish(folder: RunFolder, observe: Observer | None) -> Result:
     except KeyboardInterrupt as stop:
         stop.add_note(f"stopped. Go on with `ramet resume {folder.path}`.")
         raise
+    return finished(folder, f"ramet resume {folder.path}")
+
+
+def finished(folder: RunFolder, otherwise: str) -> Result:
+    """The result that a run has left; without one, name the command that goes on with it."""
     summary = folder.result()
     if summary is None:
-        raise RametError(
-            f"the run ended without a result. Go on with `ramet resume {folder.path}`."
-        )
+        raise RametError(f"the run ended without a result. Go on with `{otherwise}`.")
     return Result(folder.path, summary)
 
 

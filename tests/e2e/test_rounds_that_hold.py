@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from ramet.engine.audit import departures
 from ramet.experiment import checked_settings, default_data
 from ramet.flower import THIN_APP
-from ramet.flower.launch import Flower, free_ports
+from ramet.flower.programs import Flower, free_ports
 from ramet.flower.records import to_run_config
 
 pytestmark = pytest.mark.e2e

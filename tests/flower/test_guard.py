@@ -13,7 +13,7 @@ import pytest
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
 from ramet.flower.guard import LIST, app_hash, check_app, check_method, write_guard
-from ramet.flower.launch import Flower, free_ports
+from ramet.flower.programs import Flower, free_ports
 
 SERVER = """
 import json, time

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ramet.flower.launch import Flower
+from ramet.flower.programs import Flower
 
 _HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; time.sleep(60)"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 
-from ramet.flower.launch import Flower, free_ports
+from ramet.flower.programs import Flower, free_ports
 from ramet.flower.strategy import _payload
 
 APP = """

@@ -1,0 +1,1 @@
+"""A consortium on real machines: one coordinator behind a proxy, and sites that call in."""

@@ -1,0 +1,116 @@
+"""What a consortium is, and the two small public files that its members exchange.
+
+The coordinator writes ``consortium.toml``. It hands each site an `Invitation`; the site hands back
+an `Application`, which has its public key. Neither file is secret, but both must come unaltered:
+compare the fingerprints that the commands print.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ramet.errors import RametError
+
+if TYPE_CHECKING:
+    from ramet.experiment import RunSettings
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$")]
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Written(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Consortium(_Written):
+    """Who takes part, where they meet, and what they run together."""
+
+    name: Name
+    address: Host
+    """Where sites reach the coordinator: a host name, or an IPv4 address."""
+    port: Port = 8443
+    listen: IPv4Address = IPv4Address("0.0.0.0")
+    """The proxy's own address; the SuperLink's is always loopback."""
+    link_port: Port = 8000
+    sites: tuple[Name, ...] = Field(min_length=1)
+    method: str
+    setting: str
+    rounds: int | None = None
+    seed: int = 0
+    options: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.sites)) < len(self.sites):
+            raise ValueError("a site is named twice")
+        if ".py:" in self.method:
+            raise ValueError("a method's file is not on the sites; name one of `ramet methods`")
+        return self
+
+    def settings(self, data: Path) -> RunSettings:
+        """The run that these members do together."""
+        from ramet.experiment import Experiment, checked_settings
+
+        settings = checked_settings(
+            method=self.method,
+            setting=self.setting,
+            rounds=self.rounds,
+            seed=self.seed,
+            engine="superlink",
+            data=data,
+            options=self.options,
+        )
+        clients = Experiment(settings).clients
+        if set(clients) != set(self.sites):
+            raise RametError(
+                f"the setting {self.setting} has the clients {', '.join(clients)}, but the "
+                f"consortium has the sites {', '.join(self.sites)}. Name the same."
+            )
+        return settings
+
+
+class Invitation(_Written):
+    """What a site must know to take part; `authority` is the consortium's CA certificate."""
+
+    consortium: Name
+    site: Name
+    address: Host
+    port: Port
+    method: str
+    setting: str
+    authority: str
+
+
+class Application(_Written):
+    """A site's public key, in OpenSSH's form."""
+
+    consortium: Name
+    site: Name
+    public_key: str
+
+
+def read(path: Path, kind: type[Model]) -> Model:
+    """A TOML file as a checked model."""
+    try:
+        given: dict[str, Any] = tomllib.loads(path.read_text())
+        return kind.model_validate(given)
+    except FileNotFoundError as error:
+        raise RametError(f"there is no file {path}.") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RametError(f"cannot read {path}: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RametError(f"{path}: {place}{': ' if place else ''}{first['msg']}.") from error
+
+
+def write(path: Path, content: BaseModel) -> None:
+    path.write_text(tomli_w.dumps(content.model_dump(mode="json", exclude_none=True)))

@@ -1,0 +1,153 @@
+"""A site's side: its own key, a SuperNode that calls the coordinator, and a SuperExec."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from ramet.deploy import keys
+from ramet.deploy.consortium import Application, Host, Invitation, Name, Port, read, write
+from ramet.deploy.services import Service, superexec
+from ramet.deploy.side import Side, Tell, make_private_folder
+from ramet.errors import RametError
+
+SETTINGS = "site.toml"
+_JOINING = 150.0
+_REFUSED_FOR = 15.0
+
+
+class SiteSettings(BaseModel):
+    """Who this site is, whom it calls, and where its data lie."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    consortium: Name
+    site: Name
+    address: Host
+    port: Port
+    method: str
+    setting: str
+    data: Path
+    runtime_port: Port
+
+
+@dataclass(frozen=True)
+class Site(Side):
+    """One SuperNode. It listens on loopback alone, and connects to its coordinator alone."""
+
+    settings: SiteSettings
+
+    @staticmethod
+    def open(folder: Path) -> Site:
+        return Site(folder, read(folder / SETTINGS, SiteSettings))
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "authority.pem"
+
+    def volumes(self) -> Sequence[Path]:
+        return (self.settings.data,)
+
+    def services(self) -> Sequence[Service]:
+        runtime = f"127.0.0.1:{self.settings.runtime_port}"
+        config = " ".join(f'{key}="{value}"' for key, value in node_config(self.settings).items())
+        return (
+            Service(
+                self.folder,
+                "supernode",
+                "Flower's SuperNode, which calls the coordinator",
+                (
+                    *("flower-supernode", "--isolation", "process"),
+                    *("--superlink", f"{self.settings.address}:{self.settings.port}"),
+                    *("--root-certificates", self.authority.name),
+                    *("--auth-supernode-private-key", "node.key"),
+                    *("--host", "127.0.0.1", "--port", str(self.settings.runtime_port)),
+                    *("--superexec-auth-secret-file", "superexec.secret"),
+                    *("--node-config", config),
+                ),
+            ),
+            superexec(self.folder, runtime, ("--insecure",)),
+        )
+
+    def start(self, tell: Tell) -> None:
+        """A SuperNode that was killed is refused for up to a minute: try again until it is in."""
+        node, executor = self.services()
+        end = time.monotonic() + _JOINING
+        while True:
+            before = node.log.stat().st_size if node.log.exists() else 0
+            if not node.start():
+                tell(f"{node.name}: runs already")
+                break
+            tell(f"{node.name}: started")
+            if self._joined(node, before, end):
+                tell(f"{node.name}: the coordinator has accepted it")
+                break
+            if time.monotonic() > end:
+                node.stop()
+                raise RametError(
+                    f"the coordinator did not accept this site within {_JOINING:.0f} s. Ask "
+                    f"whether it is admitted, do `ramet doctor {self.folder}`, and see {node.log}."
+                )
+            tell(f"{node.name}: refused; trying again in {_REFUSED_FOR:.0f} s")
+            time.sleep(_REFUSED_FOR)
+        tell(f"{executor.name}: {'started' if executor.start() else 'runs already'}")
+
+    def _joined(self, node: Service, before: int, end: float) -> bool:
+        """Whether the SuperNode got its number; False once it gave up."""
+        while node.process() is not None and time.monotonic() < end:
+            with node.log.open("rb") as log:
+                log.seek(before)
+                if b"SuperNode ID:" in log.read():
+                    return True
+            time.sleep(0.2)
+        return False
+
+
+def node_config(settings: SiteSettings) -> dict[str, str]:
+    """What the SuperNode tells the client app: who it is, and where its data and state lie."""
+    return {"client": settings.site, "data": str(settings.data), "state": "state"}
+
+
+def join(
+    invitation: Path, data: Path, folder: Path | None, runtime_port: int, tell: Tell
+) -> tuple[Site, Path]:
+    """Make the site's folder and key; gives the file with the public key for the coordinator."""
+    given = read(invitation, Invitation)
+    where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
+    if any(letter in f"{data}{where}" for letter in '"\n'):
+        raise RametError("quotation marks in a folder's name are too much. Give another folder.")
+    site = Site(
+        where,
+        SiteSettings(
+            **given.model_dump(exclude={"authority"}),
+            data=data.absolute(),
+            runtime_port=runtime_port,
+        ),
+    )
+    make_private_folder(where)
+    if site.authority.exists() and site.authority.read_text() != given.authority:
+        raise RametError(
+            f"{where} trusts another authority than {invitation} has. Ask the coordinator, and "
+            "join in a new folder if that is right."
+        )
+    for part in ("logs", "flower", "state"):
+        (where / part).mkdir(exist_ok=True)
+    key = where / "node.key"
+    tell(f"node.key: {'made' if keys.keep_node_key(key) else 'kept, it was there'}")
+    keys.keep_secret(where / "superexec.secret")
+    site.authority.write_text(given.authority)
+    write(where / SETTINGS, site.settings)
+    site.write_scripts(given.consortium)
+    public = keys.public_part(key)
+    application = where / f"{given.site}.application.toml"
+    write(
+        application,
+        Application(consortium=given.consortium, site=given.site, public_key=public),
+    )
+    tell(f"authority's fingerprint: {keys.fingerprint(given.authority)}")
+    tell(f"own key's fingerprint: {keys.fingerprint(public)}")
+    return site, application

@@ -1,0 +1,68 @@
+"""A run with all sites, submitted at the coordinator and waited for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ramet.deploy.coordinator import Coordinator
+from ramet.engine import Observer
+from ramet.errors import RametError
+from ramet.flower import THIN_APP
+from ramet.flower.launch import reporter
+from ramet.flower.programs import Flower
+from ramet.flower.records import to_run_config
+from ramet.metrics import Record
+from ramet.run_folder import RunFolder
+
+
+def run_together(
+    side: Coordinator, path: Path, data: Path, patience: float, observe: Observer
+) -> RunFolder:
+    """Run the consortium's method, or go on with the run in `path`, and wait for its end.
+
+    Gives up when no round ends for `patience` seconds.
+    """
+    side.check_running()
+    settings = side.consortium.settings(data)
+    folder = RunFolder(path.absolute())
+    if folder.started:
+        folder.check_same(settings)
+    else:
+        folder = RunFolder.create(folder.path, settings)
+    flower = Flower(side.flower.home, folder.path / "logs")
+    with folder.locked("launch"):
+        try:
+            flower.run(
+                app=THIN_APP,
+                config=to_run_config(settings, folder.path),
+                simulated_clients=0,
+                meanwhile=_Watch(folder, observe, patience),
+            )
+        except BaseException:
+            if number := flower.run_number():
+                flower.ask("stop", number)
+            raise
+    return folder
+
+
+class _Watch:
+    """Observes the run's rounds, and ends the wait when none comes for too long."""
+
+    def __init__(self, folder: RunFolder, observe: Observer, patience: float) -> None:
+        self._observe = observe
+        self._patience = patience
+        self._last_news = time.monotonic()
+        self._report = reporter(folder, self._note)
+
+    def __call__(self) -> None:
+        self._report()
+        if time.monotonic() - self._last_news > self._patience:
+            raise RametError(
+                f"no round ended for {self._patience:.0f} s. See `ramet deploy status`, then go on "
+                "with the same command, or wait longer with --deadline."
+            )
+
+    def _note(self, record: Record) -> None:
+        self._last_news = time.monotonic()
+        self._observe(record)

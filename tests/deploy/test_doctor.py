@@ -1,0 +1,66 @@
+"""What the doctor sees, and what it says to do."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ramet.cli import app
+from ramet.deploy.coordinator import init
+from ramet.deploy.doctor import Finding, examine
+from ramet.deploy.site import Site, join
+from ramet.flower.programs import free_ports
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    port, runtime_port = free_ports(2)
+    (tmp_path / "consortium.toml").write_text(
+        f'name = "three"\naddress = "127.0.0.1"\nport = {port}\nmethod = "fedstar"\n'
+        'setting = "tiny"\nsites = ["rings", "trees", "blocks"]\n'
+    )
+    coordinator = init(tmp_path / "consortium.toml", tmp_path / "three", lambda text: None)
+    invitation = coordinator.folder / "invitations" / "rings.toml"
+    return join(invitation, tmp_path, tmp_path / "rings", runtime_port, lambda text: None)[0]
+
+
+def findings(folder: Path) -> dict[str, Finding]:
+    return {finding.what: finding for finding in examine(folder)}
+
+
+def test_a_site_before_its_coordinator_runs(site: Site) -> None:
+    seen = findings(site.folder)
+    bad = {what for what, finding in seen.items() if not finding.well}
+    assert bad == {"coordinator"}
+    assert "firewall" in seen["coordinator"].remedy
+    assert "graphs" in seen["data"].seen
+
+
+def test_what_is_wrong_at_a_site(site: Site) -> None:
+    (site.folder / "node.key").chmod(0o644)
+    (site.folder / "authority.pem").unlink()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", site.settings.runtime_port))
+        taken.listen()
+        seen = findings(site.folder)
+    assert seen["node.key"].remedy == f"chmod 600 {site.folder / 'node.key'}"
+    assert not seen["node.key"].well
+    assert not seen["authority"].well
+    assert not seen[f"port {site.settings.runtime_port}"].well
+
+
+def test_a_coordinator_that_does_not_run_yet(site: Site) -> None:
+    seen = findings(site.folder.parent / "three")
+    assert all(seen[key].seen == "mode 0600" for key in ("authority.key", "server.key"))
+    assert seen["server certificate"].seen == "396 days left"
+    assert "coordinator" not in seen
+
+
+def test_the_command_ends_with_1_where_something_is_wrong(site: Site) -> None:
+    result = CliRunner().invoke(app, ["doctor", str(site.folder)])
+    assert result.exit_code == 1
+    assert "BAD coordinator" in result.output
+    assert "ok  node.key: mode 0600" in result.output

@@ -1,0 +1,246 @@
+"""A consortium of three sites behind a real nginx, from its settings to the final model."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import pytest
+
+import ramet
+from ramet.deploy import keys
+from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.doctor import examine
+from ramet.deploy.site import Site, join
+from ramet.deploy.together import run_together
+from ramet.flower.programs import free_ports
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
+]
+SITES = ("rings", "trees", "blocks")
+ROUNDS, SEED = 2, 3
+
+
+@dataclass(frozen=True)
+class Members:
+    coordinator: Coordinator
+    sites: tuple[Site, ...]
+
+    @property
+    def outside(self) -> str:
+        return f"127.0.0.1:{self.coordinator.consortium.port}"
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    """init, join × 3, admit × 3, start × 4."""
+    root, said = tmp_path_factory.mktemp("consortium"), list[str]()
+    port, link_port, *runtime_ports = free_ports(2 + len(SITES))
+    settings = root / "consortium.toml"
+    settings.write_text(
+        f"""
+        name = "three"
+        address = "localhost"
+        port = {port}
+        listen = "127.0.0.1"
+        link_port = {link_port}
+        sites = ["rings", "trees", "blocks"]
+        method = "fedstar"
+        setting = "tiny"
+        rounds = {ROUNDS}
+        seed = {SEED}
+        """
+    )
+    coordinator = init(settings, root / "coordinator", said.append)
+    joined = []
+    for name, own_port in zip(SITES, runtime_ports, strict=True):
+        invitation = coordinator.folder / "invitations" / f"{name}.toml"
+        site, application = join(invitation, root / "data", root / name, own_port, said.append)
+        coordinator.admit(application, said.append)
+        joined.append(site)
+    found = Members(coordinator, tuple(joined))
+    try:
+        coordinator.start(said.append)
+        for site in found.sites:
+            site.start(said.append)
+        yield found
+    finally:
+        for side in (*found.sites, coordinator):
+            side.stop(said.append)
+    assert not any(s.process() for side in (*found.sites, coordinator) for s in side.services())
+
+
+def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) -> None:
+    expected = ramet.run("fedstar", "tiny", rounds=ROUNDS, seed=SEED, out=tmp_path / "local")
+    assert members.coordinator.online() == dict.fromkeys(SITES, "online")
+    run = run_together(
+        members.coordinator, tmp_path / "together", tmp_path, 300.0, lambda record: None
+    )
+    result = run.result()
+    assert result is not None
+    for fact in ("sha256", "scores", "traffic", "model"):
+        assert result[fact] == expected.summary[fact]
+    for site in members.sites:
+        (states,) = (site.folder / "state" / "clients").iterdir()
+        assert [state.name for state in states.iterdir()] == [site.settings.site]
+        assert list(states.rglob("final/*.safetensors"))
+    assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/control/list-runs",
+        "/v1/control/register-node",
+        "/v1/control/start-run",
+        "/v1/runtime/acquire-task",
+        "/v1/runtime/pull-messages",
+        "/v1/fleet/../control/list-runs",
+        "/v1/fleet/%2e%2e/control/list-runs",
+        "/v1/fleet/..%2fcontrol/list-runs",
+        "//v1/control/list-runs",
+        "/v1/control/..%2ffleet/list-runs/../../control/list-runs",
+        "/V1/CONTROL/list-runs",
+        "/health",
+        "/docs",
+        "/openapi.json",
+        "/",
+    ],
+)
+def test_nothing_but_the_fleet_api_faces_outwards(members: Members, path: str) -> None:
+    for method in ("GET", "POST"):
+        assert _status(members, method, path) == 403
+
+
+def test_an_anonymous_call_of_the_fleet_api_is_refused_by_flower(members: Members) -> None:
+    headers = {"Content-Type": "application/protobuf"}
+    assert _status(members, "POST", "/v1/fleet/pull-messages", headers) == 401
+    assert _status(members, "GET", "/v1/fleet/pull-messages", headers) == 403
+
+
+def test_the_superlink_listens_on_loopback_alone(members: Members) -> None:
+    """Linux lists listening sockets with addresses in hexadecimal: 127.0.0.1 is 0100007F."""
+    own = {f"{members.coordinator.consortium.link_port:04X}"}
+    own |= {f"{site.settings.runtime_port:04X}" for site in members.sites}
+    listening = [
+        line.split()[1].split(":")
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        if line.split()[3] == "0A"
+    ]
+    found = [(address, port) for address, port in listening if port in own]
+    assert sorted(found) == sorted(("0100007F", port) for port in own)
+
+
+def test_strangers_are_refused(members: Members, tmp_path: Path) -> None:
+    """A key that was never admitted, a wrong authority, and no TLS: each a real SuperNode."""
+    keys.keep_node_key(tmp_path / "rogue.key")
+    keys.keep_key(tmp_path / "other.key")
+    other = keys.make_authority("three", tmp_path / "other.key")
+    (tmp_path / "other.pem").write_text(other)
+    honest = members.sites[0].folder
+    trust = ["--root-certificates", str(members.coordinator.authority)]
+    own_key = ["--auth-supernode-private-key", str(honest / "node.key")]
+    rogue_key = ["--auth-supernode-private-key", str(tmp_path / "rogue.key")]
+    attempts = {
+        "rogue key": [*trust, *rogue_key],
+        "no key": trust,
+        "wrong authority": ["--root-certificates", str(tmp_path / "other.pem"), *own_key],
+        "plaintext": ["--insecure"],
+    }
+    started = {
+        name: _supernode(members, port, options)
+        for (name, options), port in zip(attempts.items(), free_ports(4), strict=True)
+    }
+    said = {name: process.communicate(timeout=90)[0] for name, process in started.items()}
+    for name, process in started.items():
+        assert process.returncode not in (0, None), name
+        assert "SuperNode ID" not in said[name], name
+    assert "Failed to activate SuperNode" in said["rogue key"]
+    assert len(members.coordinator.flower.ask("supernode", "list")["nodes"]) == len(SITES)
+
+
+def test_plaintext_and_a_wrong_authority_do_not_get_past_the_proxy(
+    members: Members, tmp_path: Path
+) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"http://{members.outside}/v1/fleet/pull-messages", timeout=10)
+    keys.keep_key(tmp_path / "other.key")
+    (tmp_path / "other.pem").write_text(keys.make_authority("three", tmp_path / "other.key"))
+    context = ssl.create_default_context(cafile=tmp_path / "other.pem")
+    with (
+        socket.create_connection(("127.0.0.1", members.coordinator.consortium.port)) as plain,
+        pytest.raises(ssl.SSLCertVerificationError),
+    ):
+        context.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_the_doctor_finds_both_sides_well(members: Members) -> None:
+    for side in (members.coordinator, members.sites[0]):
+        seen = {finding.what: finding for finding in examine(side.folder)}
+        assert not [finding for finding in seen.values() if not finding.well]
+        assert seen["Control API from outside"].seen == "status 403"
+        assert seen["clock"].well
+
+
+def test_private_keys_are_private_and_stay_where_they_were_made(members: Members) -> None:
+    sides = (members.coordinator, *members.sites)
+    secrets = {
+        side.folder: [path for path in side.folder.rglob("*") if _is_secret(path)] for side in sides
+    }
+    assert sorted(path.name for path in secrets[members.coordinator.folder]) == [
+        "authority.key",
+        "server.key",
+        "superexec.secret",
+    ]
+    for side in members.sites:
+        assert sorted(p.name for p in secrets[side.folder]) == ["node.key", "superexec.secret"]
+    every = [path for paths in secrets.values() for path in paths]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in every)
+    assert len({path.read_bytes() for path in every}) == len(every)
+
+
+def _is_secret(path: Path) -> bool:
+    return path.is_file() and (path.suffix == ".secret" or b"PRIVATE KEY" in path.read_bytes())
+
+
+def _status(members: Members, method: str, path: str, headers: dict[str, str] | None = None) -> int:
+    """What the proxy answers to a stranger; the path goes out as it is."""
+    context = ssl.create_default_context(cafile=members.coordinator.authority)
+    port = members.coordinator.consortium.port
+    connection = HTTPSConnection("localhost", port, timeout=10, context=context)
+    try:
+        connection.request(method, path, body=b"", headers=headers or {})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def _supernode(members: Members, port: int, options: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(
+                "flower-supernode",
+                "--superlink",
+                f"localhost:{members.coordinator.consortium.port}",
+            ),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--isolation", "process", "--max-retries", "1", "--max-wait-time", "5", *options),
+        ],
+        env=members.sites[0].flower.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
