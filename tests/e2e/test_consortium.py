@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import socket
 import ssl
@@ -17,18 +18,20 @@ from pathlib import Path
 import pytest
 
 import ramet
+from own_sites import graph_site
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.doctor import examine
 from ramet.deploy.site import Site, join
 from ramet.deploy.together import run_together
+from ramet.engine.audit import departures
 from ramet.flower.programs import free_ports
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
 ]
-SITES = ("rings", "trees", "blocks")
+SITES = {"north": ("mass",), "south": ("mass", "charge"), "east": ("spin", "mass", "charge")}
 ROUNDS, SEED = 2, 3
 
 
@@ -44,7 +47,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    """init, join × 3, admit × 3, start × 4."""
+    """init, join × 3 with own graphs as CSV, admit × 3, start × 4."""
     root, said = tmp_path_factory.mktemp("consortium"), list[str]()
     port, link_port, *runtime_ports = free_ports(2 + len(SITES))
     settings = root / "consortium.toml"
@@ -55,18 +58,19 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
         port = {port}
         listen = "127.0.0.1"
         link_port = {link_port}
-        sites = ["rings", "trees", "blocks"]
+        sites = ["north", "south", "east"]
         method = "fedstar"
-        setting = "tiny"
         rounds = {ROUNDS}
         seed = {SEED}
+        quorum = 3
         """
     )
     coordinator = init(settings, root / "coordinator", said.append)
     joined = []
     for name, own_port in zip(SITES, runtime_ports, strict=True):
         invitation = coordinator.folder / "invitations" / f"{name}.toml"
-        site, application = join(invitation, root / "data", root / name, own_port, said.append)
+        data = graph_site(root / "graphs" / name, SITES[name])
+        site, application = join(invitation, data, root / name, own_port, said.append)
         coordinator.admit(application, said.append)
         joined.append(site)
     found = Members(coordinator, tuple(joined))
@@ -82,7 +86,10 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
 
 
 def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) -> None:
-    expected = ramet.run("fedstar", "tiny", rounds=ROUNDS, seed=SEED, out=tmp_path / "local")
+    files = shlex.join(str(site.settings.data) for site in members.sites)
+    expected = ramet.run(
+        "fedstar", "own", rounds=ROUNDS, seed=SEED, out=tmp_path / "local", sites=files
+    )
     assert members.coordinator.online() == dict.fromkeys(SITES, "online")
     run = run_together(
         members.coordinator, tmp_path / "together", tmp_path, 300.0, lambda record: None
@@ -95,6 +102,10 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
         (states,) = (site.folder / "state" / "clients").iterdir()
         assert [state.name for state in states.iterdir()] == [site.settings.site]
         assert list(states.rglob("final/*.safetensors"))
+        left, cut = departures(site.folder / "state")
+        assert cut == 0
+        assert {reply.round for reply in left} == {1, 2, 3}
+        assert {t.name.partition(".")[0] for reply in left for t in reply.tensors} == {"structure"}
     assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
 
 

@@ -7,7 +7,9 @@ compare the fingerprints that the commands print.
 
 from __future__ import annotations
 
+import shlex
 import tomllib
+from collections.abc import Iterable
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
@@ -24,6 +26,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$")]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Model = TypeVar("Model", bound=BaseModel)
+OWN = "own"
+"""The setting in which sites bring their own graphs."""
 
 
 class _Written(BaseModel):
@@ -42,9 +46,11 @@ class Consortium(_Written):
     link_port: Port = 8000
     sites: tuple[Name, ...] = Field(min_length=1)
     method: str
-    setting: str
+    setting: str = OWN
     rounds: int | None = None
     seed: int = 0
+    quorum: int = 1
+    """A round counts when so many sites gave a sound reply."""
     options: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -65,8 +71,9 @@ class Consortium(_Written):
             rounds=self.rounds,
             seed=self.seed,
             engine="superlink",
+            quorum=self.quorum,
             data=data,
-            options=self.options,
+            options={**self.options, **site_options(self.setting, self.sites)},
         )
         clients = Experiment(settings).clients
         if set(clients) != set(self.sites):
@@ -75,6 +82,11 @@ class Consortium(_Written):
                 f"consortium has the sites {', '.join(self.sites)}. Name the same."
             )
         return settings
+
+
+def site_options(setting: str, sites: Iterable[str]) -> dict[str, str]:
+    """Own graphs go by their sites' names; other settings know their clients."""
+    return {"sites": shlex.join(sites)} if setting == OWN else {}
 
 
 class Invitation(_Written):

@@ -148,7 +148,12 @@ def _data(side: Site) -> Finding:
     settings, remedy = side.settings, f"Put the site's data into {side.settings.data}."
     try:
         experiment = Experiment(
-            checked_settings(method=settings.method, setting=settings.setting, data=settings.data)
+            checked_settings(
+                method=settings.method,
+                setting=settings.setting,
+                data=settings.data,
+                options=settings.options,
+            )
         )
         manifest = experiment.samples(settings.site).manifest
     except RametError as error:

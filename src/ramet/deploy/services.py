@@ -29,6 +29,8 @@ class Service:
     command: tuple[str, ...]
     low_port: bool = False
     """It listens on a port below 1024."""
+    programs: str = ""
+    """A folder whose programs it finds before all others."""
 
     @property
     def script(self) -> Path:
@@ -41,13 +43,14 @@ class Service:
     def script_text(self) -> str:
         exports = "".join(f"export {key}={value}\n" for key, value in QUIET.items())
         programs = shlex.quote(str(Path(sys.executable).parent))
+        first = f'"$PWD/{self.programs}":' if self.programs else ""
         return (
             "#!/bin/sh\n"
             f"# {self.about}. Written by `ramet deploy`, which overwrites it.\n"
             "set -eu\n"
             "umask 077\n"
             'cd "$(dirname "$0")"\n'
-            f'export PATH={programs}:"$PATH"\n'
+            f'export PATH={first}{programs}:"$PATH"\n'
             'export FLWR_HOME="$PWD/flower"\n'
             f"{exports}"
             f"exec {shlex.join(self.command)}\n"

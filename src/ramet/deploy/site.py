@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from ramet.deploy import keys
-from ramet.deploy.consortium import Application, Host, Invitation, Name, Port, read, write
+from ramet.deploy.consortium import (
+    OWN,
+    Application,
+    Host,
+    Invitation,
+    Name,
+    Port,
+    read,
+    site_options,
+    write,
+)
 from ramet.deploy.services import Service, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError
+from ramet.flower import THIN_APP
+from ramet.flower.guard import app_hash, write_guard
 
-SETTINGS = "site.toml"
+SETTINGS, NODE_KEY = "site.toml", "node.key"
+GUARD = "guard"
+"""The folder with the list of apps that may run here, and the program that reads it."""
 _JOINING = 150.0
 _REFUSED_FOR = 15.0
 
@@ -32,7 +46,12 @@ class SiteSettings(BaseModel):
     method: str
     setting: str
     data: Path
+    """A folder of datasets; with own graphs, the TOML that describes them."""
     runtime_port: Port
+
+    @property
+    def options(self) -> dict[str, str]:
+        return site_options(self.setting, [self.site])
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,8 @@ class Site(Side):
         return self.folder / "authority.pem"
 
     def volumes(self) -> Sequence[Path]:
-        return (self.settings.data,)
+        data = self.settings.data
+        return (data.parent if self.settings.setting == OWN else data,)
 
     def services(self) -> Sequence[Service]:
         runtime = f"127.0.0.1:{self.settings.runtime_port}"
@@ -64,13 +84,13 @@ class Site(Side):
                     *("flower-supernode", "--isolation", "process"),
                     *("--superlink", f"{self.settings.address}:{self.settings.port}"),
                     *("--root-certificates", self.authority.name),
-                    *("--auth-supernode-private-key", "node.key"),
+                    *("--auth-supernode-private-key", NODE_KEY),
                     *("--host", "127.0.0.1", "--port", str(self.settings.runtime_port)),
                     *("--superexec-auth-secret-file", "superexec.secret"),
                     *("--node-config", config),
                 ),
             ),
-            superexec(self.folder, runtime, ("--insecure",)),
+            replace(superexec(self.folder, runtime, ("--insecure",)), programs=GUARD),
         )
 
     def start(self, tell: Tell) -> None:
@@ -109,7 +129,12 @@ class Site(Side):
 
 def node_config(settings: SiteSettings) -> dict[str, str]:
     """What the SuperNode tells the client app: who it is, and where its data and state lie."""
-    return {"client": settings.site, "data": str(settings.data), "state": "state"}
+    return {
+        "client": settings.site,
+        "data": str(settings.data),
+        "state": "state",
+        "key": NODE_KEY,
+    }
 
 
 def join(
@@ -117,6 +142,8 @@ def join(
 ) -> tuple[Site, Path]:
     """Make the site's folder and key; gives the file with the public key for the coordinator."""
     given = read(invitation, Invitation)
+    if given.setting == OWN and data.suffix != ".toml":
+        raise RametError("sites bring their own graphs here. Name their TOML: --data site.toml.")
     where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
     if any(letter in f"{data}{where}" for letter in '"\n'):
         raise RametError("quotation marks in a folder's name are too much. Give another folder.")
@@ -134,9 +161,10 @@ def join(
             f"{where} trusts another authority than {invitation} has. Ask the coordinator, and "
             "join in a new folder if that is right."
         )
-    for part in ("logs", "flower", "state"):
+    for part in ("logs", "flower", "state", GUARD):
         (where / part).mkdir(exist_ok=True)
-    key = where / "node.key"
+    write_guard(where / GUARD, [app_hash(THIN_APP)])
+    key = where / NODE_KEY
     tell(f"node.key: {'made' if keys.keep_node_key(key) else 'kept, it was there'}")
     keys.keep_secret(where / "superexec.secret")
     site.authority.write_text(given.authority)

@@ -21,28 +21,27 @@ def run_together(
 ) -> RunFolder:
     """Run the consortium's method, or go on with the run in `path`, and wait for its end.
 
-    Gives up when no round ends for `patience` seconds.
+    The server's side of the run makes the folder, as it hears from the sites what they hold. Every
+    reply must be signed by the key that the site was admitted with. Gives up when no round ends
+    for `patience` seconds.
     """
     side.check_running()
     settings = side.consortium.settings(data)
     folder = RunFolder(path.absolute())
     if folder.started:
         folder.check_same(settings)
-    else:
-        folder = RunFolder.create(folder.path, settings)
-    flower = Flower(side.flower.home, folder.path / "logs")
-    with folder.locked("launch"):
-        try:
-            flower.run(
-                app=THIN_APP,
-                config=to_run_config(settings, folder.path),
-                simulated_clients=0,
-                meanwhile=_Watch(folder, observe, patience),
-            )
-        except BaseException:
-            if number := flower.run_number():
-                flower.ask("stop", number)
-            raise
+    flower = Flower(side.flower.home, side.folder / "logs" / folder.path.name)
+    try:
+        flower.run(
+            app=THIN_APP,
+            config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
+            simulated_clients=0,
+            meanwhile=_Watch(folder, observe, patience),
+        )
+    except BaseException:
+        if number := flower.run_number():
+            flower.ask("stop", number)
+        raise
     return folder
 
 
