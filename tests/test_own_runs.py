@@ -188,49 +188,52 @@ def _settings(files: list[Path], folder: Path, **more: Any) -> Any:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("engine", ["ray", "superlink"])
-def test_engines_agree_on_own_graphs(tmp_path: Path, engine: Any) -> None:
+def test_ray_agrees_on_own_graphs(tmp_path: Path) -> None:
     files = sites(*three_nodes(tmp_path))
     expected = ramet.run("fed-gcn", "own", sites=files, rounds=2, out=tmp_path / "local")
-    result = ramet.run(
-        "fed-gcn", "own", sites=files, rounds=2, engine=engine, out=tmp_path / engine
-    )
+    result = ramet.run("fed-gcn", "own", sites=files, rounds=2, engine="ray", out=tmp_path / "ray")
     for fact in ("sha256", "scores", "traffic", "model"):
         assert result.summary[fact] == expected.summary[fact]
 
 
-@pytest.mark.e2e
-def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> None:
+def _over_a_superlink(files: list[Path], out: Path) -> None:
     """As across machines: SuperNodes know their own TOML, the run config only sites' names."""
     from ramet.flower import THIN_APP
     from ramet.flower.programs import Flower, free_ports
     from ramet.flower.records import to_run_config
 
-    files = three_nodes(tmp_path / "data")
-    named = Experiment(_settings(files, tmp_path, engine="superlink")).named()
+    named = Experiment(_settings(files, out.parent, engine="superlink")).named()
+    home = out.with_name(f"{out.name}-home")
+    home.mkdir()
+    flower, (port, *own) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(4)
+    with ExitStack() as stack:
+        stack.callback(flower.sweep)
+        stack.enter_context(flower.superlink(port, simulated=False))
+        for toml, own_port in zip(files, own, strict=True):
+            state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
+            node = {"data": str(toml), "state": state}
+            stack.enter_context(flower.supernode(toml.parent.name, own_port, port, node))
+        flower.run(THIN_APP, to_run_config(named, out), 0, lambda: None)
 
-    def run(out: Path) -> None:
-        home = out.with_name(f"{out.name}-home")
-        home.mkdir()
-        flower, (port, *own) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(4)
-        with ExitStack() as stack:
-            stack.callback(flower.sweep)
-            stack.enter_context(flower.superlink(port, simulated=False))
-            for toml, own_port in zip(files, own, strict=True):
-                state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
-                node = {"data": str(toml), "state": state}
-                stack.enter_context(flower.supernode(toml.parent.name, own_port, port, node))
-            flower.run(THIN_APP, to_run_config(named, out), 0, lambda: None)
 
-    run(tmp_path / "fits")
+@pytest.mark.e2e
+@pytest.mark.thorough
+def test_a_server_without_any_file_gives_the_same(tmp_path: Path) -> None:
+    files, out = three_nodes(tmp_path / "data"), tmp_path / "fits"
+    _over_a_superlink(files, out)
     expected = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "local")
-    assert RunFolder(tmp_path / "fits").result() is not None
-    found = json.loads((tmp_path / "fits" / "result.json").read_text())
+    assert RunFolder(out).result() is not None
+    found = json.loads((out / "result.json").read_text())
     assert found["sha256"] == expected.summary["sha256"]
+
+
+@pytest.mark.e2e
+def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> None:
+    files, out = three_nodes(tmp_path / "data"), tmp_path / "unfit"
     files[1].write_text(files[1].read_text().replace('"age", "dose"', '"dose", "age"'))
     with pytest.raises(RametError):
-        run(tmp_path / "unfit")
-    assert not (tmp_path / "unfit").exists()
+        _over_a_superlink(files, out)
+    assert not out.exists()
     log = (tmp_path / "unfit-logs" / "run.log").read_text()
     assert "south differs from north: its features of patient are in another order" in log
 

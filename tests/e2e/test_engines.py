@@ -69,7 +69,7 @@ def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
     assert result.frame.equals(expected.frame)
 
 
-@pytest.mark.parametrize("engine", ["ray", "superlink"])
+@pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])
 def test_engines_agree_on_who_is_asked_for_what(
     engine: Literal["ray", "superlink"], tmp_path: Path
 ) -> None:

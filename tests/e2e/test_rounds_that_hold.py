@@ -56,6 +56,7 @@ def _make_key(private: Path, public: Path) -> None:
     public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
 
 
+@pytest.mark.thorough
 def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
     """Two sites sign with their own keys and are merged; the third has another's and is not."""
     keys, out = tmp_path / "keys", tmp_path / "r"

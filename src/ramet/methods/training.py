@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass as plain_dataclass
 from typing import Protocol, TypeAlias
@@ -28,6 +29,18 @@ class Session:
     device: torch.device
 
 
+class _Adam(torch.optim.Adam):
+    """PyTorch's own, without what wraps it for PyTorch's compiler.
+
+    The wrapping imports the compiler, which takes over a second; and over a SuperLink every message
+    starts a fresh process.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
 Term: TypeAlias = Callable[[], Tensor]
 
 
@@ -47,9 +60,7 @@ class LocalTraining:
     batch_size: PositiveInt = 128
 
     def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
-            model.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True
-        )
+        return _Adam(model.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
 
     def fit(self, session: Session, penalty: Penalty | None = None) -> float:
         """Train in place; the mean loss over all batches, without the penalty."""
