@@ -188,6 +188,7 @@ def _settings(files: list[Path], folder: Path, **more: Any) -> Any:
 
 
 @pytest.mark.e2e
+@pytest.mark.thorough
 def test_ray_agrees_on_own_graphs(tmp_path: Path) -> None:
     files = sites(*three_nodes(tmp_path))
     expected = ramet.run("fed-gcn", "own", sites=files, rounds=2, out=tmp_path / "local")
@@ -228,6 +229,7 @@ def test_a_server_without_any_file_gives_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.thorough
 def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> None:
     files, out = three_nodes(tmp_path / "data"), tmp_path / "unfit"
     files[1].write_text(files[1].read_text().replace('"age", "dose"', '"dose", "age"'))

@@ -39,6 +39,7 @@ def broken():
 """
 
 
+@pytest.mark.thorough
 def test_below_the_quorum_a_run_over_flower_fails_with_an_exit_code(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     command = [sys.executable, "-m", "ramet", "run", f"{tmp_path}/broken.py:broken"]
