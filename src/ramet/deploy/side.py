@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Side:
+class Side(ABC):
     """A folder with keys, settings, scripts, logs and state; all paths inside it are relative."""
 
     folder: Path
@@ -26,9 +27,9 @@ class Side:
     def flower(self) -> Flower:
         return Flower(self.folder / "flower", self.folder / "logs")
 
+    @abstractmethod
     def services(self) -> Sequence[Service]:
         """In the order in which they start."""
-        raise NotImplementedError
 
     def volumes(self) -> Sequence[Path]:
         """What containers see besides the folder itself, read-only."""
