@@ -89,8 +89,8 @@ def site_options(setting: str, sites: Iterable[str]) -> dict[str, str]:
     return {"sites": shlex.join(sites)} if setting == OWN else {}
 
 
-class Invitation(_Written):
-    """What a site must know to take part; `authority` is the consortium's CA certificate."""
+class Membership(_Written):
+    """Which site of which consortium, where they meet, and what they run."""
 
     consortium: Name
     site: Name
@@ -98,6 +98,11 @@ class Invitation(_Written):
     port: Port
     method: str
     setting: str
+
+
+class Invitation(Membership):
+    """What a site must know to take part; `authority` is the consortium's CA certificate."""
+
     authority: str
 
 

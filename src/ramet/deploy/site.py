@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from ramet.deploy import keys
 from ramet.deploy.consortium import (
     OWN,
     Application,
-    Host,
     Invitation,
-    Name,
+    Membership,
     Port,
     read,
     site_options,
@@ -34,17 +31,9 @@ _JOINING = 150.0
 _REFUSED_FOR = 15.0
 
 
-class SiteSettings(BaseModel):
+class SiteSettings(Membership):
     """Who this site is, whom it calls, and where its data lie."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    consortium: Name
-    site: Name
-    address: Host
-    port: Port
-    method: str
-    setting: str
     data: Path
     """A folder of datasets; with own graphs, the TOML that describes them."""
     runtime_port: Port
