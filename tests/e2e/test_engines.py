@@ -29,7 +29,7 @@ def local_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("local"))
 
 
-@pytest.mark.parametrize("method", ["fedstar", "fedavg"])
+@pytest.mark.parametrize("method", ["fedstar", pytest.param("fedavg", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("engine", ["ray", "superlink"])
 def test_engines_agree_to_the_last_bit(
     engine: Literal["ray", "superlink"], method: str, local_runs: str, tmp_path: Path
@@ -44,7 +44,7 @@ def test_engines_agree_to_the_last_bit(
     assert not processes_of(out)
 
 
-@pytest.mark.parametrize("engine", ["ray", "superlink"])
+@pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])
 def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
     engine: Literal["ray", "superlink"], tmp_path: Path
 ) -> None:
@@ -115,9 +115,9 @@ def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
     command += ["--seed", "3", "--engine", "ray", "--out", str(out)]
     with subprocess.Popen(command, start_new_session=True) as running:
         lines = out / "rounds.jsonl"
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while not (lines.exists() and lines.read_text().count("\n") >= 2):
-            assert time.monotonic() < end, "no round was done in two minutes"
+            assert time.monotonic() < end, "no two rounds were done in five minutes"
             assert running.poll() is None
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 from pydantic.dataclasses import dataclass
-from scipy.spatial.distance import pdist, squareform
 
 from ramet.methods.merging import Reply
 from ramet.payload import Array, Arrays, Payload
@@ -96,6 +95,8 @@ class Krum(RobustMerging):
 
     def merged(self, rows: Rows, sent: Rows) -> Rows:  # noqa: ARG002
         left_out = _count(self.share, len(rows))
+        from scipy.spatial.distance import pdist, squareform  # takes half a second to import
+
         apart = squareform(pdist(rows, "sqeuclidean"))
         near = np.sort(apart, axis=1)[:, 1 : 1 + max(1, len(rows) - left_out - 2)]
         kept = np.argsort(near.sum(axis=1), kind="stable")[: max(1, len(rows) - left_out)]
