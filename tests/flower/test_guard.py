@@ -34,12 +34,13 @@ def main(grid: Grid, context: Context) -> None:
     Path(context.run_config["out"]).write_text(json.dumps(said))
 """
 CLIENT = """
+import sys
 from pathlib import Path
 
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-Path(MARK).write_text("imported")
+Path(MARK).write_text("warm" if "torch" in sys.modules else "cold")
 app = ClientApp()
 
 @app.query()
@@ -136,6 +137,7 @@ def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accept
             flower.sweep()
     said = json.loads(out.read_text())
     assert mark.exists() == accepted
+    assert not accepted or mark.read_text() == "warm"  # forked from a process with PyTorch loaded
     assert (said == "imported") == accepted
     if not accepted:
         assert "this site does not accept the app with the SHA-256" in said

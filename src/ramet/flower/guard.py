@@ -3,7 +3,8 @@
 A SuperNode fetches whatever app a run names and starts `flwr-clientapp`, found through PATH, which
 unpacks and imports it. Flower has no list of accepted apps. So `ramet guard FOLDER` writes a
 program of that name that looks at the app's SHA-256 first; the site's PATH starts with FOLDER.
-Flower's programs for other kinds of apps get a namesake there that ends at once.
+`flower-superexec` gets a namesake there that forks client apps (see :mod:`ramet.flower.warm`), with
+the same look at the app. Flower's programs for other kinds of apps get one that ends at once.
 
 The list has a line per app, its SHA-256, and a line per method of one's own (`file.py:factory`)
 that runs may name: without that line only methods that Ramet has itself are run.
@@ -24,7 +25,8 @@ from ramet.errors import RametError
 
 LIST = "RAMET_ACCEPTED_APPS"
 """The environment variable that names the list's file."""
-_GUARDED, _CLOSED = "flwr-clientapp", ("flwr-agentapp", "flwr-connector", "flwr-model")
+_GUARDED = {"flwr-clientapp": "ramet.flower.guard", "flower-superexec": "ramet.flower.warm"}
+_CLOSED = ("flwr-agentapp", "flwr-connector", "flwr-model")
 
 
 def app_hash(app: Path) -> str:
@@ -40,12 +42,17 @@ def write_guard(folder: Path, accepted: Iterable[str]) -> Path:
     if not listed.exists():
         about = "# SHA-256 of the apps, and names of own methods, that may run here"
         listed.write_text("\n".join([about, *accepted]) + "\n")
-    words = [sys.executable, "-m", "ramet.flower.guard"]
-    start = f"{LIST}={shlex.quote(str(listed.absolute()))} exec {shlex.join(words)}"
-    _write_program(folder / _GUARDED, f'{start} "$@"')
+    for name, module in _GUARDED.items():
+        write_program(folder / name, module, f"{LIST}={shlex.quote(str(listed.absolute()))} ")
     for name in _CLOSED:
-        _write_program(folder / name, f"echo '{name} is closed at this site' >&2; exit 1")
+        _write_script(folder / name, f"echo '{name} is closed at this site' >&2; exit 1")
     return listed
+
+
+def write_program(path: Path, module: str, variables: str = "") -> None:
+    """A program that runs a module of ours with this Python."""
+    words = shlex.join([sys.executable, "-m", module])
+    _write_script(path, f'{variables}exec {words} "$@"')
 
 
 def check_method(name: str) -> None:
@@ -66,6 +73,14 @@ def check_app(content: bytes, accepted: Path) -> None:
 
 def main() -> None:
     """Flower's `flwr-clientapp`, which asks before it unpacks."""
+    guard_if_listed()
+    importlib.import_module("flwr.supernode.cli").flwr_clientapp()
+
+
+def guard_if_listed() -> None:
+    """From now on this process unpacks only what the site's list has, if there is a list."""
+    if LIST not in os.environ:
+        return
     accepted = Path(os.environ[LIST])
     flower = importlib.import_module("flwr.supernode.runtime.run_clientapp")
     unpack = flower.install_from_fab
@@ -76,7 +91,6 @@ def main() -> None:
         return found
 
     flower.install_from_fab = unpack_if_accepted  # type: ignore[attr-defined]
-    importlib.import_module("flwr.supernode.cli").flwr_clientapp()
 
 
 def _listed(path: Path) -> set[str]:
@@ -84,7 +98,7 @@ def _listed(path: Path) -> set[str]:
     return {line for line in lines if line}
 
 
-def _write_program(path: Path, command: str) -> None:
+def _write_script(path: Path, command: str) -> None:
     path.write_text(f"#!/bin/sh\n{command}\n")
     path.chmod(0o755)
 

@@ -22,6 +22,7 @@ from typing import Any
 import tomli_w
 
 from ramet.errors import RametError
+from ramet.flower.guard import write_program
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -47,13 +48,18 @@ class Flower:
         programs = Path(sys.executable).parent
         return {
             **os.environ,
-            "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PATH": os.pathsep.join([str(self._own), str(programs), os.environ.get("PATH", "")]),
             "FLWR_HOME": str(self.home),
             **QUIET,
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(self.home),
         }
+
+    @property
+    def _own(self) -> Path:
+        """Programs of ours that come before Flower's."""
+        return self.home / "programs"
 
     @contextmanager
     def superlink(self, port: int, simulated: bool) -> Iterator[None]:
@@ -73,6 +79,8 @@ class Flower:
         config = " ".join(f'{key}="{value}"' for key, value in node.items())
         arguments = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1"]
         arguments += ["--port", str(own_port), "--node-config", config]
+        self._own.mkdir(exist_ok=True)
+        write_program(self._own / "flower-superexec", "ramet.flower.warm")
         with self._process(f"supernode-{client}", "flower-supernode", *arguments):
             yield
 
