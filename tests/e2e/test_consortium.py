@@ -11,18 +11,15 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 import ramet
-from own_sites import graph_site
+from consortia import Members, consortium
 from ramet.deploy import keys
-from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.doctor import examine
-from ramet.deploy.site import Site, join
 from ramet.deploy.together import run_together
 from ramet.engine.audit import departures
 from ramet.flower.programs import free_ports
@@ -36,54 +33,11 @@ SITES = {"north": ("mass",), "south": ("mass", "charge"), "east": ("spin", "mass
 ROUNDS, SEED = 2, 3
 
 
-@dataclass(frozen=True)
-class Members:
-    coordinator: Coordinator
-    sites: tuple[Site, ...]
-
-    @property
-    def outside(self) -> str:
-        return f"127.0.0.1:{self.coordinator.consortium.port}"
-
-
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    """init, join × 3 with own graphs as CSV, admit × 3, start × 4."""
-    root, said = tmp_path_factory.mktemp("consortium"), list[str]()
-    port, link_port, *runtime_ports = free_ports(2 + len(SITES))
-    settings = root / "consortium.toml"
-    settings.write_text(
-        f"""
-        name = "three"
-        address = "localhost"
-        port = {port}
-        listen = "127.0.0.1"
-        link_port = {link_port}
-        sites = ["north", "south", "east"]
-        method = "fedstar"
-        rounds = {ROUNDS}
-        seed = {SEED}
-        quorum = 3
-        """
-    )
-    coordinator = init(settings, root / "coordinator", said.append)
-    joined = []
-    for name, own_port in zip(SITES, runtime_ports, strict=True):
-        invitation = coordinator.folder / "invitations" / f"{name}.toml"
-        data = graph_site(root / "graphs" / name, SITES[name])
-        site, application = join(invitation, data, root / name, own_port, said.append)
-        coordinator.admit(application, said.append)
-        joined.append(site)
-    found = Members(coordinator, tuple(joined))
-    try:
-        coordinator.start(said.append)
-        for site in found.sites:
-            site.start(said.append)
+    root = tmp_path_factory.mktemp("consortium")
+    with consortium(root, SITES, method="fedstar", rounds=ROUNDS, seed=SEED, quorum=3) as found:
         yield found
-    finally:
-        for side in (*found.sites, coordinator):
-            side.stop(said.append)
-    assert not any(s.process() for side in (*found.sites, coordinator) for s in side.services())
 
 
 def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) -> None:
@@ -159,7 +113,7 @@ def test_strangers_are_refused(members: Members, tmp_path: Path) -> None:
     """A key that was never admitted, a wrong authority, and no TLS: each a real SuperNode."""
     keys.keep_node_key(tmp_path / "rogue.key")
     keys.keep_key(tmp_path / "other.key")
-    other = keys.make_authority("three", tmp_path / "other.key")
+    other = keys.make_authority("test", tmp_path / "other.key")
     (tmp_path / "other.pem").write_text(other)
     honest = members.sites[0].folder
     trust = ["--root-certificates", str(members.coordinator.authority)]
@@ -189,7 +143,7 @@ def test_plaintext_and_a_wrong_authority_do_not_get_past_the_proxy(
     with pytest.raises(urllib.error.HTTPError, match="400"):
         urllib.request.urlopen(f"http://{members.outside}/v1/fleet/pull-messages", timeout=10)
     keys.keep_key(tmp_path / "other.key")
-    (tmp_path / "other.pem").write_text(keys.make_authority("three", tmp_path / "other.key"))
+    (tmp_path / "other.pem").write_text(keys.make_authority("test", tmp_path / "other.key"))
     context = ssl.create_default_context(cafile=tmp_path / "other.pem")
     with (
         socket.create_connection(("127.0.0.1", members.coordinator.consortium.port)) as plain,

@@ -5,6 +5,7 @@ The same script serves `ramet deploy start`, systemd and compose.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -70,6 +71,7 @@ class Service:
         """False if it runs already."""
         if self.process():
             return False
+        self._bury()
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("ab") as log:
             started = subprocess.Popen(
@@ -97,6 +99,19 @@ class Service:
         psutil.wait_procs(family, _STOPPING)
         self._note.unlink()
         return True
+
+    def _bury(self) -> None:
+        """End what a program that was killed left behind: nginx's workers keep its port."""
+        if not self._note.exists():
+            return
+        session = int(self._note.read_text().split()[0])
+        left = []
+        for one in psutil.process_iter():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):  # it went meanwhile
+                if os.getsid(one.pid) == session:
+                    one.kill()
+                    left.append(one)
+        psutil.wait_procs(left, _STOPPING)
 
     @property
     def _note(self) -> Path:
