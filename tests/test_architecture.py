@@ -8,10 +8,11 @@ from pathlib import Path
 import ramet
 
 ROOT = Path(ramet.__file__).parent
-GROUND = {"errors", "randomness"}
+GROUND = {"errors", "events", "randomness"}
 CORE = GROUND | {"payload", "data", "models", "tasks", "metrics", "methods", "engine"}
 MAY_IMPORT = {
     "errors": set(),
+    "events": {"errors"},
     "randomness": set(),
     "payload": GROUND,
     "data": GROUND,

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -641,11 +641,16 @@ def deploy_join(
         Path | None, typer.Option("--out", help="Default: the consortium's and the site's name.")
     ] = None,
     runtime_port: Annotated[int, typer.Option(help="A free port on this site's loopback.")] = 9094,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Let Prometheus ask on this port of loopback.")
+    ] = None,
 ) -> None:
     """Make this site's side from INVITATION; only its public key goes back."""
     from ramet.deploy.site import join
 
-    side, application = join(invitation, _data(data), folder, runtime_port, _tell)
+    side, application = join(
+        invitation, _data(data), folder, runtime_port, _tell, metrics_port=metrics_port
+    )
     _tell(f"Send the coordinator {application}; no other file may leave.")
     _tell(f"Once you are admitted: ramet deploy start {side.folder}")
 
@@ -680,20 +685,81 @@ def deploy_start(folder: Folder = Path()) -> None:
 
 
 @deploy_app.command("status")
-def deploy_status(folder: Folder = Path()) -> None:
-    """Say what runs here, and at the coordinator which sites are online."""
-    from ramet.deploy.coordinator import Coordinator
+def deploy_status(
+    folder: Folder = Path(),
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and show what changes, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Say what runs here, how the last run goes, and at the coordinator which sites are online."""
+    from ramet.deploy.facts import Look
+    from ramet.deploy.opening import side_of
+    from ramet.deploy.status import status_lines
+
+    look = Look(side_of(folder.absolute()))
+    if watch:
+        look.keep_asking()
+        _watch(lambda: status_lines(look.facts()))
+        return
+    look.ask()
+    facts = look.facts()
+    for line in status_lines(facts):
+        _tell(line)
+    if facts.trouble or not all(facts.processes.values()):
+        raise typer.Exit(1)
+
+
+def _watch(lines: Callable[[], list[str]]) -> None:
+    """All lines, every two seconds; where there is no terminal, those that are new."""
+    import time
+
+    from rich.live import Live
+    from rich.text import Text
+
+    told: list[str] = []
+    shown = Live(console=out, auto_refresh=False) if out.is_terminal else None
+    with suppress(KeyboardInterrupt), shown or nullcontext():
+        while True:
+            now = lines()
+            if shown:
+                shown.update(Text("\n".join(now)), refresh=True)
+            else:
+                for line in (line for line in now if line not in told):
+                    _tell(line)
+            told = now
+            time.sleep(2.0)
+
+
+@deploy_app.command("metrics")
+def deploy_metrics(
+    folder: Folder = Path(),
+    port: Annotated[int, typer.Option(help="Answer on this port of loopback.")] = 9464,
+    textfile: Annotated[
+        Path | None,
+        typer.Option(help="Write this file once instead, for node_exporter's textfile collector."),
+    ] = None,
+) -> None:
+    """Tell Prometheus what is known of the side in FOLDER; needs `ramet[metrics]`."""
+    from ramet.deploy.facts import Look
     from ramet.deploy.opening import side_of
 
-    side = side_of(folder.absolute())
-    alive = {service.name: service.process() for service in side.services()}
-    for name, process in alive.items():
-        _tell(f"{name}: {f'runs as process {process.pid}' if process else 'does not run'}")
-    if isinstance(side, Coordinator) and alive["superlink"]:
-        for site, status in side.online().items():
-            _tell(f"site {site}: {status}")
-    if not all(alive.values()):
-        raise typer.Exit(1)
+    try:
+        from ramet.deploy import metrics
+    except ModuleNotFoundError as error:
+        raise RametError(
+            f"metrics need {error.name}. Install it: pip install 'ramet[metrics]'"
+        ) from error
+
+    look = Look(side_of(folder.absolute()))
+    if textfile:
+        look.ask()
+        metrics.write(look.facts, textfile)
+        return
+    _, answering = metrics.serve(look.facts, port)
+    look.keep_asking()
+    _tell(f"http://{metrics.HOST}:{port}/metrics")
+    with suppress(KeyboardInterrupt):
+        answering.join()
 
 
 @deploy_app.command("stop")

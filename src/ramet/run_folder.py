@@ -6,6 +6,7 @@
 ``split.json``           who held which samples, with hashes
 ``sites.json``           the form of the sites' own graphs, where they bring them
 ``rounds.jsonl``         one line per round
+``events.jsonl``         what happened when: rounds, refused replies, retries, the end
 ``server/``              the server's last snapshots
 ``clients/RUN/NAME/``    each client's last snapshots, final model, and log of what left it
 ``result.json``          the final scores; there only when the run is finished
@@ -24,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from logging import INFO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from ramet.data.own import Schema
 from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_whole
 from ramet.errors import RametError
+from ramet.events import NAME as EVENTS
+from ramet.events import ending, tell, written_to
 from ramet.experiment import Experiment, RunSettings
 from ramet.metrics import Record, flops, merging, scores, sent, traffic
 
@@ -148,13 +152,21 @@ class RunFolder:
 
     def execute(self, wire: Wire, observe: Observer) -> None:
         """Do what is missing of the run, over any wire, and leave the result."""
-        with self.locked("run"):
+        with (
+            self.locked("run"),
+            written_to(self.path / EVENTS, run=self.run_name),
+            ending("run finished", "run failed"),
+        ):
             experiment = self.experiment()
             rounds = experiment.rounds(self.path / "server")
-            self._forget_after(rounds.resume_point() - 1)
+            done = rounds.resume_point()
+            self._forget_after(done - 1)
+            facts = {"method": experiment.method.name, "rounds": rounds.rounds}
+            tell(INFO, "run begun", round=done + 1, **facts, clients=[*experiment.clients])
 
             def note(record: Record) -> None:
                 self._append(record)
+                _tell_judged(record)
                 observe(record)
 
             sha256 = rounds.run(wire, note)
@@ -241,6 +253,18 @@ class RunFolder:
 
     def _write(self, name: str, content: Any) -> None:
         write_whole(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def _tell_judged(record: Record) -> None:
+    tell(
+        INFO,
+        "round judged",
+        round=record.round,
+        test=record.mean("test"),
+        val=record.mean("val"),
+        bytes_up=record.bytes_up,
+        bytes_down=record.bytes_down,
+    )
 
 
 def make_folder(path: Path) -> None:

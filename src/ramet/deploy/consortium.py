@@ -44,6 +44,8 @@ class Consortium(_Written):
     listen: IPv4Address = IPv4Address("0.0.0.0")
     """The proxy's own address; the SuperLink's is always loopback."""
     link_port: Port = 8000
+    metrics_port: Port | None = None
+    """Where Prometheus finds the coordinator's metrics, on loopback; nowhere if not given."""
     sites: tuple[Name, ...] = Field(min_length=1)
     method: str
     setting: str = OWN

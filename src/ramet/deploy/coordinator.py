@@ -11,7 +11,7 @@ from typing import Any
 from ramet.deploy import keys
 from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
 from ramet.deploy.proxy import nginx_conf
-from ramet.deploy.services import Service, superexec
+from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError, unknown
 from ramet.flower.programs import answers
@@ -64,6 +64,7 @@ class Coordinator(Side):
                 ("nginx", "-e", "stderr", "-p", "./", "-c", "nginx.conf"),
                 low_port=self.consortium.port < 1024,
             ),
+            *exporter(self.folder, self.consortium.metrics_port),
         )
 
     def start(self, tell: Tell) -> None:

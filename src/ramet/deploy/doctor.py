@@ -62,7 +62,7 @@ def _of_coordinator(side: Coordinator) -> Iterator[Finding]:
     yield _certificate("server certificate", side.folder / "server.pem", again)
     long = "Make a new consortium: all sites must join anew."
     yield _certificate("authority", side.authority, long)
-    link, _, proxy = side.services()
+    link, _, proxy, *_ = side.services()
     yield _port(link, "127.0.0.1", side.consortium.link_port, "link_port")
     yield _port(proxy, str(side.consortium.listen), side.consortium.port, "port")
     if proxy.process():

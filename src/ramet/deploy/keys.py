@@ -98,9 +98,12 @@ def make_server_certificate(name: str, address: str, key_file: Path, authority: 
     return _signed(built, signer)
 
 
+def expiry(certificate: str) -> datetime:
+    return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+
+
 def days_left(certificate: str) -> int:
-    ends = x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
-    return (ends - datetime.now(UTC)).days
+    return (expiry(certificate) - datetime.now(UTC)).days
 
 
 def _keep(path: Path, make: Callable[[], bytes]) -> bool:

@@ -67,6 +67,11 @@ class Service:
             return None
         return found if alive else None
 
+    @property
+    def is_wanted(self) -> bool:
+        """It was started by `start`, and not stopped by `stop` since."""
+        return self._note.exists()
+
     def start(self) -> bool:
         """False if it runs already."""
         if self.process():
@@ -116,6 +121,14 @@ class Service:
     @property
     def _note(self) -> Path:
         return self.folder / f"{self.name}.pid"
+
+
+def exporter(folder: Path, port: int | None) -> tuple[Service, ...]:
+    """Tells Prometheus what lies in the folder, if there is a port for it."""
+    if port is None:
+        return ()
+    command = ("ramet", "deploy", "metrics", ".", "--port", str(port))
+    return (Service(folder, "metrics", "Ramet's metrics for Prometheus, on loopback", command),)
 
 
 def superexec(folder: Path, runtime: str, trust: tuple[str, ...]) -> Service:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ramet.deploy.services import Service
 from ramet.errors import RametError
+from ramet.events import NAME
 from ramet.flower.programs import Flower
 
 Tell = Callable[[str], None]
@@ -26,6 +27,11 @@ class Side(ABC):
     @property
     def flower(self) -> Flower:
         return Flower(self.folder / "flower", self.folder / "logs")
+
+    @property
+    def events(self) -> Path:
+        """What happened on this side, one JSON object per line."""
+        return self.folder / "logs" / NAME
 
     @abstractmethod
     def services(self) -> Sequence[Service]:

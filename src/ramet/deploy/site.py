@@ -18,7 +18,7 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
-from ramet.deploy.services import Service, superexec
+from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
@@ -37,6 +37,7 @@ class SiteSettings(Membership):
     data: Path
     """A folder of datasets; with own graphs, the TOML that describes them."""
     runtime_port: Port
+    metrics_port: Port | None = None
 
     @property
     def options(self) -> dict[str, str]:
@@ -80,11 +81,12 @@ class Site(Side):
                 ),
             ),
             replace(superexec(self.folder, runtime, ("--insecure",)), programs=GUARD),
+            *exporter(self.folder, self.settings.metrics_port),
         )
 
     def start(self, tell: Tell) -> None:
         """A SuperNode that was killed is refused for up to a minute: try again until it is in."""
-        node, executor = self.services()
+        node, *others = self.services()
         end = time.monotonic() + _JOINING
         while True:
             before = node.log.stat().st_size if node.log.exists() else 0
@@ -103,7 +105,8 @@ class Site(Side):
                 )
             tell(f"{node.name}: refused; trying again in {_REFUSED_FOR:.0f} s")
             time.sleep(_REFUSED_FOR)
-        tell(f"{executor.name}: {'started' if executor.start() else 'runs already'}")
+        for service in others:
+            tell(f"{service.name}: {'started' if service.start() else 'runs already'}")
 
     def _joined(self, node: Service, before: int, end: float) -> bool:
         """Whether the SuperNode got its number; False once it gave up."""
@@ -127,7 +130,12 @@ def node_config(settings: SiteSettings) -> dict[str, str]:
 
 
 def join(
-    invitation: Path, data: Path, folder: Path | None, runtime_port: int, tell: Tell
+    invitation: Path,
+    data: Path,
+    folder: Path | None,
+    runtime_port: int,
+    tell: Tell,
+    metrics_port: int | None = None,
 ) -> tuple[Site, Path]:
     """Make the site's folder and key; gives the file with the public key for the coordinator."""
     given = read(invitation, Invitation)
@@ -142,6 +150,7 @@ def join(
             **given.model_dump(exclude={"authority"}),
             data=data.absolute(),
             runtime_port=runtime_port,
+            metrics_port=metrics_port,
         ),
     )
     make_private_folder(where)
@@ -152,7 +161,7 @@ def join(
         )
     for part in ("logs", "flower", "state", GUARD):
         (where / part).mkdir(exist_ok=True)
-    write_guard(where / GUARD, [app_hash(THIN_APP)])
+    write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
     key = where / NODE_KEY
     tell(f"node.key: {'made' if keys.keep_node_key(key) else 'kept, it was there'}")
     keys.keep_secret(where / "superexec.secret")

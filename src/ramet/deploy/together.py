@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from logging import INFO
 from pathlib import Path
 
 from ramet.deploy.coordinator import Coordinator
 from ramet.engine import Observer
 from ramet.errors import RametError
+from ramet.events import ending, tell, written_to
 from ramet.flower import THIN_APP
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
@@ -31,17 +33,19 @@ def run_together(
     if folder.started:
         folder.check_same(settings)
     flower = Flower(side.flower.home, side.folder / "logs" / folder.path.name)
-    try:
-        flower.run(
-            app=THIN_APP,
-            config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
-            simulated_clients=0,
-            meanwhile=_Watch(folder, observe, patience),
-        )
-    except BaseException:
-        if number := flower.run_number():
-            flower.ask("stop", number)
-        raise
+    with written_to(side.events), ending("submission ended", "submission failed"):
+        tell(INFO, "run submitted", folder=str(folder.path))
+        try:
+            flower.run(
+                app=THIN_APP,
+                config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
+                simulated_clients=0,
+                meanwhile=_Watch(folder, observe, patience),
+            )
+        except BaseException:
+            if number := flower.run_number():
+                flower.ask("stop", number)
+            raise
     return folder
 
 

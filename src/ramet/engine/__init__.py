@@ -5,7 +5,7 @@ from ramet.engine.check import fault
 from ramet.engine.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.engine.local import LocalWire
 from ramet.engine.node import Node, NotSharedError, start_shared
-from ramet.engine.rounds import SERVER, Answer, Observer, Overseer, Rounds, Wire
+from ramet.engine.rounds import SERVER, Answer, Observer, Overseer, Refused, Rounds, Wire
 
 __all__ = [
     "SERVER",
@@ -17,6 +17,7 @@ __all__ = [
     "NotSharedError",
     "Observer",
     "Overseer",
+    "Refused",
     "Rounds",
     "Snapshot",
     "Snapshots",

@@ -14,12 +14,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from logging import ERROR, INFO, WARNING
 from typing import Any, Protocol, TypeAlias
 
 from ramet.engine.check import distance_fault, fault
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.engine.node import request
 from ramet.errors import RametError
+from ramet.events import tell
 from ramet.methods import Method
 from ramet.methods.activation import Choice, Spared, asked_of
 from ramet.methods.base import switchable_arrays
@@ -36,6 +38,12 @@ Answer: TypeAlias = tuple[str, Payload | str]
 Observer: TypeAlias = Callable[[Record], None]
 Overseer: TypeAlias = Callable[[Arrays], Mapping[str, float]]
 """Judges the server's arrays on all data at once."""
+
+
+class Refused(str):
+    """Why a reply that came does not count; any other text says why none came."""
+
+    __slots__ = ()
 
 
 class Wire(Protocol):
@@ -87,6 +95,16 @@ class _Exchange:
             "scalars_down": self.sent[1],
         }
 
+    def committed(self) -> dict[str, Any]:
+        """What those who watch are told of a round before it is judged."""
+        seconds = round(time.monotonic() - self.started, 3)
+        return {"round": self.round, "seconds": seconds, "answered": sorted(self.numbers)}
+
+    def note_fault(self, client: str, reason: str, came: bool) -> None:
+        self.failed[client] = str(reason)
+        event = "reply refused" if came else "no reply"
+        tell(WARNING, event, round=self.round, client=client, reason=reason)
+
     def note_request(self, client: str, asked: Payload) -> None:
         self.down[client] = self.down.get(client, 0) + asked.nbytes
         self.sent[0] += len(asked.arrays)
@@ -136,6 +154,7 @@ class Rounds:
             choice = Choice(self.clients, switchable, Randomness(self.seed, SERVER, number))
             spared = activation.ask(activity, choice)
             done = _Exchange(number, self.rounds)
+            tell(INFO, "round begun", round=number, rounds=self.rounds, asked=len(spared))
             replies = self._exchanged(wire, spared, state, done, last, train=True)
             merged = self.method.merging.merge(state, replies)
             self._check_quorum(done, len(spared))
@@ -147,6 +166,7 @@ class Rounds:
             pending = {**done.trained(), **told}
             last |= dict.fromkeys(done.numbers, number)
             self.snapshots.save(_snapshot(number, state, activity, pending, last))
+            tell(INFO, "round committed", **done.committed())
         closing, everyone = _Exchange(self.rounds + 1, self.rounds), dict.fromkeys(self.clients, ())
         for _ in self._exchanged(wire, everyone, state, closing, last, train=False):
             pass
@@ -172,6 +192,8 @@ class Rounds:
         for attempt, pause in enumerate((0.0, *self.pauses)):
             done.retries = attempt
             missing = {k: left_out for k, left_out in spared.items() if k not in done.numbers}
+            if attempt:
+                tell(WARNING, "asked again", round=done.round, attempt=attempt, clients=[*missing])
             time.sleep(pause)
             yield from self._sound_replies(wire, missing, state, done, last, train)
             if self._lacking(done, len(spared)) <= 0:
@@ -199,12 +221,12 @@ class Rounds:
 
         for client, reply in wire.exchange(requests()):
             if isinstance(reply, str):
-                done.failed[client] = reply
+                done.note_fault(client, reply, came=isinstance(reply, Refused))
                 continue
             sent = self.method.merging.ask(state, client)
             reason = self._fault(reply, sent, spared[client], train)
             if reason:
-                done.failed[client] = reason
+                done.note_fault(client, reason, came=True)
                 continue
             done.note_reply(client, reply)
             if train:
@@ -218,9 +240,12 @@ class Rounds:
     def _check_quorum(self, done: _Exchange, asked: int) -> None:
         if self._lacking(done, asked) <= 0:
             return
+        sound = len(done.numbers)
+        facts = {"round": done.round, "sound": sound, "asked": asked, "quorum": self.quorum}
+        tell(ERROR, "quorum missed", **facts)
         reasons = "; ".join(f"{client}: {reason}" for client, reason in done.failed.items())
         raise RametError(
-            f"{len(done.numbers)} of {asked} clients gave a sound reply in exchange {done.round}, "
+            f"{sound} of {asked} clients gave a sound reply in exchange {done.round}, "
             f"below the quorum of {self.quorum} ({reasons or 'no client was asked'}). The round is "
             "not committed. If clients were down, go on with `ramet resume`; if training diverged, "
             "start anew with a smaller lr."

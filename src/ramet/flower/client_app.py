@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from logging import ERROR
 from pathlib import Path
+from typing import Any
 
 import torch
 from flwr.app import Context, Message
@@ -25,8 +26,9 @@ from flwr.common import log
 
 from ramet.data.own import UnfitError, site_name
 from ramet.errors import RametError
+from ramet.events import ending, tell
 from ramet.experiment import Experiment, RunSettings
-from ramet.flower.guard import check_method
+from ramet.flower.guard import check_method, site_events
 from ramet.flower.records import from_records, from_run_config, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, Occasion, signed
 from ramet.payload import Payload
@@ -37,12 +39,22 @@ app = ClientApp()
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
     """Tell the server which client this node is, and the form of its graphs if they are its own."""
-    with _problems_stay_here():
-        experiment = _experiment(_settings(context))
-        name = _name(context, experiment)
-    form = {"form": _form(experiment, name)} if experiment.own_graphs else {}
-    asked, who = from_records(message.content), Payload(notes={"client": name, **form})
-    return Message(to_records(_signed(who, context, asked, name, INTRODUCTION)), reply_to=message)
+    with _answering() as facts:
+        with _problems_stay_here():
+            experiment = _experiment(_settings(context))
+            name = _name(context, experiment)
+        facts |= {"client": name}
+        form = {"form": _form(experiment, name)} if experiment.own_graphs else {}
+        asked, who = from_records(message.content), Payload(notes={"client": name, **form})
+        told = _signed(who, context, asked, name, INTRODUCTION)
+        return Message(to_records(told), reply_to=message)
+
+
+@contextmanager
+def _answering() -> Iterator[dict[str, Any]]:
+    """The site notes how each message ended."""
+    with site_events(), ending("message answered", "message failed") as facts:
+        yield facts
 
 
 def _form(experiment: Experiment, name: str) -> str:
@@ -61,21 +73,27 @@ def _problems_stay_here() -> Iterator[None]:
         yield
     except UnfitError as error:
         log(ERROR, "The data of this site cannot be used: %s", error)
+        tell(ERROR, "data problem", reason="see this site's logs, or `ramet data check`")
         raise UnfitError("the site's data have problems; see its own log") from None
 
 
 @app.train()
 def answer(message: Message, context: Context) -> Message:
     """Lay over what arrived, judge it, train, send what is shared."""
-    settings = _settings(context)
-    torch.set_num_threads(settings.threads)
-    experiment = _experiment(settings)
-    asked = from_records(message.content)
-    with _problems_stay_here():
-        name = _name(context, experiment)
-        node = experiment.node(name, _states(context, asked))
-    told = _signed(node.answer(asked), context, asked, name, int(asked.numbers["round"]))
-    return Message(to_records(told), reply_to=message)
+    with _answering() as facts:
+        settings = _settings(context)
+        torch.set_num_threads(settings.threads)
+        experiment = _experiment(settings)
+        asked = from_records(message.content)
+        number = int(asked.numbers["round"])
+        with _problems_stay_here():
+            name = _name(context, experiment)
+            facts |= {"run": asked.notes.get("run", ""), "round": number, "client": name}
+            node = experiment.node(name, _states(context, asked))
+        reply = node.answer(asked)
+        facts["bytes"] = reply.nbytes
+        told = _signed(reply, context, asked, name, number)
+        return Message(to_records(told), reply_to=message)
 
 
 def _settings(context: Context) -> RunSettings:

@@ -17,14 +17,19 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from logging import ERROR
 from pathlib import Path
 from typing import Any
 
 from ramet.errors import RametError
+from ramet.events import NAME, tell, written_to
 
 LIST = "RAMET_ACCEPTED_APPS"
 """The environment variable that names the list's file."""
+EVENTS = "RAMET_EVENTS"
+"""The one that names the file in which the site notes what happens."""
 _GUARDED = {"flwr-clientapp": "ramet.flower.guard", "flower-superexec": "ramet.flower.warm"}
 _CLOSED = ("flwr-agentapp", "flwr-connector", "flwr-model")
 
@@ -36,14 +41,19 @@ def app_hash(app: Path) -> str:
     return hashlib.sha256(build_fab_from_disk(app)).hexdigest()
 
 
-def write_guard(folder: Path, accepted: Iterable[str]) -> Path:
-    """Write the programs, and the list unless there is one already; gives the list's path."""
+def write_guard(folder: Path, accepted: Iterable[str], events: Path | None = None) -> Path:
+    """Write the programs, and the list unless there is one already; gives the list's path.
+
+    What happens is noted in `events`; if that is not given, beside the list.
+    """
     listed = folder / "accepted.txt"
     if not listed.exists():
         about = "# SHA-256 of the apps, and names of own methods, that may run here"
         listed.write_text("\n".join([about, *accepted]) + "\n")
+    places = {LIST: listed, EVENTS: events or folder / NAME}
+    given = "".join(f"{key}={shlex.quote(str(at.absolute()))} " for key, at in places.items())
     for name, module in _GUARDED.items():
-        write_program(folder / name, module, f"{LIST}={shlex.quote(str(listed.absolute()))} ")
+        write_program(folder / name, module, given)
     for name in _CLOSED:
         _write_script(folder / name, f"echo '{name} is closed at this site' >&2; exit 1")
     return listed
@@ -68,7 +78,19 @@ def check_app(content: bytes, accepted: Path) -> None:
     """Refuse an app that the list does not have."""
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 not in _listed(accepted):
+        tell(ERROR, "app refused", sha256=sha256)
         raise RametError(f"this site does not accept the app with the SHA-256 {sha256}.")
+
+
+@contextmanager
+def site_events() -> Iterator[None]:
+    """Note what happens meanwhile, where this site has a file for it."""
+    path = os.environ.get(EVENTS)
+    if not path:
+        yield
+        return
+    with written_to(Path(path)):
+        yield
 
 
 def main() -> None:
@@ -86,7 +108,8 @@ def guard_if_listed() -> None:
     unpack = flower.install_from_fab
 
     def unpack_if_accepted(fab_file: bytes, *others: Any, **named: Any) -> Path:
-        check_app(fab_file, accepted)
+        with site_events():
+            check_app(fab_file, accepted)
         found: Path = unpack(fab_file, *others, **named)
         return found
 

@@ -10,7 +10,7 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from ramet.data.own import Schema
-from ramet.engine import Answer
+from ramet.engine import Answer, Refused
 from ramet.errors import RametError
 from ramet.flower.records import UNREADABLE, from_records, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, Occasion, fresh_nonce
@@ -99,12 +99,13 @@ class GridWire:
         try:
             return next((_content(reply) for reply in self._grid.pull_messages([sent])), None)
         except UNREADABLE as error:
-            return f"a message that Flower cannot read ({error})"
+            return Refused(f"a message that Flower cannot read ({error})")
 
     def _checked(self, reply: Payload | str, occasion: Occasion) -> Payload | str:
         if isinstance(reply, str) or self._keyring is None:
             return reply
-        return self._keyring.fault(reply, occasion) or reply
+        fault = self._keyring.fault(reply, occasion)
+        return Refused(fault) if fault else reply
 
     def _push(self, message: Message) -> str:
         (sent,) = self._grid.push_messages([message])
@@ -180,4 +181,4 @@ def _content(reply: Message) -> Payload | str:
     try:
         return from_records(reply.content)
     except RametError as error:
-        return str(error)
+        return Refused(error)

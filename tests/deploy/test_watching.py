@@ -1,0 +1,336 @@
+"""Metrics, status and events of both sides, from real runs on disk and a real scrape."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import INFO
+from pathlib import Path
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+
+import ramet
+from ramet.cli import app
+from ramet.deploy import metrics
+from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.facts import Facts, Look
+from ramet.deploy.site import Site, join
+from ramet.deploy.status import status_lines
+from ramet.errors import RametError
+from ramet.events import NAME, ending, read_lines, tell, written_to
+from ramet.flower.programs import free_ports
+from ramet.run_folder import RunFolder
+
+SETTINGS = """
+name = "three"
+address = "fl.example.org"
+sites = ["rings", "trees", "blocks"]
+method = "fedstar"
+setting = "tiny"
+rounds = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "first"
+    ramet.run("fedstar", "tiny", rounds=2, out=folder)
+    return folder
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Coordinator:
+    (tmp_path / "consortium.toml").write_text(SETTINGS)
+    return init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
+
+
+@pytest.fixture
+def site(coordinator: Coordinator, tmp_path: Path) -> Site:
+    invitation = coordinator.folder / "invitations" / "rings.toml"
+    return join(invitation, tmp_path, tmp_path / "rings", 9094, lambda _: None)[0]
+
+
+def submit(side: Coordinator, run: Path) -> None:
+    with written_to(side.events):
+        tell(INFO, "run submitted", folder=str(run))
+
+
+def scraped(facts: Facts) -> dict[tuple[str, ...], float]:
+    """A real scrape over HTTP: (name, values of labels in the labels' order...) -> value."""
+    (port,) = free_ports(1)
+    server, thread = metrics.serve(lambda: facts, port)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_runs_events_agree_with_its_rounds(run: Path) -> None:
+    events, records = read_lines(run / NAME), RunFolder(run).records()
+    assert [event["event"] for event in events] == [
+        "run begun",
+        "round begun",
+        "round committed",
+        "round begun",
+        "round judged",
+        "round committed",
+        "round judged",
+        "run finished",
+    ]
+    assert {event["run"] for event in events} == {RunFolder(run).run_name}
+    assert {event["level"] for event in events} == {"info"}
+    assert all(event["time"].endswith("+00:00") for event in events)
+    judged = [event for event in events if event["event"] == "round judged"]
+    assert [event["test"] for event in judged] == [record.mean("test") for record in records]
+    assert [event["bytes_up"] for event in judged] == [record.bytes_up for record in records]
+
+
+def test_the_coordinators_metrics_are_the_runs(coordinator: Coordinator, run: Path) -> None:
+    submit(coordinator, run)
+    with written_to(coordinator.events), ending("submission ended", "submission failed"):
+        pass  # it was finished before, so it ends at once
+    found = scraped(Look(coordinator).facts())
+    records, name = RunFolder(run).records(), RunFolder(run).run_name
+    assert found["ramet_run_info", "fedstar", name] == 1
+    states = {key[1]: value for key, value in found.items() if key[0] == "ramet_run_state"}
+    assert states == {"submitted": 0, "running": 0, "finished": 1, "failed": 0}
+    assert found["ramet_run_round",] == found["ramet_run_rounds",] == 2
+    assert found["ramet_run_clients_asked",] == 3
+    for client in ("rings", "trees", "blocks"):
+        assert found["ramet_run_replies_total", client, "sound"] == 2
+    # FedStar shares 14,592 float32 numbers: 58,368 bytes, of 3 clients in 2 rounds
+    assert found["ramet_run_received_bytes_total",] == 58_368 * 3 * 2
+    assert found["ramet_run_sent_bytes_total",] == sum(record.bytes_down for record in records)
+    assert found["ramet_run_score_ratio", "test"] == records[-1].mean("test")
+    assert found["ramet_run_round_duration_seconds_count",] == 2
+    assert found["ramet_run_last_round_duration_seconds",] > 0
+    assert abs(found["ramet_run_last_event_timestamp_seconds",] - time.time()) < 3600
+    days = (found["ramet_certificate_expiry_timestamp_seconds", "server"] - time.time()) / 86_400
+    assert 396 < days < 397.1
+    assert found["ramet_disk_free_bytes",] > 0
+    assert not [key for key in found if key[0] in ("ramet_service_up", "ramet_site_online")]
+
+
+def test_a_broken_run_tells_who_was_missing_and_why(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    submit(coordinator, tmp_path / "broken")
+    look = Look(coordinator)
+    waiting = look.facts().run
+    assert waiting is not None
+    assert waiting.state == "submitted"
+    with pytest.raises(RametError, match="below the quorum"):
+        ramet.run("fedstar", "tiny", rounds=2, out=tmp_path / "broken", quorum=2, norm_bound=1e-6)
+    facts = look.facts()
+    assert facts.run is not None
+    assert facts.run.state == "failed"
+    assert facts.run.without["trees"].startswith("moved by")
+    found = scraped(facts)
+    assert found["ramet_run_replies_total", "trees", "refused"] == 1
+    assert found["ramet_run_quorums_missed_total",] == 1
+    assert ("ramet_run_last_round_duration_seconds",) not in found
+    levels = {e["event"]: e["level"] for e in read_lines(tmp_path / "broken" / NAME)}
+    assert levels["reply refused"] == "warning"
+    assert levels["run failed"] == levels["quorum missed"] == "error"
+    lines = status_lines(facts)
+    assert any(line.startswith("without rings: moved by") for line in lines)
+    assert any("failed; 0 of 3 clients gave a sound reply" in line for line in lines)
+
+
+def test_a_resumed_submission_counts_on_and_is_no_longer_failed(
+    coordinator: Coordinator, run: Path, tmp_path: Path
+) -> None:
+    lines = (run / NAME).read_text().splitlines(keepends=True)
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / NAME).write_text("".join(lines[:3]) + lines[3][:40])  # killed within a line
+    submit(coordinator, half)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        written_to(coordinator.events),
+        ending("submission ended", "submission failed"),
+    ):
+        raise KeyboardInterrupt
+    facts = Look(coordinator).facts().run
+    assert facts is not None
+    assert (facts.state, facts.reason, facts.committed) == ("failed", "KeyboardInterrupt", 1)
+    submit(coordinator, half)
+    facts = Look(coordinator).facts().run
+    assert facts is not None
+    assert (facts.state, facts.reason, facts.replies["trees", "sound"]) == ("submitted", "", 1)
+
+
+def test_time_left_is_that_of_the_last_rounds(coordinator: Coordinator, tmp_path: Path) -> None:
+    submit(coordinator, tmp_path / "r")
+    with written_to(tmp_path / "r" / NAME, run="a" * 32):
+        tell(INFO, "run begun", round=1, rounds=5, method="fedstar", clients=["a"])
+        for number, seconds in ((1, 2.0), (2, 4.0)):
+            tell(INFO, "round begun", round=number, rounds=5, asked=1)
+            tell(INFO, "round committed", round=number, seconds=seconds, answered=["a"])
+    facts = Look(coordinator).facts()
+    assert facts.run is not None
+    assert facts.run.seconds_left == 9.0  # three rounds of (2 + 4) / 2 s
+    assert "round 2 of 5: 1 clients asked, about 0:00:09 left" in status_lines(facts)
+
+
+def test_a_sites_metrics_are_its_audit_logs(site: Site, run: Path) -> None:
+    (own,) = (run / "clients").glob("*/rings")
+    state = site.folder / "state" / "clients" / own.parent.name
+    state.mkdir(parents=True)
+    own.rename(state / "rings")
+    log = state / "rings" / "audit.jsonl"
+    with log.open("a") as file:
+        file.write('{"time": "2026')  # a crash cut this line
+    replies = read_lines(log)
+    found = scraped(Look(site).facts())
+    # two rounds of training, and the closing message that sends no arrays
+    assert found["ramet_site_replies_total",] == 3
+    assert found["ramet_site_sent_bytes_total",] == 58_368 * 2
+    assert found["ramet_site_sent_tensors_total",] == 2 * len(replies[0]["tensors"])
+    assert found["ramet_site_round",] == 3
+    assert abs(found["ramet_site_last_reply_timestamp_seconds",] - time.time()) < 3600
+    assert not any(key[0].startswith("ramet_run") for key in found)
+    (state / "rings").rename(own)
+
+
+def test_a_site_counts_its_problems(site: Site) -> None:
+    from ramet.flower.guard import EVENTS, check_app, site_events
+
+    guard = (site.folder / "guard" / "flwr-clientapp").read_text()
+    assert f"{EVENTS}={site.events}" in guard
+    with written_to(site.events), pytest.raises(RametError):
+        check_app(b"another app", site.folder / "guard" / "accepted.txt")
+    with site_events():  # without the variable, no file
+        tell(INFO, "message answered")
+    facts = Look(site).facts()
+    assert scraped(facts)["ramet_site_problems_total", "app refused"] == 1
+    assert "last problem: app refused at" in status_lines(facts)[-1]
+
+
+def test_errors_that_may_quote_data_are_told_by_their_kind_alone(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="4711"),
+        written_to(tmp_path / NAME),
+        ending("message answered", "message failed"),
+    ):
+        raise ValueError("patient 4711")
+    (event,) = read_lines(tmp_path / NAME)
+    assert event["reason"] == "ValueError"
+    assert "4711" not in (tmp_path / NAME).read_text()
+
+
+def test_events_go_on_after_logrotate(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    with written_to(path, run="r"):
+        tell(INFO, "one", client="a")
+        path.rename(tmp_path / "old")
+        tell(INFO, "two")
+    tell(INFO, "three")
+    assert [event["event"] for event in read_lines(path)] == ["two"]
+    assert json.loads((tmp_path / "old").read_text())["client"] == "a"
+
+
+def test_a_service_that_died_is_down_and_a_stopped_one_is_silent(coordinator: Coordinator) -> None:
+    link = coordinator.services()[0]
+    (coordinator.folder / f"{link.name}.pid").write_text("1 1.0")  # not its time of birth
+    assert scraped(Look(coordinator).facts())["ramet_service_up", "superlink"] == 0
+    (coordinator.folder / f"{link.name}.pid").unlink()
+    assert ("ramet_service_up", "superlink") not in scraped(Look(coordinator).facts())
+
+
+def test_sites_online(coordinator: Coordinator) -> None:
+    look = Look(coordinator)
+    look.ask()
+    facts = look.facts()
+    assert "the SuperLink does not run" in facts.trouble
+    assert any(line.startswith("sites: unknown; the SuperLink") for line in status_lines(facts))
+    seen = {"rings": "online", "trees": "offline"}
+    online = Facts(facts.processes, facts.lost, facts.certificates, facts.disk_free, sites=seen)
+    found = scraped(online)
+    assert found["ramet_site_online", "rings"] == 1
+    assert found["ramet_site_online", "trees"] == 0
+
+
+def test_the_textfile_and_status_by_command(coordinator: Coordinator, run: Path) -> None:
+    submit(coordinator, run)
+    path = coordinator.folder / "ramet.prom"
+    command = ["deploy", "metrics", str(coordinator.folder), "--textfile", str(path)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    names = {family.name for family in text_string_to_metric_families(path.read_text())}
+    assert {"ramet_run_round", "ramet_run_replies"} <= names
+    shown = CliRunner().invoke(app, ["deploy", "status", str(coordinator.folder)])
+    assert shown.exit_code == 1  # nothing runs here
+    assert "round 2 of 2: 3 clients asked" in shown.output
+    assert "committed: round 2 in" in shown.output
+
+
+@contextmanager
+def ramet_program(*words: str) -> Iterator[subprocess.Popen[str]]:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "ramet", *words], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.wait()
+
+
+def test_the_exporter_answers_without_pytorch(site: Site) -> None:
+    (port,) = free_ports(1)
+    with ramet_program("deploy", "metrics", str(site.folder), "--port", str(port)) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == f"http://127.0.0.1:{port}/metrics\n"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            assert b"ramet_site_replies_total 0.0" in answer.read()
+        own = psutil.Process(program.pid)
+        assert not [m.path for m in own.memory_maps() if "libtorch" in m.path]
+        listening = [c for c in own.net_connections() if c.status == psutil.CONN_LISTEN]
+        assert [(c.laddr.ip, c.laddr.port) for c in listening] == [("127.0.0.1", port)]
+        with pytest.raises(RametError, match=f"port {port}: Address already in use"):
+            metrics.serve(Look(site).facts, port)
+
+
+def test_watching_tells_what_is_new_and_ends_by_ctrl_c(site: Site) -> None:
+    import signal
+
+    with ramet_program("deploy", "status", str(site.folder), "--watch") as program:
+        assert program.stdout is not None
+        first = [program.stdout.readline() for _ in range(3)]
+        assert first[0] == "supernode: does not run\n"
+        assert first[2] == "left this site: 0 replies, 0 bytes\n"
+        with written_to(site.events):
+            tell(INFO, "data problem", reason="see this site's logs")
+        assert program.stdout.readline().startswith("last problem: data problem at ")
+        program.send_signal(signal.SIGINT)
+        assert program.wait(60) == 0
+        assert program.stdout.read() == ""
+
+
+def test_a_metrics_port_makes_a_service(tmp_path: Path) -> None:
+    (tmp_path / "consortium.toml").write_text(SETTINGS + "metrics_port = 9464\n")
+    side = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
+    exporter = side.services()[-1]
+    assert "exec ramet deploy metrics . --port 9464" in exporter.script.read_text()
+    assert (side.folder / "ramet-three-metrics.service").exists()
+    invitation = side.folder / "invitations" / "rings.toml"
+    site, _ = join(invitation, tmp_path, tmp_path / "rings", 9094, lambda _: None, 9465)
+    assert Site.open(site.folder).settings.metrics_port == 9465
+    assert [service.name for service in site.services()] == ["supernode", "superexec", "metrics"]
