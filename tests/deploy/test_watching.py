@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from logging import INFO
 from pathlib import Path
 
@@ -21,7 +26,7 @@ import ramet
 from ramet.cli import app
 from ramet.deploy import metrics
 from ramet.deploy.coordinator import Coordinator, init
-from ramet.deploy.facts import Facts, Look
+from ramet.deploy.facts import Facts, Left, Look
 from ramet.deploy.site import Site, join
 from ramet.deploy.status import status_lines
 from ramet.errors import RametError
@@ -29,6 +34,7 @@ from ramet.events import NAME, ending, read_lines, tell, written_to
 from ramet.flower.programs import free_ports
 from ramet.run_folder import RunFolder
 
+NOW = "2026-11-15T13:47:41.653+00:00"
 SETTINGS = """
 name = "three"
 address = "fl.example.org"
@@ -125,6 +131,17 @@ def test_the_coordinators_metrics_are_the_runs(coordinator: Coordinator, run: Pa
     assert 396 < days < 397.1
     assert found["ramet_disk_free_bytes",] > 0
     assert not [key for key in found if key[0] in ("ramet_service_up", "ramet_site_online")]
+
+
+def test_the_documented_metrics_are_the_ones_there_are(
+    coordinator: Coordinator, site: Site, run: Path
+) -> None:
+    submit(coordinator, run)
+    (coordinator.folder / "proxy.pid").write_text("1 1.0")
+    facts = replace(Look(coordinator).facts(), sites={"rings": "online"}, left=Left(1, last=NOW))
+    page = Path(__file__).parents[2] / "docs" / "deploy.md"
+    documented = set(re.findall(r"\bramet_\w+", page.read_text()))
+    assert documented == {key[0] for key in scraped(facts)}
 
 
 def test_a_broken_run_tells_who_was_missing_and_why(
@@ -261,8 +278,7 @@ def test_sites_online(coordinator: Coordinator) -> None:
     assert "the SuperLink does not run" in facts.trouble
     assert any(line.startswith("sites: unknown; the SuperLink") for line in status_lines(facts))
     seen = {"rings": "online", "trees": "offline"}
-    online = Facts(facts.processes, facts.lost, facts.certificates, facts.disk_free, sites=seen)
-    found = scraped(online)
+    found = scraped(replace(facts, sites=seen))
     assert found["ramet_site_online", "rings"] == 1
     assert found["ramet_site_online", "trees"] == 0
 
@@ -309,8 +325,6 @@ def test_the_exporter_answers_without_pytorch(site: Site) -> None:
 
 
 def test_watching_tells_what_is_new_and_ends_by_ctrl_c(site: Site) -> None:
-    import signal
-
     with ramet_program("deploy", "status", str(site.folder), "--watch") as program:
         assert program.stdout is not None
         first = [program.stdout.readline() for _ in range(3)]
@@ -322,6 +336,31 @@ def test_watching_tells_what_is_new_and_ends_by_ctrl_c(site: Site) -> None:
         program.send_signal(signal.SIGINT)
         assert program.wait(60) == 0
         assert program.stdout.read() == ""
+
+
+def test_watching_in_a_terminal_stays_in_place_and_ends_by_ctrl_c(site: Site) -> None:
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "ramet", "deploy", "status", str(site.folder), "--watch"]
+    program = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while seen.count(b"left this site: 0 replies") < 2:  # drawn, and drawn again
+            seen += os.read(ours, 4096)
+        program.send_signal(signal.SIGINT)
+        with suppress(OSError):  # Linux's way to say that the other end is closed
+            while more := os.read(ours, 4096):
+                seen += more
+        assert program.wait(60) == 0
+    finally:
+        program.kill()
+        program.wait()
+        os.close(ours)
+    assert b"\x1b[1A\x1b[2K" in seen  # up a line, clear it
+    assert seen.endswith(b"\x1b[?25h")  # the cursor is back
+    assert b"Traceback" not in seen
 
 
 def test_a_metrics_port_makes_a_service(tmp_path: Path) -> None:

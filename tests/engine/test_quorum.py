@@ -10,6 +10,7 @@ import pytest
 
 from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
 from ramet.errors import RametError
+from ramet.events import read_lines, written_to
 from ramet.experiment import checked_settings, default_data
 from ramet.methods import fedstar
 from ramet.metrics import Record
@@ -68,6 +69,23 @@ def test_who_comes_late_is_asked_again_and_nothing_is_lost(
     first, again = records[0].trained["rings"], records[1].trained["trees"]
     assert first["weight"] > 0
     assert again["weight"] > 0
+
+
+def test_those_who_watch_are_told_who_was_away_and_asked_again(
+    run: Callable[..., tuple[str, list[Record]]], tmp_path: Path
+) -> None:
+    with written_to(tmp_path / "events.jsonl"):
+        run("r", 3, (0.0, 0.0), {"trees": {1}, "blocks": {1}})
+    told = read_lines(tmp_path / "events.jsonl")[1:5]
+    assert [(event["event"], event.get("client")) for event in told] == [
+        ("no reply", "trees"),
+        ("no reply", "blocks"),
+        ("asked again", None),
+        ("round committed", None),
+    ]
+    assert told[0]["reason"] == "is away"
+    assert told[2]["clients"] == ["trees", "blocks"]
+    assert told[3]["answered"] == ["blocks", "rings", "trees"]
 
 
 def test_with_a_quorum_the_round_goes_on_at_once_and_names_who_is_away(

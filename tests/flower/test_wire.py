@@ -24,7 +24,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from ramet.engine import Answer
+from ramet.engine import Answer, Refused
 from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
@@ -164,7 +164,9 @@ def test_what_was_changed_after_signing_is_refused(
 ) -> None:
     key = make_key(tmp_path, "rings")
     over = wire({7: site("rings", key, change)}, ["rings"], tmp_path / "keys")
-    assert "is not signed by this client's key" in str(ask(over, "rings")["rings"])
+    answer = ask(over, "rings")["rings"]
+    assert isinstance(answer, Refused)
+    assert "is not signed by this client's key" in answer
 
 
 def test_an_old_reply_is_refused_though_its_signature_was_good(tmp_path: Path) -> None:
@@ -198,6 +200,7 @@ def test_unsigned_and_unknown_clients_are_refused_where_there_are_keys(tmp_path:
     assert isinstance(answers["rings"], Payload)
     assert answers["trees"] == "its node's introduction has no registered key"
     assert answers["../rings"] == "its node's introduction has no registered key"
+    assert isinstance(answers["trees"], Refused)
     (tmp_path / "keys" / "rings.pub").unlink()
     assert ask(over, "rings")["rings"] == "has no registered key"
 
@@ -215,6 +218,7 @@ def test_silence_ends_at_the_deadline(tmp_path: Path) -> None:
     answers = ask(over, "rings", "trees")
     assert isinstance(answers["rings"], Payload)
     assert answers["trees"] == "no reply within 0 s"
+    assert not isinstance(answers["trees"], Refused), "nothing came that could be refused"
 
 
 def test_strangers_and_nonsense_do_not_stop_the_round() -> None:
@@ -227,4 +231,5 @@ def test_strangers_and_nonsense_do_not_stop_the_round() -> None:
     sites: dict[int, Site] = {6: lambda *_: nonsense, 7: site("rings", None), 8: odd}
     answers = ask(wire(sites, ["rings", "trees"], None), "rings", "trees")
     assert isinstance(answers["rings"], Payload)
-    assert "a message that is not Ramet's" in str(answers["trees"])
+    assert isinstance(answers["trees"], Refused)
+    assert "a message that is not Ramet's" in answers["trees"]

@@ -26,9 +26,8 @@ def status_lines(facts: Facts) -> list[str]:
 
 
 def _of_run(run: RunFacts) -> Iterator[str]:
-    yield f"run {run.run[:8]} of {run.method}: {run.state}" + (
-        f"; {run.reason}" if run.reason else ""
-    )
+    named = f"run {run.run[:8]} of {run.method}" if run.run else "run"
+    yield f"{named}: {run.state}" + (f"; {run.reason}" if run.reason else "")
     if not run.round:
         return
     left = run.seconds_left

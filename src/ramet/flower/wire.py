@@ -157,7 +157,7 @@ class GridWire:
         client = reply.notes["client"]
         checked = self._checked(reply, Occasion(self._run, client, INTRODUCTION, nonce))
         if isinstance(checked, str):
-            self._refused[client] = f"its node's introduction {checked}"
+            self._refused[client] = Refused(f"its node's introduction {checked}")
         elif self._fits(client, reply.notes.get("form")):
             self._nodes[client] = node
 
