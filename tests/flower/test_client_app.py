@@ -41,7 +41,7 @@ def ask(tmp_path: Path, kind: str, data: Path, setting: str, **changed: Any) -> 
         method="fedstar", setting=setting, rounds=1, engine="superlink", data=data, options=options
     )
     config = {**to_run_config(settings, tmp_path), **changed}
-    node = {"client": client, "state": str(tmp_path / "state"), "data": str(data)}
+    node: dict[str, Any] = {"client": client, "state": str(tmp_path / "state"), "data": str(data)}
     context = Context(1, 1, node, RecordDict(), config)
     asked = request(1, True, {})
     content = to_records(Payload(asked.arrays, asked.numbers, {"run": RUN}))
