@@ -23,6 +23,14 @@ def write_toml(folder: Path, text: str) -> Path:
     return path
 
 
+CONSORTIUM_TOML = """
+name = "three"
+address = "fl.example.org"
+sites = ["rings", "trees", "blocks"]
+method = "fedstar"
+setting = "tiny"
+"""
+
 NODES_TOML = """\
 site = "{site}"
 task = "node-classification"

@@ -17,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from own_sites import CONSORTIUM_TOML as SETTINGS
 from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.opening import side_of
 from ramet.deploy.services import Service
@@ -24,14 +25,6 @@ from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 
 yaml = pytest.importorskip("yaml")
-
-SETTINGS = """
-name = "three"
-address = "fl.example.org"
-sites = ["rings", "trees", "blocks"]
-method = "fedstar"
-setting = "tiny"
-"""
 
 
 @dataclass

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 import ramet
+from own_sites import CONSORTIUM_TOML
 from ramet.cli import app
 from ramet.deploy import metrics
 from ramet.deploy.coordinator import Coordinator, init
@@ -35,14 +36,6 @@ from ramet.flower.programs import free_ports
 from ramet.run_folder import RunFolder
 
 NOW = "2026-11-15T13:47:41.653+00:00"
-SETTINGS = """
-name = "three"
-address = "fl.example.org"
-sites = ["rings", "trees", "blocks"]
-method = "fedstar"
-setting = "tiny"
-rounds = 2
-"""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Coordinator:
-    (tmp_path / "consortium.toml").write_text(SETTINGS)
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM_TOML)
     return init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
 
 
@@ -364,7 +357,7 @@ def test_watching_in_a_terminal_stays_in_place_and_ends_by_ctrl_c(site: Site) ->
 
 
 def test_a_metrics_port_makes_a_service(tmp_path: Path) -> None:
-    (tmp_path / "consortium.toml").write_text(SETTINGS + "metrics_port = 9464\n")
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM_TOML + "metrics_port = 9464\n")
     side = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
     exporter = side.services()[-1]
     assert "exec ramet deploy metrics . --port 9464" in exporter.script.read_text()
