@@ -32,7 +32,7 @@ from ramet.deploy.site import Site, join
 from ramet.deploy.status import status_lines
 from ramet.errors import RametError
 from ramet.events import NAME, ending, read_lines, tell, written_to
-from ramet.flower.programs import free_ports
+from ramet.flower.programs import answers, free_ports
 from ramet.run_folder import RunFolder
 
 NOW = "2026-11-15T13:47:41.653+00:00"
@@ -357,10 +357,19 @@ def test_watching_in_a_terminal_stays_in_place_and_ends_by_ctrl_c(site: Site) ->
 
 
 def test_a_metrics_port_makes_a_service(tmp_path: Path) -> None:
-    (tmp_path / "consortium.toml").write_text(CONSORTIUM_TOML + "metrics_port = 9464\n")
+    (port,) = free_ports(1)
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM_TOML + f"metrics_port = {port}\n")
     side = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
     exporter = side.services()[-1]
-    assert "exec ramet deploy metrics . --port 9464" in exporter.script.read_text()
+    assert f"exec ramet deploy metrics . --port {port}" in exporter.script.read_text()
+    try:
+        assert exporter.start()
+        url = f"http://127.0.0.1:{port}/metrics"
+        assert answers(url, lambda: exporter.process() is not None)
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            assert b'ramet_service_up{service="metrics"} 1.0' in answer.read()
+    finally:
+        assert exporter.stop()
     assert (side.folder / "ramet-three-metrics.service").exists()
     invitation = side.folder / "invitations" / "rings.toml"
     site, _ = join(invitation, tmp_path, tmp_path / "rings", 9094, lambda _: None, 9465)
