@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import ssl
 import stat
 import subprocess
@@ -164,6 +165,18 @@ def test_the_production_profile(desk: Desk) -> None:
     assert "--superlink fl.example.org:8443" in site_scripts[0]
     assert "--insecure" not in site_scripts[0]
     assert "--runtime-api-address 127.0.0.1:9094" in site_scripts[1]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_units(desk: Desk) -> None:
+    units = [
+        unit for side in (desk.init(), desk.join()[0]) for unit in side.folder.glob("*.service")
+    ]
+    assert len(units) == 5
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_units_and_compose_start_the_same_scripts(desk: Desk) -> None:

@@ -223,7 +223,7 @@ def test_a_site_counts_its_problems(site: Site) -> None:
     from ramet.flower.guard import EVENTS, check_app, site_events
 
     guard = (site.folder / "guard" / "flwr-clientapp").read_text()
-    assert f"{EVENTS}={site.events}" in guard
+    assert f'{EVENTS}="$here"/../logs/{site.events.name}' in guard
     with written_to(site.events), pytest.raises(RametError):
         check_app(b"another app", site.folder / "guard" / "accepted.txt")
     with site_events():  # without the variable, no file

@@ -62,6 +62,23 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
         assert {reply.round for reply in left} == {1, 2, 3}
         assert {t.name.partition(".")[0] for reply in left for t in reply.tensors} == {"structure"}
     assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
+    _check_the_proxys_count(members)
+
+
+def _check_the_proxys_count(members: Members) -> None:
+    """What came in through nginx is what the sites' audit logs say, and framing."""
+    written = sum(
+        tensor.bytes
+        for site in members.sites
+        for reply in departures(site.folder / "state")[0]
+        for tensor in reply.tensors
+    )
+    pushed = [
+        int(line.split()[-2])
+        for line in (members.coordinator.folder / "logs" / "access.log").read_text().splitlines()
+        if " /v1/fleet/push" in line
+    ]
+    assert written < sum(pushed) < 1.25 * written
 
 
 @pytest.mark.parametrize(

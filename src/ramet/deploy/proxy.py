@@ -22,7 +22,8 @@ pid proxy.nginx.pid;
 error_log stderr;
 events {{}}
 http {{
-  access_log logs/access.log;
+  log_format counted '$time_iso8601 $remote_addr "$request" $status $request_length $bytes_sent';
+  access_log logs/access.log counted;
   server_tokens off;
   upstream superlink {{
     server 127.0.0.1:{consortium.link_port};

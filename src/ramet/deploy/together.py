@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from logging import INFO
 from pathlib import Path
 
@@ -41,10 +42,12 @@ def run_together(
                 config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
                 simulated_clients=0,
                 meanwhile=_Watch(folder, observe, patience),
+                link_returns=True,
             )
         except BaseException:
             if number := flower.run_number():
-                flower.ask("stop", number)
+                with suppress(RametError):  # it is over already, and why is raised next
+                    flower.ask("stop", number)
             raise
     return folder
 

@@ -17,7 +17,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from logging import ERROR
 from pathlib import Path
@@ -50,19 +50,30 @@ def write_guard(folder: Path, accepted: Iterable[str], events: Path | None = Non
     if not listed.exists():
         about = "# SHA-256 of the apps, and names of own methods, that may run here"
         listed.write_text("\n".join([about, *accepted]) + "\n")
-    places = {LIST: listed, EVENTS: events or folder / NAME}
-    given = "".join(f"{key}={shlex.quote(str(at.absolute()))} " for key, at in places.items())
     for name, module in _GUARDED.items():
-        write_program(folder / name, module, given)
+        write_program(folder / name, module, {LIST: listed, EVENTS: events or folder / NAME})
     for name in _CLOSED:
         _write_script(folder / name, f"echo '{name} is closed at this site' >&2; exit 1")
     return listed
 
 
-def write_program(path: Path, module: str, variables: str = "") -> None:
-    """A program that runs a module of ours with this Python."""
-    words = shlex.join([sys.executable, "-m", module])
-    _write_script(path, f'{variables}exec {words} "$@"')
+def write_program(path: Path, module: str, places: Mapping[str, Path] | None = None) -> None:
+    """A program that runs a module of ours; `places` are variables with paths near the program.
+
+    In a container this Python is not there, and the container's own is taken.
+    """
+    exports = [
+        f'{key}="$here"/{shlex.quote(os.path.relpath(place, path.parent))}'
+        for key, place in (places or {}).items()
+    ]
+    lines = [
+        'here=$(cd "$(dirname "$0")" && pwd)',
+        *(f"export {export}" for export in exports),
+        f"python={shlex.quote(sys.executable)}",
+        '[ -x "$python" ] || python=python3',
+        f'exec "$python" -m {module} "$@"',
+    ]
+    _write_script(path, "\n".join(lines))
 
 
 def check_method(name: str) -> None:

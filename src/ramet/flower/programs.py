@@ -34,6 +34,8 @@ _LINK = "ramet"
 _STARTING = 60.0
 _ASKING = 600.0
 _STOPPING = 15.0
+_ASKING_AGAIN = 5.0
+_WELL = "finished:completed"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,12 @@ class Flower:
         config: Mapping[str, str | int | float],
         simulated_clients: int,
         meanwhile: Callable[[], None],
+        link_returns: bool = False,
     ) -> None:
-        """`flwr run` an app and wait for its end; an app that failed is an error."""
+        """`flwr run` an app and wait for its end; an app that failed is an error.
+
+        If `link_returns`, a SuperLink that is gone is waited for: somebody starts it again.
+        """
         copied, run_config = self.home / "app", self.home / "run.toml"
         shutil.copytree(app, copied, dirs_exist_ok=True)
         run_config.write_text(tomli_w.dumps(config))
@@ -104,8 +110,12 @@ class Flower:
             while running.poll() is None:
                 meanwhile()
                 time.sleep(0.2)
+        while (outcome := self._outcome(link_returns)) is None:
+            meanwhile()
+            time.sleep(_ASKING_AGAIN)
         meanwhile()
-        self._check_outcome()
+        if outcome["status"] != _WELL:
+            raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
 
     def sweep(self) -> None:
         """End whatever of ours is left, and see it gone: Ray's daemons outlive their parents."""
@@ -193,14 +203,18 @@ class Flower:
     def _run_log(self) -> Path:
         return self.logs / "run.log"
 
-    def _check_outcome(self) -> None:
-        """`flwr run` ends with 0 even where the run failed, so ask for its status."""
+    def _outcome(self, link_returns: bool) -> dict[str, Any] | None:
+        """How the run ended, if it did: `flwr run` ends with 0 whatever became of the run."""
         number = self.run_number()
         if number is None:
             raise RametError(f"Flower did not take the run. See {self._run_log}.")
-        found = self.ask("ls", "--run-id", number)["runs"][0]
-        if found["status"] != "finished:completed":
-            raise RametError(f"{found['status-details'] or found['status']} See {self.logs}.")
+        try:
+            found: dict[str, Any] = self.ask("ls", "--run-id", number)["runs"][0]
+        except RametError:
+            if link_returns:
+                return None
+            raise
+        return found if found["status"].startswith("finished") else None
 
 
 def _simulation(clients: int) -> str:

@@ -18,7 +18,7 @@ from ramet.payload import Payload
 
 IN_FLIGHT = 64
 """Messages under way at once: bounds what the server holds, however many clients there are."""
-_PAUSE = 0.1
+_PAUSE, _LONGEST_PAUSE = 0.1, 0.5
 
 
 class GridWire:
@@ -58,7 +58,7 @@ class GridWire:
         self._meet()
         waiting = iter(requests)
         pending: dict[str, Occasion] = {}
-        last_news = time.monotonic()
+        last_news, pause = time.monotonic(), _PAUSE
         while True:
             for client, asked in islice(waiting, IN_FLIGHT - len(pending)):
                 if client in self._nodes:
@@ -71,7 +71,7 @@ class GridWire:
             for sent in list(pending):
                 reply = self._pulled(sent)
                 if reply is not None:
-                    last_news = time.monotonic()
+                    last_news, pause = time.monotonic(), _PAUSE
                     occasion = pending.pop(sent)
                     yield occasion.client, self._checked(reply, occasion)
             if time.monotonic() - last_news > self._deadline:
@@ -79,7 +79,8 @@ class GridWire:
                     yield occasion.client, f"no reply within {self._deadline:.0f} s"
                 return
             if pending:
-                time.sleep(_PAUSE)
+                time.sleep(pause)
+                pause = min(1.5 * pause, _LONGEST_PAUSE)
 
     def _occasion(self, client: str, round_number: int) -> Occasion:
         return Occasion(self._run, client, round_number, fresh_nonce())
