@@ -16,6 +16,8 @@ e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9
 
 faults:         ## the full counts of bad replies, mutated messages, crashes, forgeries and malice
 	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
+	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
+	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py
 
 ci:
 	.ci/run

@@ -23,6 +23,7 @@ from ramet.deploy.site import Site, join
 from ramet.flower.programs import free_ports
 
 PATIENCE = 300.0
+MOST_ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,19 @@ class DeployRun:
             )
 
     def result(self) -> dict[str, Any]:
-        """Wait for the end, and begin again where it failed, three times at most."""
+        """Wait for the end, and begin again where it failed."""
         while self.process.wait(2 * PATIENCE) != 0:
-            assert self.attempts < 4, self._log.read_text()
-            self.members.start()
-            self.begin()
+            self.begin_again_if_failed()
         found: dict[str, Any] = json.loads((self.out / "result.json").read_text())
         return found
+
+    def begin_again_if_failed(self) -> None:
+        """As its last words say; a few times at most."""
+        if self.process.poll() in (None, 0):
+            return
+        assert self.attempts < MOST_ATTEMPTS, self._log.read_text()
+        self.members.start()
+        self.begin()
 
     def rounds(self) -> list[dict[str, Any]]:
         lines = self.out / "rounds.jsonl"
