@@ -12,7 +12,6 @@ import multiprocessing
 import sys
 from typing import Any
 
-from flwr.supercore.cli import flower_superexec
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, SubprocessExecutor
 from flwr.supercore.tls import validate_and_resolve_root_certificates
@@ -23,6 +22,7 @@ _NEEDED = (
     "flwr.supernode.runtime.run_clientapp",
     "ramet.flower.client_app",
     "ramet.flower.signing",
+    "ramet.flower.warm",
     "sklearn.model_selection",
 )
 
@@ -64,6 +64,8 @@ def main() -> None:
 
     def warm_executor(*_: Any, **__: Any) -> WarmExecutor:
         return WarmExecutor()
+
+    from flwr.supercore.cli import flower_superexec  # every fork imports this file anew
 
     superexec = importlib.import_module("flwr.supercore.superexec.run_superexec")
     superexec.get_executor = warm_executor  # type: ignore[attr-defined]
