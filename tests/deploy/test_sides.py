@@ -140,6 +140,20 @@ def test_settings_are_checked(desk: Desk, before: str, after: str, reason: str) 
         desk.init(SETTINGS.replace(before, after))
 
 
+def test_what_ramet_run_takes_the_consortium_takes(desk: Desk) -> None:
+    more = """
+        deadline = 90.0
+        norm_bound = 50.0
+        merge = "median"
+        activation = "random-clients,count=2"
+        share = ["structure.*"]
+        """
+    settings = desk.init(more + SETTINGS).consortium.settings(desk.root)
+    assert (settings.deadline, settings.norm_bound, settings.merge) == (90.0, 50.0, "median")
+    assert settings.activation == "random-clients,count=2"
+    assert settings.share == ("structure.*",)
+
+
 def test_sites_must_be_the_settings_clients(desk: Desk) -> None:
     coordinator = desk.init(SETTINGS.replace('"blocks"', '"stars"'))
     with pytest.raises(RametError, match="has the clients rings, trees, blocks"):

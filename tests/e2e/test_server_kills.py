@@ -74,7 +74,7 @@ def test_the_server_app_may_die(method: str, point: str, members: Members, tmp_p
     local = ramet.run(
         name, "own", rounds=ROUNDS, seed=SEED, out=tmp_path / "local", sites=files, **options
     )
-    members.agree(method=name, options=options)
+    members.agree(method=name, activation=options.get("activation"))
     run = DeployRun(members, tmp_path / "r")
     while not POINTS[point](run):
         assert run.process.poll() is None, "the run was over before the point came"

@@ -53,6 +53,13 @@ class Consortium(_Written):
     seed: int = 0
     quorum: int = 1
     """A round counts when so many sites gave a sound reply."""
+    deadline: float = 600.0
+    """Seconds that a round waits for news from any site."""
+    norm_bound: float | None = None
+    merge: str | None = None
+    activation: str | None = None
+    share: tuple[str, ...] | None = None
+    """These four as for `ramet run`."""
     options: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -74,6 +81,11 @@ class Consortium(_Written):
             seed=self.seed,
             engine="superlink",
             quorum=self.quorum,
+            deadline=self.deadline,
+            norm_bound=self.norm_bound,
+            merge=self.merge,
+            activation=self.activation,
+            share=self.share,
             data=data,
             options={**self.options, **site_options(self.setting, self.sites)},
         )
