@@ -26,14 +26,15 @@ def run_together(
 
     The server's side of the run makes the folder, as it hears from the sites what they hold. Every
     reply must be signed by the key that the site was admitted with. Gives up when no round ends
-    for `patience` seconds.
+    for `patience` seconds. A run that is still going on, since only its command was ended, is
+    watched again.
     """
     side.check_running()
     settings = side.consortium.settings(data)
     folder = RunFolder(path.absolute())
     if folder.started:
         folder.check_same(settings)
-    flower = Flower(side.flower.home, side.folder / "logs" / folder.path.name)
+    flower = Flower(side.flower.home, side.folder / "logs" / "-".join(folder.path.parts[1:]))
     with written_to(side.events), ending("submission ended", "submission failed"):
         tell(INFO, "run submitted", folder=str(folder.path))
         try:

@@ -96,8 +96,26 @@ class Flower:
     ) -> None:
         """`flwr run` an app and wait for its end; an app that failed is an error.
 
-        If `link_returns`, a SuperLink that is gone is waited for: somebody starts it again.
+        If `link_returns`, a SuperLink that is gone is waited for: somebody starts it again. And a
+        run that outlived the command that began it is not begun a second time, but waited for.
         """
+        if not (link_returns and self._goes_on()):
+            self._begin(app, config, simulated_clients, meanwhile)
+        while (outcome := self._outcome(link_returns)) is None:
+            meanwhile()
+            time.sleep(_ASKING_AGAIN)
+        meanwhile()
+        if outcome["status"] != _WELL:
+            raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
+
+    def _begin(
+        self,
+        app: Path,
+        config: Mapping[str, str | int | float],
+        simulated_clients: int,
+        meanwhile: Callable[[], None],
+    ) -> None:
+        """`flwr run`, as long as it tells of the run."""
         copied, run_config = self.home / "app", self.home / "run.toml"
         shutil.copytree(app, copied, dirs_exist_ok=True)
         run_config.write_text(tomli_w.dumps(config))
@@ -110,12 +128,6 @@ class Flower:
             while running.poll() is None:
                 meanwhile()
                 time.sleep(0.2)
-        while (outcome := self._outcome(link_returns)) is None:
-            meanwhile()
-            time.sleep(_ASKING_AGAIN)
-        meanwhile()
-        if outcome["status"] != _WELL:
-            raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
 
     def sweep(self) -> None:
         """End whatever of ours is left, and see it gone: Ray's daemons outlive their parents."""
@@ -203,17 +215,29 @@ class Flower:
     def _run_log(self) -> Path:
         return self.logs / "run.log"
 
+    def _goes_on(self) -> bool:
+        """Whether the run of these logs was begun before and is not over."""
+        number = self.run_number()
+        try:
+            return number is not None and self._of_run(number) is None
+        except RametError:  # this SuperLink does not know it
+            return False
+
     def _outcome(self, link_returns: bool) -> dict[str, Any] | None:
         """How the run ended, if it did: `flwr run` ends with 0 whatever became of the run."""
         number = self.run_number()
         if number is None:
             raise RametError(f"Flower did not take the run. See {self._run_log}.")
         try:
-            found: dict[str, Any] = self.ask("ls", "--run-id", number)["runs"][0]
+            return self._of_run(number)
         except RametError:
             if link_returns:
                 return None
             raise
+
+    def _of_run(self, number: str) -> dict[str, Any] | None:
+        """What Flower says of a run that is over."""
+        found: dict[str, Any] = self.ask("ls", "--run-id", number)["runs"][0]
         return found if found["status"].startswith("finished") else None
 
 
