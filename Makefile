@@ -1,8 +1,8 @@
-.PHONY: install check e2e faults ci
+.PHONY: install check e2e faults docs ci
 
 install:
 	pip install -c constraints.txt torch==2.13.0
-	pip install -c constraints.txt -e '.[flower,gcfl,metrics,parquet,report,dev]'
+	pip install -c constraints.txt -e '.[flower,gcfl,metrics,parquet,report,docs,dev]'
 	pre-commit install
 
 check:
@@ -18,6 +18,9 @@ faults:         ## the full counts of bad replies, mutated messages, crashes, fo
 	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
 	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
 	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py
+
+docs:           ## the site, in .ci/site
+	mkdocs build --strict
 
 ci:
 	.ci/run

@@ -5,7 +5,7 @@ Xie et al., *Federated Graph Classification over Non-IID Graphs*, NeurIPS 2021.
 All clients start as one cluster. A cluster is split in two by a minimum cut when its members as a
 whole have nearly settled while some still move a lot:
 
-.. math:: \Big\lVert \tfrac1n \sum_i \Delta W_i \Big\rVert < \varepsilon_1
+.. math:: \left\lVert \tfrac1n \sum_i \Delta W_i \right\rVert < \varepsilon_1
           \quad\text{and}\quad \max_i \lVert \Delta W_i \rVert > \varepsilon_2
 
 ==========================  ==================================================================

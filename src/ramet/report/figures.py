@@ -69,6 +69,7 @@ def _over_rounds(stories: Stories, column: int, title: str, percent: bool) -> Fi
                 rounds, middle - spread, middle + spread, color=look["color"], alpha=0.12, lw=0
             )
         axes.set(xlabel="round", ylabel=title)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         _legend_beside(axes, "method (seeds)")
     return figure
 

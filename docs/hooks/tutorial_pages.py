@@ -1,0 +1,53 @@
+"""A page for each tutorial: its script in cells, then what it prints and the picture it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+FOLDER = Path(__file__).parents[1] / "tutorials"
+_TEXT, _CELL = "# %% [markdown]\n", "# %%"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    for section in config.nav or []:
+        if "Tutorials" in section:
+            section["Tutorials"] = [
+                "tutorials/README.md",
+                *(f"tutorials/{script.stem}.md" for script in scripts()),
+            ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for script in scripts():
+        place = f"tutorials/{script.stem}.md"
+        files.append(File.generated(config, place, content=page(script)))
+    return files
+
+
+def scripts() -> list[Path]:
+    return sorted(FOLDER.glob("[!_]*.py"))
+
+
+def page(script: Path) -> str:
+    parts = [
+        *cells(script.read_text()),
+        "## What it prints",
+        f"```text\n{script.with_suffix('.txt').read_text()}```",
+        f"![The picture that the script saves]({script.stem}.png)",
+    ]
+    return "\n\n".join(parts)
+
+
+def cells(source: str) -> Iterator[str]:
+    """Cells of text as they are, cells of code in fences."""
+    for cell in source.split(f"\n{_CELL}"):
+        first, _, body = f"{_CELL}{cell.removeprefix(_CELL)}\n".partition("\n")
+        if f"{first}\n" == _TEXT:
+            yield "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.splitlines())
+        elif body.strip():
+            yield f"```python\n{body.strip()}\n```"

@@ -1,0 +1,116 @@
+# %% [markdown]
+# # FedLIT: kinds of links that nobody wrote down
+#
+# In a social network two people may be joined because they are friends, colleagues or rivals, and
+# the data only say *joined*. A GCN that averages over all neighbours mixes the three. FedLIT
+# clusters each client's links into kinds, finds out on the server which clusters of different
+# clients belong together, and learns one channel of the network per kind.
+#
+# Here the kinds are planted, so we can check what it finds. Run it: `python
+# docs/tutorials/fedlit.py fedlit.png`.
+
+# %%
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+import ramet
+from ramet.run_folder import RunFolder
+
+picture = Path(sys.argv[1] if len(sys.argv) > 1 else "fedlit.png")
+runs = tempfile.TemporaryDirectory()
+
+# %% [markdown]
+# ## Four networks on the same graph
+#
+# 800 nodes in four classes, four kinds of 2,000 links. Of the first kind nine in ten join nodes of
+# one class, of the second one in twenty. Five clients, each with links of *one* kind only: the
+# hardest way to deal them.
+#
+# - `fed-gcn` takes all links alike;
+# - `fedlit` has to find the kinds, as in the paper: every client splits its links into four
+#   clusters, and the server puts one cluster of each client into every group;
+# - `fedlit,common` lets a client lack kinds, and compares links by a view that does not change as
+#   the network learns (`grouping=common`, `view=fixed`; not in the paper);
+# - `fed-mgcn` is told the true kinds: what could be reached if somebody had written them down.
+
+# %%
+setting: dict[str, Any] = {"partition": "distinct", "clients": 5, "nodes": 800, "links": 2000}
+networks: dict[str, tuple[str, dict[str, Any]]] = {
+    "fed-gcn": ("fed-gcn", {}),
+    "fedlit": ("fedlit", {}),
+    "fedlit,common": ("fedlit", {"grouping": "common", "view": "fixed"}),
+    "fed-mgcn": ("fed-mgcn", {}),
+}
+accuracy, kinds_found = {}, {}
+for name, (method, options) in networks.items():
+    out = Path(runs.name) / name
+    ramet.run(method, "planted", rounds=40, seed=1, out=out, **setting, **options)
+    judged = [record.overview for record in RunFolder(out).records()]
+    accuracy[name] = [100 * scores["test"] for scores in judged]
+    if method == "fedlit":
+        kinds_found[name] = [scores["nmi"] for scores in judged]
+
+# %% [markdown]
+# In a simulation the server may look at all data at once and judge its merged model there after
+# every round. On real sites nobody could, and these numbers would be missing.
+
+# %%
+shown = (1, 10, 20, 40)
+print("test accuracy of the server's model on the whole graph, %")
+print(f"{'after round':<14}" + "".join(f"{number:>7}" for number in shown))
+for name, curve in accuracy.items():
+    print(f"{name:<14}" + "".join(f"{curve[number - 1]:7.1f}" for number in shown))
+
+over = {name: curve[-1] - accuracy["fed-gcn"][-1] for name, curve in accuracy.items()}
+print(f"\nFedLIT ends {over['fedlit']:+.1f} points from the GCN that mixes all links;")
+print(f"where clients may lack kinds it is {over['fedlit,common']:+.1f}.")
+print(f"The network that is told the true kinds is at {over['fed-mgcn']:+.1f}. One seed.")
+
+# %% [markdown]
+# ## Were the kinds found?
+#
+# Normalised mutual information compares the kinds that were found with the true ones: 1 is the same
+# grouping, 0 is unrelated. No client can compute it, as none knows the truth.
+
+# %%
+for name, curve in kinds_found.items():
+    print(f"NMI of {name}: {curve[0]:.2f} after round 1, {curve[-1]:.2f} after round 40")
+
+# %% [markdown]
+# A client that has one kind and must make four groups of it spreads it over all of them: that is
+# what the paper's way does here, and letting clusters be empty mends it. This is a short run on a
+# small graph: with 2,000 nodes and 100 rounds the paper's way is above the GCN too, and still below
+# the other two; where every client has some links of all kinds, it finds them. [Results for
+# nodes](../results-nodes.md#planted-kinds) has all that over five seeds, and real data on which a
+# fixed view does not help.
+#
+# ## The picture
+
+# %%
+looks = {
+    "fed-gcn": ("#000000", ":"),
+    "fedlit": ("#0072B2", "-"),
+    "fedlit,common": ("#D55E00", "-."),
+    "fed-mgcn": ("#E69F00", "--"),
+}
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+for panel, curves in ((left, accuracy), (right, kinds_found)):
+    for name, curve in curves.items():
+        colour, dash = looks[name]
+        panel.plot(range(1, len(curve) + 1), curve, dash, color=colour, label=name, linewidth=1.8)
+    panel.set_xlabel("round")
+    panel.grid(alpha=0.25)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False)
+left.set(ylabel="test accuracy on the whole graph, %", title="The server's model")
+right.set(ylabel="NMI of found and true kinds", ylim=(0, 1.05), title="Are the kinds found?")
+figure.savefig(picture, dpi=150)
+runs.cleanup()
+print(f"\nThe picture is in {picture}.")

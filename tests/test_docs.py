@@ -1,0 +1,56 @@
+"""The docs: links lead somewhere on a code host too, and methods' pages say what the code does."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ramet.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SCRIPTS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    targets = [link for link in _LINK.findall(page.read_text()) if "://" not in link]
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+@pytest.fixture(scope="module")
+def method_pages() -> Iterator[ModuleType]:
+    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "hooks")
+        yield importlib.import_module("method_pages")
+
+
+def test_every_method_has_one_page(method_pages: ModuleType) -> None:
+    named = [name for page in method_pages.pages() for name in page.methods]
+    assert sorted(named) == sorted(METHODS)
+
+
+def test_a_page_says_what_leaves_and_what_it_costs(method_pages: ModuleType) -> None:
+    (page,) = [page for page in method_pages.pages() if page.stem == "fedstar"]
+    text = page.text()
+    assert "**`fedstar`** shares `structure.*`." in text
+    assert "| 14,592 | 8 | 57.00 KB |" in text
+    assert "| `single` | `fedstar` | 5 | 78.59 ± 0.90 |" in text
+
+
+def test_formulas_and_tables_of_docstrings_are_turned(method_pages: ModuleType) -> None:
+    for page in method_pages.pages():
+        told, _, _ = page.text().partition("## What leaves a site")
+        assert ":math:" not in told
+        assert "====" not in told
+    fedlit = next(page for page in method_pages.pages() if page.stem == "fedlit")
+    assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in fedlit.text()
+    assert "<code>kinds.centres</code>" in fedlit.text()

@@ -1,0 +1,85 @@
+"""Every tutorial runs as a reader would run it, draws its picture, and finds what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
+_NUMBER = re.compile(r"[-+]?\d[\d,.]*%?")
+
+
+def numbers(line: str) -> list[float]:
+    return [float(word.strip("%.,").replace(",", "")) for word in _NUMBER.findall(line)]
+
+
+def line(output: str, begin: str) -> list[float]:
+    """The numbers behind the first line that begins so."""
+    found = next(told for told in output.splitlines() if told.startswith(begin))
+    return numbers(found.removeprefix(begin))
+
+
+def fedstar(output: str) -> None:
+    assert line(output, "fedstar shares")[0] == 14_592 < line(output, "fedavg shares")[0]
+    assert line(output, "fedstar  ")[2] == 57.0  # KB, after mean and spread
+
+
+def feddense(output: str) -> None:
+    star, narrow = line(output, "FedStar"), line(output, "FedDense, r = 10")
+    assert all(less < more for less, more in zip(narrow[:3], star[:3], strict=True))
+    assert line(output, "r = 10 sends")[0] == pytest.approx(star[1] / narrow[1], abs=0.1)
+
+
+def fedlit(output: str) -> None:
+    assert line(output, "NMI of fedlit,common:")[2] > 0.9 > line(output, "NMI of fedlit:")[2]
+    assert line(output, "fedlit,common ")[-1] > line(output, "fed-gcn ")[-1]
+
+
+def fedda(output: str) -> None:
+    everyone, restart, explore = (line(output, f"{r} ") for r in ("everyone", "restart", "explore"))
+    assert explore[0] < restart[0] < everyone[0] == 8 * 20 * 47  # clients, rounds, tensors
+    assert explore[1] < restart[1] < 100
+
+
+def three_hospitals(output: str) -> None:
+    assert "patients.csv, row 7, column 'age': 'old' is not a number." in output
+    alone, together = line(output, "alone"), line(output, "together  ")
+    assert sum(together) > sum(alone)
+    assert together[1] > alone[1]
+
+
+CLAIMS: dict[str, Callable[[str], None]] = {
+    claim.__name__: claim for claim in (fedstar, feddense, fedlit, fedda, three_hospitals)
+}
+
+
+def test_every_tutorial_is_tested() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(CLAIMS)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_tutorial_draws_its_picture_and_finds_what_it_says(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, FOLDER / f"{name}.py", f"{name}.png"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / f"{name}.png") as picture:
+        assert min(picture.size) > 400
+        assert len(picture.convert("L").getcolors() or []) > 5  # not blank
+    CLAIMS[name](done.stdout)
+    shown = (FOLDER / f"{name}.txt").read_text()
+    assert without_numbers(done.stdout) == without_numbers(shown)  # digits may differ elsewhere
+
+
+def without_numbers(text: str) -> list[list[str]]:
+    return [_NUMBER.sub("#", told).split() for told in text.splitlines()]
