@@ -54,3 +54,31 @@ def test_formulas_and_tables_of_docstrings_are_turned(method_pages: ModuleType) 
     fedlit = next(page for page in method_pages.pages() if page.stem == "fedlit")
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in fedlit.text()
     assert "<code>kinds.centres</code>" in fedlit.text()
+
+
+def test_links_out_of_the_docs_are_turned_for_the_site() -> None:
+    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import File, Files
+    from mkdocs.structure.pages import Page
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "hooks")
+        links_out = importlib.import_module("links_out")
+    config = MkDocsConfig()
+    config.load_dict({"site_name": "Ramet"})
+    config.validate()
+    names = ("a/b.md", "c.md", "methods/fedstar.md", "methods/index.md")
+    made = [File.generated(config, name, content="") for name in names]
+    page, files = Page(None, made[0], config), Files(made)
+
+    def turned(text: str) -> str:
+        told: str = links_out.on_page_markdown(text, page=page, config=config, files=files)
+        return told
+
+    assert turned("[x](../../src/ramet/methods/fedstar.py)") == "[x](../methods/fedstar.md)"
+    assert turned("[x](../../src/ramet/methods/__init__.py)") == "[x](../methods/index.md)"
+    assert turned("[x](../c.md#part)") == "[x](../c.md#part)"
+    assert turned("[the runs](../../results)") == "the runs"
+    config.repo_url = "https://example.org/ramet"
+    assert turned("[x](../../results)") == "[x](https://example.org/ramet/blob/HEAD/results)"

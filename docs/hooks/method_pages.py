@@ -142,7 +142,7 @@ class MethodPage:
         return "\n\n".join(parts)
 
 
-class Translator(HTMLTranslator):
+class Translator(HTMLTranslator):  # type: ignore[misc]  # docutils has no types
     """Literals as code, formulas as MathML, tables without classes: as the site styles them."""
 
     def visit_literal(self, node: nodes.literal) -> None:
@@ -220,8 +220,9 @@ def costs(methods: dict[str, Method]) -> str:
     return (
         table([*heads, "bytes each way, per client and round"], rows)
         + "\n\nComputed from the code with default arguments when this page was built; bytes are "
-        "those of the arrays if everything shared is asked for. What training costs is counted in "
-        "every run, [see there](../decisions/08-cost.md)."
+        "those of the arrays if everything shared is asked for. What is shared counts a model's "
+        "buffers too, such as FedLIT's centres, and a model's size does not. [What training "
+        "costs](../decisions/08-cost.md) is counted in every run."
     )
 
 

@@ -30,7 +30,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def scripts() -> list[Path]:
-    return sorted(FOLDER.glob("[!_]*.py"))
+    """In the order in which the README names them."""
+    named = (FOLDER / "README.md").read_text()
+    return sorted(FOLDER.glob("*.py"), key=lambda script: named.index(f"]({script.name})"))
 
 
 def page(script: Path) -> str:

@@ -69,9 +69,7 @@ for rule, story in stories.items():
 
 # %%
 apart = 100 * (stories["explore"].score - stories["everyone"].score)
-print(
-    f"\nExplore sends {shares['explore']:.0%} of the bytes and ends {apart:+.1f} points from FedAvg."
-)
+print(f"\nExplore sends {shares['explore']:.0%} of the bytes, {apart:+.1f} points from FedAvg.")
 print(f"Restart sends {shares['restart']:.0%}: it saves less, since all return again and again.")
 print("One seed.")
 
@@ -85,25 +83,32 @@ print("One seed.")
 # white is nothing, the client did not take part.
 
 # %%
-figure = plt.figure(figsize=(10, 6.4), layout="constrained")
-above, below = figure.subfigures(2, 1, height_ratios=(1.25, 1))
-axes = above.subplots()
-colours = dict(zip(stories, ("#000000", "#0072B2", "#E69F00"), strict=True))
-for rule, dash in zip(stories, ("-", "--", "-."), strict=True):
-    scores = [100 * line[4] for line in stories[rule].rounds]
-    axes.plot(range(1, 21), scores, dash, color=colours[rule], label=rule, linewidth=1.8)
-axes.set(xlabel="round", ylabel="ROC-AUC on the whole graph, %")
-axes.xaxis.get_major_locator().set_params(integer=True)
-axes.legend(frameon=False)
-axes.grid(alpha=0.25)
-axes.spines[["top", "right"]].set_visible(False)
-for panel, rule in zip(below.subplots(1, 2, sharey=True), ("restart", "explore"), strict=True):
+figure, panels = plt.subplot_mosaic(
+    [["score", "score"], ["restart", "explore"]],
+    figsize=(10, 6.4),
+    height_ratios=(1.25, 1),
+    layout="constrained",
+)
+above = panels["score"]
+for (rule, story), colour, dash in zip(
+    stories.items(), ("#000000", "#0072B2", "#E69F00"), ("-", "--", "-."), strict=True
+):
+    scores = [100 * line[4] for line in story.rounds]
+    above.plot(range(1, 21), scores, dash, color=colour, label=rule, linewidth=1.8)
+above.set(xlabel="round", ylabel="ROC-AUC on the whole graph, %")
+above.legend(frameon=False)
+above.grid(alpha=0.25)
+above.spines[["top", "right"]].set_visible(False)
+for rule in ("restart", "explore"):
     told = np.array(stories[rule].tensors).T  # [clients, rounds]
     place = (0.5, told.shape[1] + 0.5, told.shape[0] + 0.5, 0.5)
-    image = panel.imshow(told / told.max(), cmap="Blues", vmin=0, aspect="auto", extent=place)
-    panel.xaxis.get_major_locator().set_params(integer=True)
-    panel.set(title=rule, xlabel="round", ylabel="client" if rule == "restart" else "")
-below.colorbar(image, ax=below.axes, label="share of tensors sent")
+    share = panels[rule].imshow(
+        told / told.max(), cmap="Blues", vmin=0, aspect="auto", extent=place
+    )
+    panels[rule].set(title=rule, xlabel="round", ylabel="client")
+for panel in panels.values():
+    panel.set_xticks(range(5, 21, 5))
+figure.colorbar(share, ax=[panels["restart"], panels["explore"]], label="share of tensors sent")
 figure.savefig(picture, dpi=150)
 runs.cleanup()
 print(f"\nThe picture is in {picture}.")
