@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 
 from ramet.engine import LocalWire, Observer
@@ -18,6 +17,9 @@ from ramet.errors import RametError
 from ramet.experiment import Device, Engine, Experiment, checked_settings, default_data
 from ramet.metrics import WORK, Record
 from ramet.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COUNTS = (*WORK, "tensors", "scalars")
 
@@ -32,6 +34,8 @@ class Result:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row per round and client: loss, scores and bytes."""
+        import pandas as pd  # takes half a second to import
+
         rows = [
             {"round": record.round, "client": client}
             | {k: v for k, v in record.trained.get(client, {}).items() if k not in _COUNTS}

@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
@@ -103,6 +102,8 @@ class ClusteredMean:
         number: int,
     ) -> list[list[str]]:
         """The cluster as it is, or its two halves."""
+        import networkx as nx  # takes a while to import
+
         updates = [moved[client] for client in members]
         if len(members) <= 2 or number <= self.quiet_rounds:
             return [members]
