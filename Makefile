@@ -2,7 +2,7 @@
 
 install:
 	pip install -c constraints.txt torch==2.13.0
-	pip install -c constraints.txt -e '.[flower,gcfl,metrics,parquet,report,docs,dev]'
+	pip install -c constraints.txt -e '.[flower,gcfl,metrics,mlflow,parquet,report,tensorboard,wandb,docs,dev]'
 	pre-commit install
 
 check:

@@ -25,9 +25,10 @@ MAY_IMPORT = {
     "options": GROUND,
     "experiment": CORE | {"options", "partition"},
     "run_folder": CORE | {"experiment"},
+    "tracking": CORE | {"experiment", "run_folder"},
     "flower": CORE | {"experiment", "run_folder"},
     "deploy": CORE | {"experiment", "run_folder", "flower"},
-    "runs": CORE | {"experiment", "run_folder", "flower"},
+    "runs": CORE | {"experiment", "run_folder", "flower", "tracking"},
     "archive": CORE | {"experiment", "run_folder"},
     "inspection": CORE | {"experiment"},
     "sweeps": CORE | {"options", "experiment", "run_folder", "runs", "archive"},
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     "report": GROUND | {"metrics", "experiment"},
     "cli": CORE
     | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}
-    | {"reproduction", "archive", "inspection", "deploy"},
+    | {"reproduction", "archive", "inspection", "deploy", "tracking"},
     "__main__": {"cli"},
     "__init__": CORE | {"partition", "runs"},
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 from rich.console import Console
@@ -44,6 +45,14 @@ Merge = Annotated[
         "--merge",
         metavar="NAME[,KEY=VALUE]",
         help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
+    ),
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME",
+        help="Follow the rounds with tensorboard, mlflow or wandb; may be repeated.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -102,6 +111,7 @@ def run(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A site's own graphs, as a TOML; once for each site."),
     ] = None,
+    track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Run a method on a setting. METHOD is a name from `ramet methods`, or file.py:factory.
@@ -130,6 +140,7 @@ def run(
             deadline=deadline,
             norm_bound=norm_bound,
             threads=threads,
+            track=track or (),
             observe=observe,
             **options,
         )
@@ -139,13 +150,17 @@ def run(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    track: Track = None,
     as_json: Json = False,
 ) -> None:
-    """Finish the stopped run of FOLDER; the numbers are those of one that never stopped."""
+    """Finish the stopped run of FOLDER; the numbers are those of one that never stopped.
+
+    Trackers that the run has go on with it; --track tells another one all rounds so far.
+    """
     from ramet import runs
 
     with _progress() as observe:
-        result = runs.resume(folder, observe=observe)
+        result = runs.resume(folder, track=track or (), observe=observe)
     _show(result, as_json)
 
 
@@ -780,6 +795,7 @@ def deploy_run(
     deadline: Annotated[
         float, typer.Option(help="Give up when no round ends for so many seconds.")
     ] = 1200.0,
+    track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Run the consortium's method with all sites, from the coordinator.
@@ -788,13 +804,18 @@ def deploy_run(
     """
     from ramet.deploy.coordinator import Coordinator
     from ramet.deploy.together import run_together
+    from ramet.run_folder import RunFolder
     from ramet.runs import finished
+    from ramet.tracking import tracking
 
     side = Coordinator.open(folder.absolute())
     where = runs or side.fresh_run()
-    with _progress() as observe:
-        done = run_together(side, where, _data(data), deadline, observe)
-    _show(finished(done, f"ramet deploy run {folder} --out {where}"), as_json)
+    followed = tracking(RunFolder(where.absolute()), track or ())
+    with _progress() as observe, followed as trackers:
+        watch = trackers.watching(observe)
+        done = run_together(side, where, _data(data), deadline, watch)
+    again = f"ramet deploy run {folder} --out {where}"
+    _show(finished(done, again, trackers.lost), as_json)
 
 
 @app.command()
@@ -867,10 +888,17 @@ def _show(result: Result, as_json: bool) -> None:
 
     if as_json:
         sys.stdout.write(json.dumps(result.summary) + "\n")
-        return
-    out.print(result_table(result.summary))
-    out.print(f"sha256: {result.summary['sha256']}", highlight=False, soft_wrap=True)
-    out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
+    else:
+        out.print(result_table(result.summary))
+        out.print(f"sha256: {result.summary['sha256']}", highlight=False, soft_wrap=True)
+        out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
+    for name, reason in result.untracked.items():
+        _complain(
+            f"{name} did not hear of all rounds: {reason} Tell it the rest with `ramet resume "
+            f"{result.folder} --track {name}`."
+        )
+    if result.untracked:
+        raise typer.Exit(1)
 
 
 def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
@@ -925,7 +953,7 @@ def _progress() -> Iterator[Callable[[Record], None]]:
         console=err,
         disable=not err.is_terminal,
     )
-    with _stopped_by_ctrl_c(), bar:
+    with _stopped_by_ctrl_c(), _warnings_as_lines(), bar:
         task = bar.add_task("rounds", total=None, facts="starting")
 
         def observe(record: Record) -> None:
@@ -955,6 +983,31 @@ def _stopped_by_ctrl_c() -> Iterator[None]:
     except KeyboardInterrupt as stop:
         _complain(" ".join(getattr(stop, "__notes__", ["stopped."])))
         raise typer.Exit(130) from stop
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """A tracker that is lost is told at once, as a line."""
+    from ramet.tracking import TrackingWarning
+
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, TrackingWarning):
+                _complain(str(message))
+            else:
+                before(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 def _worth_a_line(record: Record) -> bool:

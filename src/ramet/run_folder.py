@@ -5,6 +5,7 @@
 ``versions.json``        what it ran with
 ``split.json``           who held which samples, with hashes
 ``sites.json``           the form of the sites' own graphs, where they bring them
+``trackers.json``        who follows its rounds, if anybody does
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         what happened when: rounds, refused replies, retries, the end
 ``server/``              the server's last snapshots
@@ -20,7 +21,7 @@ import json
 import os
 import platform
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -171,6 +172,14 @@ class RunFolder:
 
             sha256 = rounds.run(wire, note)
             self._write("result.json", self._summary(experiment, sha256))
+
+    def trackers(self) -> list[str]:
+        """The names of those who follow the rounds."""
+        path = self.path / "trackers.json"
+        return list(_read_json(path)["names"]) if path.exists() else []
+
+    def keep_trackers(self, names: Sequence[str]) -> None:
+        self._write("trackers.json", {"names": list(names)})
 
     def records(self) -> list[Record]:
         """The rounds so far; a line that a crash cut short is not one."""

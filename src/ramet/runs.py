@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,7 @@ from ramet.errors import RametError
 from ramet.experiment import Device, Engine, Experiment, checked_settings, default_data
 from ramet.metrics import WORK, Record
 from ramet.run_folder import RunFolder
+from ramet.tracking import check_trackers, tracking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,8 @@ class Result:
 
     folder: Path
     summary: dict[str, Any]
+    untracked: Mapping[str, str] = field(default_factory=dict)
+    """Trackers that did not hear of every round, and why."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -64,6 +67,7 @@ def run(
     deadline: float = 600.0,
     norm_bound: float | None = None,
     threads: int = 1,
+    track: Sequence[str] = (),
     observe: Observer | None = None,
     **options: Any,
 ) -> Result:
@@ -88,6 +92,7 @@ def run(
         deadline: seconds without news after which a node is given up for this round.
         norm_bound: refuse a reply that is further than this from what was sent.
         threads: PyTorch's threads per client; another number may move the last bits.
+        track: who else follows the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
         observe: called with each round's record.
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
     """
@@ -110,19 +115,29 @@ def run(
     )
     check_device(device)
     check_engine(engine)
+    check_trackers(track)
     path = Path(out) if out else _fresh_path(Experiment(settings), seed)
-    return _finish(RunFolder.create(path.absolute(), settings), observe)
+    return _finish(RunFolder.create(path.absolute(), settings), track, observe)
 
 
-def resume(folder: Path | str, *, observe: Observer | None = None) -> Result:
-    """Finish a run that was stopped; a finished one just gives its result."""
+def resume(
+    folder: Path | str, *, track: Sequence[str] = (), observe: Observer | None = None
+) -> Result:
+    """Finish a run that was stopped; a finished one just gives its result.
+
+    Trackers go on by themselves. Those in ``track`` are told all rounds that they do not know, of
+    a finished run too.
+    """
     run_folder = RunFolder.open(Path(folder).absolute())
     found = run_folder.result()
     if found is not None:
-        return Result(run_folder.path, found)
+        with tracking(run_folder, track) as followed:
+            if track:
+                followed.start()
+        return Result(run_folder.path, found, followed.lost)
     check_device(run_folder.experiment().settings.device)
     run_folder.check_split()
-    return _finish(run_folder, observe)
+    return _finish(run_folder, track, observe)
 
 
 def check_device(device: str) -> None:
@@ -143,28 +158,30 @@ def _has_mps() -> bool:
     return torch.backends.mps.is_available()
 
 
-def _finish(folder: RunFolder, observe: Observer | None) -> Result:
+def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -> Result:
     experiment = folder.experiment()
-    watch = observe or _ignore
     try:
-        if experiment.settings.engine == "local":
-            _run_here(folder, experiment, watch)
-        else:
-            from ramet.flower.launch import launch
+        with tracking(folder, track) as followed:
+            followed.start()
+            watch = followed.watching(observe or _ignore)
+            if experiment.settings.engine == "local":
+                _run_here(folder, experiment, watch)
+            else:
+                from ramet.flower.launch import launch
 
-            launch(folder, watch)
+                launch(folder, watch)
     except KeyboardInterrupt as stop:
         stop.add_note(f"stopped. Go on with `ramet resume {folder.path}`.")
         raise
-    return finished(folder, f"ramet resume {folder.path}")
+    return finished(folder, f"ramet resume {folder.path}", followed.lost)
 
 
-def finished(folder: RunFolder, otherwise: str) -> Result:
+def finished(folder: RunFolder, otherwise: str, untracked: Mapping[str, str]) -> Result:
     """The result that a run has left; without one, name the command that goes on with it."""
     summary = folder.result()
     if summary is None:
         raise RametError(f"the run ended without a result. Go on with `{otherwise}`.")
-    return Result(folder.path, summary)
+    return Result(folder.path, summary, untracked)
 
 
 def _run_here(folder: RunFolder, experiment: Experiment, observe: Observer) -> None:

@@ -1,0 +1,75 @@
+"""What a tracker is told of a run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ramet.metrics import Record
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as its trackers know it."""
+
+    name: str  # no other run has it
+    title: str  # method, setting and seed
+    folder: Path
+    settings: Mapping[str, str]  # where data lie is left out
+
+
+class Tracker(ABC):
+    """Opened with a run, told its rounds in order, and closed."""
+
+    @abstractmethod
+    def __init__(self, run: TrackedRun) -> None: ...
+
+    @property
+    @abstractmethod
+    def last(self) -> int:
+        """The last round that was there when the tracker was opened; 0 if there was none."""
+
+    @abstractmethod
+    def note(self, number: int, told: Mapping[str, float]) -> None:
+        """Keep the numbers of a round."""
+
+    @abstractmethod
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """No more rounds come now; a run that was stopped has no summary."""
+
+
+def numbers(record: Record) -> dict[str, float]:
+    """A round as names and numbers: means over the clients, costs, and each client's own."""
+    means = {name: _mean(record.judged, name) for name in _names(record.judged)}
+    if "loss" in _names(record.trained):
+        means["loss"] = _mean(record.trained, "loss")
+    costs = {
+        "bytes/up": record.bytes_up,
+        "bytes/down": record.bytes_down,
+        "seconds": record.seconds,
+        "memory": record.memory,
+        "clients/trained": len(record.trained),
+        "clients/failed": len(record.failed),
+    }
+    of_clients = {
+        f"client/{client}/{name}": value
+        for client, judged in record.judged.items()
+        for name, value in judged.items()
+    }
+    of_server = {
+        **{f"overview/{name}": value for name, value in record.overview.items()},
+        **{f"merging/{name}": value for name, value in record.merging.items()},
+    }
+    return {**means, **costs, **of_clients, **of_server}
+
+
+def _names(told: Mapping[str, Mapping[str, float]]) -> list[str]:
+    return sorted({name for numbers in told.values() for name in numbers})
+
+
+def _mean(told: Mapping[str, Mapping[str, float]], name: str) -> float:
+    return fmean(numbers[name] for numbers in told.values() if name in numbers)

@@ -1,0 +1,48 @@
+"""Rounds as a run at Weights & Biases; its files lie in the run's folder.
+
+Where, their own variables say: `WANDB_PROJECT` (ours is `ramet`), and `WANDB_MODE=offline`, which
+sends nothing until `wandb sync`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import wandb
+
+from ramet.tracking.tracker import TrackedRun, Tracker
+
+
+class WeightsAndBiases(Tracker):
+    """A run that was stopped goes on under the same id; offline it is written anew under it."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        quiet = wandb.Settings(console="off", disable_code=True, disable_git=True, silent=True)
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "ramet"),
+            id=run.name,
+            name=run.title,
+            dir=run.folder,
+            config=dict(run.settings),
+            resume="allow",
+            settings=quiet,
+        )
+        self._last = max(0, self._run.starting_step - 1)
+
+    @property
+    def last(self) -> int:
+        return self._last
+
+    def note(self, number: int, told: Mapping[str, float]) -> None:
+        self._run.log(dict(told), step=number)
+
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        if summary is None:
+            self._run.finish(exit_code=1)
+            return
+        for name in ("test_at_best_val", "best_val_round"):
+            self._run.summary[name] = summary["scores"][name]
+        self._run.summary["sha256"] = summary["sha256"]
+        self._run.finish()
