@@ -250,7 +250,7 @@ class TestFailures:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
-        with pytest.raises(RametError, match="mlflow cannot track the run: .*maintenance"):
+        with pytest.raises(RametError, match=r"mlflow cannot track the run: .*maintenance"):
             ramet.run("local", "tiny", rounds=1, out=tmp_path / "r", track=["mlflow"])
         assert not RunFolder(tmp_path / "r").records()
         assert not RunFolder(tmp_path / "r").trackers()
