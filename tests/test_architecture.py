@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "methods": GROUND | {"payload", "models", "tasks", "metrics"},
     "engine": GROUND | {"payload", "models", "tasks", "methods", "metrics"},
     "options": GROUND,
+    "completion": set(),
     "experiment": CORE | {"options", "partition"},
     "run_folder": CORE | {"experiment"},
     "tracking": CORE | {"experiment", "run_folder"},
@@ -36,9 +37,9 @@ MAY_IMPORT = {
     "report": GROUND | {"metrics", "experiment"},
     "cli": CORE
     | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}
-    | {"reproduction", "archive", "inspection", "deploy", "tracking"},
+    | {"reproduction", "archive", "inspection", "deploy", "tracking", "completion"},
     "__main__": {"cli"},
-    "__init__": CORE | {"partition", "runs"},
+    "__init__": CORE | {"archive", "partition", "runs"},
 }
 
 

@@ -58,6 +58,22 @@ def test_stories_are_found_in_folders_and_in_kept_files(sweep: Path, tmp_path: P
         found([sweep / "stopped"])
 
 
+def test_finished_runs_and_kept_files_as_a_table(sweep: Path, tmp_path: Path) -> None:
+    table = ramet.results(sweep)
+    assert len(table) == 4
+    scores = table.groupby("method")["test"].mean()
+    wide = [RunFolder(sweep / f"feddense{seed}").result() or {} for seed in (1, 2)]
+    assert scores["feddense,width=10"] == pytest.approx(sum(r["scores"]["test"] for r in wide) / 2)
+    assert set(table["sha256"]) >= {result["sha256"] for result in wide}
+    keep((one for runs in found([sweep]).values() for one in runs.values()), tmp_path / "kept")
+    again = ramet.results(str(tmp_path / "kept"))
+    assert (
+        again.sort_values("sha256").values.tolist() == table.sort_values("sha256").values.tolist()
+    )
+    with pytest.raises(RametError, match="not there"):
+        ramet.results(tmp_path / "nowhere")
+
+
 def test_the_page_stands_alone_and_holds_the_figures(sweep: Path, tmp_path: Path) -> None:
     page = write_report(found([sweep]), tmp_path, target=0.5, left_out=["<b>bold</b>"])
     text = page.read_text()

@@ -141,6 +141,20 @@ def test_a_table_per_client_and_the_folder_are_printed(tmp_path: Path) -> None:
     assert str(tmp_path / "r") in done.stdout
 
 
+def test_without_a_terminal_rounds_are_plain_lines_and_stdout_is_the_result(
+    tmp_path: Path,
+) -> None:
+    done = ramet("run", "local", "--rounds", "3", "--out", tmp_path / "r", "--json")
+    lines = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "round 1 of 3",
+        "round 2 of 3",
+        "round 3 of 3",
+    ]
+    assert "\x1b" not in done.stderr + done.stdout
+    assert json.loads(done.stdout)["rounds"] == 3
+
+
 def test_methods_and_settings_are_listed() -> None:
     listed = ramet("methods").stdout
     assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ramet.archive import results
     from ramet.errors import RametError
     from ramet.methods import METHODS, Method
     from ramet.partition import SETTINGS
@@ -20,11 +21,22 @@ _HOMES = {
     "RametError": "ramet.errors",
     "Result": "ramet.runs",
     "SETTINGS": "ramet.partition",
+    "results": "ramet.archive",
     "resume": "ramet.runs",
     "run": "ramet.runs",
 }
 
-__all__ = ["METHODS", "SETTINGS", "Method", "RametError", "Result", "__version__", "resume", "run"]
+__all__ = [
+    "METHODS",
+    "SETTINGS",
+    "Method",
+    "RametError",
+    "Result",
+    "__version__",
+    "results",
+    "resume",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ramet.errors import RametError
 from ramet.methods import METHODS
 from ramet.metrics import Stories, Story, curve
 from ramet.metrics.activity import tensors_sent
 from ramet.run_folder import RunFolder, make_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NOT_A_VERSION = ("run", "started")
 
@@ -48,14 +52,41 @@ def kept(folder: Path) -> Stories:
 def found(paths: Iterable[Path]) -> Stories:
     """The stories below these paths: run folders, folders of them, and kept files."""
     by_label: dict[str, dict[int, Story]] = {}
+    for told in _all_below(paths):
+        by_label.setdefault(told.label, {})[told.seed] = told
+    return {label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_place)}
+
+
+def results(*paths: Path | str) -> pd.DataFrame:
+    """One row per finished run below these paths: run folders, folders of them, kept files."""
+    import pandas as pd  # takes half a second to import
+
+    return pd.DataFrame([_row(told) for told in _all_below(map(Path, paths))])
+
+
+def _row(told: Story) -> dict[str, object]:
+    result, scores = told.result, told.result["scores"]
+    return {
+        "method": told.label,
+        **{name: result[name] for name in ("setting", "seed", "rounds", "engine")},
+        **{name: scores[name] for name in ("test", "test_at_best_val", "best_val_round")},
+        "bytes": result["traffic"]["total"],
+        "seconds": result["seconds"],
+        "date": told.date,
+        "sha256": result["sha256"],
+        "command": told.command,
+    }
+
+
+def _all_below(paths: Iterable[Path]) -> list[Story]:
+    stories: list[Story] = []
     for path in paths:
         if not path.exists():
             raise RametError(f"{path} is not there. Give a folder of runs, or of kept results.")
-        for told in _below(path):
-            by_label.setdefault(told.label, {})[told.seed] = told
-    if not by_label:
+        stories += _below(path)
+    if not stories:
         raise RametError("no finished run is there. Give a folder of runs, or of kept results.")
-    return {label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_place)}
+    return stories
 
 
 def _place(label: str) -> tuple[int, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 from rich.console import Console
 
+import ramet.completion as completion
 from ramet import __version__
 from ramet.errors import RametError
 
@@ -31,11 +32,16 @@ app = typer.Typer(
 )
 out, err = Console(), Console(stderr=True)
 
+Setting = Annotated[
+    str,
+    typer.Option(autocompletion=completion.setting, help="A name from `ramet settings`."),
+]
 Active = Annotated[
     str | None,
     typer.Option(
         "--activation",
         metavar="NAME[,KEY=VALUE]",
+        autocompletion=completion.activation,
         help="Who is asked for what, instead of the method's rule; see `ramet activations`.",
     ),
 ]
@@ -44,6 +50,7 @@ Merge = Annotated[
     typer.Option(
         "--merge",
         metavar="NAME[,KEY=VALUE]",
+        autocompletion=completion.merge,
         help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
     ),
 ]
@@ -52,6 +59,7 @@ Track = Annotated[
     typer.Option(
         "--track",
         metavar="NAME",
+        autocompletion=completion.tracker,
         help="Follow the rounds with tensorboard, mlflow or wandb; may be repeated.",
     ),
 ]
@@ -69,8 +77,14 @@ def _root(
 
 @app.command()
 def run(
-    method: Annotated[str, typer.Argument(help="A name from `ramet methods`, or file.py:factory.")],
-    setting: Annotated[str, typer.Option(help="A name from `ramet settings`.")] = "tiny",
+    method: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.method,
+            help="A name from `ramet methods`, or file.py:factory.",
+        ),
+    ],
+    setting: Setting = "tiny",
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     seed: Annotated[int, typer.Option(help="Moves weights, dropout and batch order.")] = 0,
     engine: Annotated[
@@ -116,7 +130,18 @@ def run(
 ) -> None:
     """Run a method on a setting. METHOD is a name from `ramet methods`, or file.py:factory.
 
-    Example: ramet run fedstar --setting single --rounds 200 --seed 1
+    Ctrl-C stops it at any moment; `ramet resume` goes on from its last round.
+
+    \b
+    Examples:
+    ramet run fedstar
+    ramet run fedstar --setting single --rounds 200 --seed 1 --out runs/star
+    ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20 --share '*'
+    ramet run feddense --activation restart,alpha=0.4 --merge median
+    ramet run fedstar --engine superlink --rounds 5 --quorum 2
+    ramet run fed-gcn --site north/site.toml --site south/site.toml
+    ramet run fedstar --track tensorboard --track mlflow
+    ramet run mine.py:mine --set count=2 --json
     """
     from ramet import runs
 
@@ -166,8 +191,10 @@ def resume(
 
 @app.command()
 def compare(
-    contenders: Annotated[list[str], typer.Argument(metavar="METHOD...")],
-    setting: Annotated[str, typer.Option(help="A name from `ramet settings`.")] = "tiny",
+    contenders: Annotated[
+        list[str], typer.Argument(metavar="METHOD...", autocompletion=completion.method)
+    ],
+    setting: Setting = "tiny",
     seeds: Annotated[str, typer.Option(help="1-5, or 1,2,3.")] = "1-5",
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
@@ -396,7 +423,7 @@ app.add_typer(data_app, name="data")
 
 @data_app.command("inspect")
 def inspect_data(
-    setting: Annotated[str, typer.Option(help="A name from `ramet settings`.")] = "tiny",
+    setting: Setting = "tiny",
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Draw the divergences into this folder, too.")
@@ -853,7 +880,7 @@ def _tell(text: str) -> None:
 def main() -> None:
     """Errors that people can mend are one line and exit code 2."""
     try:
-        app()
+        app(prog_name="ramet")
     except RametError as error:
         _complain(str(error))
         sys.exit(2)

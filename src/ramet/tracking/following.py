@@ -14,7 +14,7 @@ from ramet.metrics import Record
 from ramet.run_folder import RunFolder
 from ramet.tracking.tracker import TrackedRun, Tracker, numbers
 
-TRACKERS = {
+TRACKERS: dict[str, str] = {
     "tensorboard": "TensorBoard",
     "mlflow": "MLflow",
     "wandb": "WeightsAndBiases",
