@@ -1,4 +1,5 @@
 .PHONY: install check e2e faults docs ci
+.PHONY: install check e2e faults ci package bill-of-materials
 
 install:
 	pip install -c constraints.txt torch==2.13.0
@@ -24,3 +25,14 @@ docs:           ## the site, in .ci/site
 
 ci:
 	.ci/run
+
+package:        ## wheel and sdist, each in a clean environment without extras, and a run with it
+	rm -rf dist && python -m build
+	RAMET_DIST=$(PWD)/dist pytest -q -m e2e tests/packaging
+
+bill-of-materials: ## what an installation with all extras is made of, as CycloneDX
+	rm -rf dist/bill && python -m venv dist/bill
+	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0
+	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[flower,gcfl,mlflow,parquet,report,tensorboard,wandb]'
+	cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
+	rm -rf dist/bill
