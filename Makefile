@@ -33,6 +33,6 @@ package:        ## wheel and sdist, each in a clean environment without extras, 
 bill-of-materials: ## what an installation with all extras is made of, as CycloneDX
 	rm -rf dist/bill && python -m venv dist/bill
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0
-	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[flower,gcfl,mlflow,parquet,report,tensorboard,wandb]'
+	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[flower,gcfl,metrics,mlflow,parquet,report,tensorboard,wandb]'
 	cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
 	rm -rf dist/bill

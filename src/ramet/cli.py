@@ -137,7 +137,8 @@ def run(
     ramet run fedstar
     ramet run fedstar --setting single --rounds 200 --seed 1 --out runs/star
     ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20 --share '*'
-    ramet run feddense --activation restart,alpha=0.4 --merge median
+    ramet run feddense --activation restart,alpha=0.4
+    ramet run fedavg --merge trimmed-mean,share=0.3
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
     ramet run fed-gcn --site north/site.toml --site south/site.toml
     ramet run fedstar --track tensorboard --track mlflow

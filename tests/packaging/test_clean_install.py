@@ -53,12 +53,14 @@ def _install(bin_folder: Path, what: str | Path) -> None:
 def test_what_is_in_them(dist: Path) -> None:
     (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     assert wheel.name == f"ramet-{ramet.__version__}-py3-none-any.whl"
-    inside = zipfile.ZipFile(wheel).namelist()
+    with zipfile.ZipFile(wheel) as packed:
+        inside = packed.namelist()
     assert "ramet/experiments/tan2023_fedstar.toml" in inside
     assert "ramet/py.typed" in inside
     assert not [name for name in inside if name.startswith(("tests", "results"))]
-    packed = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
-    assert {"constraints.txt", "tests/conftest.py", "CITATION.cff", "LICENSE"} <= packed
+    with tarfile.open(sdist) as sources:
+        names = {name.partition("/")[2] for name in sources.getnames()}
+    assert {"constraints.txt", "tests/conftest.py", "CITATION.cff", "LICENSE"} <= names
 
 
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
