@@ -146,7 +146,10 @@ class TestMLflow:
 
 class TestWeightsAndBiases:
     def test_offline_files_hold_every_round_under_one_id(self, done: Path, tmp_path: Path) -> None:
+        import wandb
+
         folder = _follow_in_two_sittings("wandb", done, tmp_path / "r")
+        wandb.teardown()  # its own process writes the files, and is waited for by this
         sittings = sorted(folder.path.glob("wandb/offline-run-*/run-*.wandb"))
         assert {path.stem for path in sittings} == {f"run-{folder.run_name}"}
         first, second = (_wandb_points(path) for path in sittings)

@@ -46,8 +46,8 @@ def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _install(bin_folder: Path, what: str | Path) -> None:
-    pip = [bin_folder / "pip", "install", "-q", "--no-compile", "-c", ROOT / "constraints.txt"]
-    _done(*pip, what, cwd=bin_folder)
+    quick = ("install", "-q", "--no-compile", "-c", ROOT / "constraints.txt")
+    _done(bin_folder / "pip", *quick, what, cwd=bin_folder)
 
 
 def test_what_is_in_them(dist: Path) -> None:
