@@ -1,5 +1,4 @@
-.PHONY: install check e2e faults docs ci
-.PHONY: install check e2e faults ci package bill-of-materials
+.PHONY: install check e2e faults docs ci package bill-of-materials
 
 install:
 	pip install -c constraints.txt torch==2.13.0

@@ -35,7 +35,9 @@ PAGES = [
 ]
 
 RUN = {
+    "ramet --help",
     "ramet run fedstar --setting tiny",
+    "ramet run fedstar --setting tiny --out first",
     "ramet run mine.py:mine --set count=2",
     "ramet run fedstar --setting tiny --rounds 3 --out runs/followed --track tensorboard",
     "ramet resume runs/followed --track mlflow",
