@@ -6,8 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,11 @@ def forks(service: Service) -> list[psutil.Process]:
 
 
 def kill(process: psutil.Process) -> None:
+    """And see it dead; its parent may leave a zombie."""
     process.send_signal(signal.SIGKILL)
+    with suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
 
 
 def _whole_lines(path: Path) -> list[str]:
