@@ -66,7 +66,9 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
 
 
 def _check_the_proxys_count(members: Members) -> None:
-    """What came in through nginx is what the sites' audit logs say, and framing."""
+    """What came in through nginx is what the sites' audit logs say, and framing: a request's head
+    with the node's signature, Flower's object ids, NumPy's head of an array.
+    """
     written = sum(
         tensor.bytes
         for site in members.sites
@@ -78,7 +80,7 @@ def _check_the_proxys_count(members: Members) -> None:
         for line in (members.coordinator.folder / "logs" / "access.log").read_text().splitlines()
         if " /v1/fleet/push" in line
     ]
-    assert written < sum(pushed) < 1.25 * written
+    assert written < sum(pushed) < written + 1500 * len(pushed)
 
 
 @pytest.mark.parametrize(
