@@ -26,7 +26,6 @@ from ramet.flower.programs import free_ports
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.thorough,
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
 ]
 SITES = {"north": ("mass",), "south": ("mass", "charge"), "east": ("spin", "mass", "charge")}
