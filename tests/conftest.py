@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from ramet.methods import Method
 from ramet.partition import Reading
 from ramet.partition.hetero_settings import planted_hetero
 from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what is in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)
 
