@@ -20,8 +20,10 @@ import ramet
 from consortia import Members, consortium
 from ramet.deploy import keys
 from ramet.deploy.doctor import examine
+from ramet.deploy.facts import Look
 from ramet.deploy.together import run_together
 from ramet.engine.audit import departures
+from ramet.events import read_lines
 from ramet.flower.programs import free_ports
 
 pytestmark = [
@@ -62,6 +64,23 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
         assert {t.name.partition(".")[0] for reply in left for t in reply.tensors} == {"structure"}
     assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
     _check_the_proxys_count(members)
+    _check_what_those_see_who_watch(members)
+
+
+def _check_what_those_see_who_watch(members: Members) -> None:
+    seen = Look(members.coordinator)
+    seen.ask()
+    facts = seen.facts()
+    assert facts.run is not None
+    assert (facts.run.state, facts.run.committed) == ("finished", ROUNDS)
+    assert facts.run.answered == sorted(SITES)
+    assert facts.sites == dict.fromkeys(SITES, "online")
+    for site in members.sites:
+        told = [event["event"] for event in read_lines(site.events)]
+        assert told == ["message answered"] * (ROUNDS + 2)  # the introduction, and the closing one
+        left = Look(site).facts().left
+        assert left is not None
+        assert left.replies == ROUNDS + 1
 
 
 def _check_the_proxys_count(members: Members) -> None:
@@ -193,6 +212,21 @@ def test_private_keys_are_private_and_stay_where_they_were_made(members: Members
     every = [path for paths in secrets.values() for path in paths]
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in every)
     assert len({path.read_bytes() for path in every}) == len(every)
+
+
+def test_a_revoked_site_is_refused(members: Members) -> None:
+    """The last test: the site does not come back."""
+    site, port = members.site("east"), free_ports(1)[0]
+    site.stop(members.said.append)
+    members.coordinator.revoke("east", members.said.append)
+    trust = ["--root-certificates", str(members.coordinator.authority)]
+    key = ["--auth-supernode-private-key", str(site.folder / "node.key")]
+    process = _supernode(members, port, [*trust, *key])
+    said = process.communicate(timeout=90)[0]
+    assert process.returncode not in (0, None)
+    assert "SuperNode ID" not in said
+    assert "Failed to activate SuperNode" in said
+    assert members.coordinator.online()["east"] == "not admitted"
 
 
 def _is_secret(path: Path) -> bool:

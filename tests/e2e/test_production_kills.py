@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from safetensors.numpy import load_file
 
 import ramet
 from consortia import DeployRun, Members, consortium, forks, kill
@@ -65,7 +66,7 @@ VICTIMS: dict[str, Find] = {
 @dataclass(frozen=True)
 class Undisturbed:
     members: Members
-    summary: dict[str, Any]
+    local: ramet.Result
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbe
     with consortium(root, SITES, method="fedstar", rounds=ROUNDS, seed=5, quorum=3) as members:
         files = shlex.join(str(site.settings.data) for site in members.sites)
         local = ramet.run("fedstar", "own", rounds=ROUNDS, seed=5, out=root / "local", sites=files)
-        yield Undisturbed(members, local.summary)
+        yield Undisturbed(members, local)
 
 
 def test_four_die_in_one_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_four_die_in_one_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
         kill(victim)
         undisturbed.members.start()
     result = run.result()
-    _check(run, result, undisturbed.summary)
+    _check(run, result, undisturbed.local)
 
 
 @pytest.mark.thorough
@@ -118,7 +119,7 @@ def test_any_process_may_die_at_any_moment(
     result = run.result()
     record_property("killed", f"{name} ({site}), {seconds:.1f} s, round {at_round + 1}")
     record_property("begun", run.attempts)
-    _check(run, result, undisturbed.summary)
+    _check(run, result, undisturbed.local)
 
 
 def _living(run: DeployRun, find: Find, site: str) -> psutil.Process | None:
@@ -131,13 +132,14 @@ def _living(run: DeployRun, find: Find, site: str) -> psutil.Process | None:
     return None
 
 
-def _check(run: DeployRun, result: dict[str, Any], expected: dict[str, Any]) -> None:
+def _check(run: DeployRun, result: dict[str, Any], expected: ramet.Result) -> None:
     """The same result; each round once, with all sites; what a site sent twice was the same."""
     records = run.rounds()
     for fact in ("sha256", "scores", "model"):
-        assert result[fact] == expected[fact]
+        assert result[fact] == expected.summary[fact]
     if not any(record["retries"] for record in records):  # who is asked again is sent more
-        assert result["traffic"] == expected["traffic"]
+        assert result["traffic"] == expected.summary["traffic"]
+    there = _states(expected.folder / "clients", RunFolder(expected.folder).run_name)
     assert [record["round"] for record in records] == list(range(1, ROUNDS + 1))
     assert all(record["trained"].keys() == SITES.keys() for record in records)
     name = RunFolder(run.out).run_name
@@ -147,8 +149,20 @@ def _check(run: DeployRun, result: dict[str, Any], expected: dict[str, Any]) -> 
         for reply in left:
             if reply.run == name:
                 sent.setdefault(reply.round, set()).add(tuple(t.sha256 for t in reply.tensors))
+        assert _states(site.folder / "state" / "clients", name).items() <= there.items()
         assert sent.keys() >= set(range(1, ROUNDS + 1))
         assert all(len(different) == 1 for different in sent.values())
+
+
+def _states(clients: Path, run: str) -> dict[str, bytes]:
+    """Private parameters, optimiser's moments and the final model, as they lie on the disk."""
+    found = {
+        f"{path.relative_to(clients / run)}: {name}": array.tobytes()
+        for path in (clients / run).rglob("*.safetensors")
+        for name, array in load_file(path).items()
+    }
+    assert found
+    return found
 
 
 @pytest.mark.thorough
@@ -169,4 +183,4 @@ def test_the_superlink_may_die_again_and_again(undisturbed: Undisturbed, tmp_pat
         killed += 1
         members.start()
     result = run.result()
-    _check(run, result, undisturbed.summary)
+    _check(run, result, undisturbed.local)
