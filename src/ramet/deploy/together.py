@@ -47,7 +47,9 @@ def run_together(
             )
         except BaseException:
             if number := flower.run_number():
-                with suppress(RametError):  # it is over already, and why is raised next
+                with suppress(
+                    RametError
+                ):  # it is over already, or the SuperLink is gone; why is raised next
                     flower.ask("stop", number)
             raise
     return folder

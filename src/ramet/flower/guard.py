@@ -106,15 +106,17 @@ def site_events() -> Iterator[None]:
 
 def main() -> None:
     """Flower's `flwr-clientapp`, which asks before it unpacks."""
-    guard_if_listed()
+    _guard(Path(os.environ[LIST]))
     importlib.import_module("flwr.supernode.cli").flwr_clientapp()
 
 
 def guard_if_listed() -> None:
     """From now on this process unpacks only what the site's list has, if there is a list."""
-    if LIST not in os.environ:
-        return
-    accepted = Path(os.environ[LIST])
+    if LIST in os.environ:
+        _guard(Path(os.environ[LIST]))
+
+
+def _guard(accepted: Path) -> None:
     flower = importlib.import_module("flwr.supernode.runtime.run_clientapp")
     unpack = flower.install_from_fab
 

@@ -94,9 +94,9 @@ class Krum(RobustMerging):
         return 2 * _count(self.share, clients) + 3
 
     def merged(self, rows: Rows, sent: Rows) -> Rows:  # noqa: ARG002
-        left_out = _count(self.share, len(rows))
         from scipy.spatial.distance import pdist, squareform  # takes half a second to import
 
+        left_out = _count(self.share, len(rows))
         apart = squareform(pdist(rows, "sqeuclidean"))
         near = np.sort(apart, axis=1)[:, 1 : 1 + max(1, len(rows) - left_out - 2)]
         kept = np.argsort(near.sum(axis=1), kind="stable")[: max(1, len(rows) - left_out)]
