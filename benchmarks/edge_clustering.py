@@ -1,6 +1,6 @@
 """Clustering of links: the factored form against links as vectors, and a whole epoch of FedLIT.
 
-    python benchmarks/edge_clustering.py            # 10^5 to 4·10^7 links, both forms
+    python benchmarks/edge_clustering.py            # 10^4 to 4·10^7 links, both forms
     python benchmarks/edge_clustering.py epoch      # one epoch, time and memory, both forms
 
 One thread, CPU time, one trial of each in turns. The last line of the first is what is claimed: the
@@ -30,6 +30,7 @@ from ramet.tasks import NodeClassification
 WIDTH, KINDS = 64, 6
 CLAIMED, LARGEST = (46_582, 7_097_924), (41_671, 39_300_000)
 SIZES = (
+    (1_000, 10_000),
     (5_000, 100_000),
     (10_000, 300_000),
     (20_000, 1_000_000),

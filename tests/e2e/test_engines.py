@@ -36,12 +36,25 @@ def test_engines_agree_to_the_last_bit(
 ) -> None:
     expected = locally(method, local_runs)
     out = tmp_path / "r"
-    result = ramet.run(method, "tiny", rounds=ROUNDS, seed=3, engine=engine, out=out)
+    result = ramet.run(
+        method, "tiny", rounds=ROUNDS, seed=3, engine=engine, out=out, track=["tensorboard"]
+    )
     for fact in ("sha256", "scores", "traffic", "model"):
         assert result.summary[fact] == expected.summary[fact]
     ours, theirs = result.frame, expected.frame
     assert ours.equals(theirs)
+    mean = theirs.groupby("round")["test"].mean()
+    assert tracked(out, "test") == [(step, pytest.approx(mean[step])) for step in mean.index]
     assert not processes_of(out)
+
+
+def tracked(folder: Path, name: str) -> list[tuple[int, float]]:
+    """What TensorBoard has of a run."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
 
 
 @pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])

@@ -1,0 +1,73 @@
+"""How long the first steps take, in a fresh checkout and a fresh environment, as docs say them.
+
+    python benchmarks/first_hour.py
+
+Runs every command of docs/first-run.md, from the first `pip install` to the first picture; then the
+method of docs/your-own-method.md in the local engine; then the tutorials. Word for word, each
+timed. What a person takes to read and to type is not in it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STAMP = "printf '%s\\t%s\\n' $EPOCHREALTIME {} >&3"
+
+
+def main() -> None:
+    first = bash_lines("first-run.md")
+    own = [line for line in bash_lines("your-own-method.md") if "--engine" not in line]
+    tutorials = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+    shown = [f"python docs/tutorials/{tutorial.name} {tutorial.stem}.png" for tutorial in tutorials]
+    with tempfile.TemporaryDirectory() as folder:
+        checkout = Path(folder) / "ramet"
+        subprocess.run(["git", "clone", "-q", ROOT, checkout], check=True)
+        (checkout / "momentum.py").write_text(first_python("your-own-method.md"))
+        done = timed([*first, *own, *shown], checkout)
+        pictures = [checkout / "report" / "report.html"]
+        pictures += [checkout / f"{tutorial.stem}.png" for tutorial in tutorials]
+        missing = [str(picture) for picture in pictures if not picture.exists()]
+    if missing:
+        sys.exit(f"no picture: {', '.join(missing)}")
+    print("| command | seconds | since the start |\n|---|---|---|")
+    since = 0.0
+    for line, seconds in done:
+        since += seconds
+        print(f"| `{line}` | {seconds:.1f} | {since:.0f} |")
+
+
+def bash_lines(page: str) -> list[str]:
+    """The commands of a page's bash blocks, without remarks."""
+    blocks = re.findall(r"^```bash\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
+    lines = [re.sub(r"\s+#.*", "", line) for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def first_python(page: str) -> str:
+    return re.findall(r"^```python\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)[0]
+
+
+def text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text()
+
+
+def timed(lines: list[str], folder: Path) -> list[tuple[str, float]]:
+    """Each command with its seconds, all in one shell, which ends at the first that fails."""
+    marked = [f"{STAMP.format(place)}\n{line}" for place, line in enumerate(lines)]
+    script = "\n".join(["set -e", "exec 3>stamps 1>&2", *marked, STAMP.format("end")])
+    subprocess.run(["bash", "-c", script], cwd=folder, check=True)
+    stamps = [float(row.split("\t")[0]) for row in (folder / "stamps").read_text().splitlines()]
+    return [
+        (line, after - before)
+        for line, (before, after) in zip(lines, pairwise(stamps), strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    main()
