@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,22 @@ def test_who_keeps_its_own_is_not_sent_what_it_is_spared(
     assert all(names == shared for _, names in went[len(came) :])  # the closing message
     plain, _, _ = tiny_rounds(tiny_node, Explore(), tmp_path / "t", 4)
     assert sum(r.tensors_down for r in records) < sum(r.tensors_down for r in plain)
+
+
+def test_who_has_left_may_train_on_and_sends_nothing(
+    tiny_node: Callable[..., Node], tmp_path: Path
+) -> None:
+    rule = Explore(beta=0.4, keep_own=True, train_away=True)
+    records, _, _ = tiny_rounds(tiny_node, rule, tmp_path / "s", 4)
+    assert all(record.trained.keys() == record.judged.keys() == {*TINY} for record in records)
+    silent = [
+        (before.down[client], numbers["up"])
+        for before, record in pairwise(records)  # down is told with the judging, a round later
+        for client, numbers in record.trained.items()
+        if numbers["tensors"] == 0
+    ]
+    assert silent
+    assert set(silent) == {(0, 0)}
 
 
 def test_a_tensor_that_nobody_is_asked_for_keeps_its_value(

@@ -25,7 +25,8 @@ the update, which is what is done here. The largest update is never switched off
 does not switch itself off. The two rules run over every method whose merging takes partial replies.
 
 Not in the paper: with ``keep_own`` a tensor that a client is spared is not sent to it either; the
-client trains on with its own until it is asked for everything again.
+client trains on with its own until it is asked for everything again. With ``train_away`` a client
+that has left is spared everything, but trains on, which matters where clients have private parts.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class _BySizeOfUpdate(ABC):
 
     alpha: float
     keep_own: bool
+    train_away: bool
     asks_parts: ClassVar[bool] = True
 
     @abstractmethod
@@ -79,11 +81,15 @@ class _BySizeOfUpdate(ABC):
         everything = np.ones(len(choice.switchable), np.uint8)
 
         def spared(client: str) -> list[str]:
+            if self._left(asked, client):
+                return [*choice.switchable]
             pairs = zip(choice.switchable, asked.get(client, everything), strict=True)
             return [name for name, wanted in pairs if not wanted]
 
         return {
-            client: spared(client) for client in choice.clients if not self._left(asked, client)
+            client: spared(client)
+            for client in choice.clients
+            if self.train_away or not self._left(asked, client)
         }
 
     def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:
@@ -113,6 +119,7 @@ class Restart(_BySizeOfUpdate):
     alpha: Share = 0.5
     beta: Share = 0.4
     keep_own: bool = False
+    train_away: bool = False
 
     def _returning(
         self,
@@ -135,6 +142,7 @@ class Explore(_BySizeOfUpdate):
     alpha: Share = 0.5
     beta: Share = 0.667
     keep_own: bool = False
+    train_away: bool = False
 
     def _returning(
         self, active: Sequence[str], away: Sequence[str], gone: Sequence[str], draws: Randomness
