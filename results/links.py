@@ -1,21 +1,23 @@
 """FedDA's tables from kept runs: `python results/links.py [PAGE] [--from FOLDER]`.
 
-Prints a table for each data set and number of clients; with a page, writes each table between its
-marks there, `<!-- amazon-8 -->` and `<!-- end -->`. Scores are of the last round: of the server's
-model over the whole graph, of Local the clients' mean. Shares are of FedAvg's, on common seeds.
+Prints a table for each data set and number of clients, and one of FedDA's activation over methods
+for graphs; with a page, writes each table between its marks there, `<!-- amazon-8 -->` and
+`<!-- end -->`. Scores are of the last round: of the server's model over the whole graph, of Local
+and over methods for graphs the clients' mean. Shares are of what asking everyone for everything
+sends, on common seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
 from ramet.archive import kept
 from ramet.experiment import written
-from ramet.metrics import Story, saving
+from ramet.metrics import Stories, Story, saving
 from ramet.sweeps import Contender
 
 CENTRAL = {"amazon": "amazon-central", "acm-hetero": "acm-central"}
@@ -26,6 +28,11 @@ NAMES = {
     "fedda": "FedDA, Restart",
     "fedda,activation=explore": "FedDA, Explore",
 }
+OVER = ("fedstar", "feddense,width=32")
+HEADS_OVER = (
+    *("method", "activation", "seeds", "accuracy", "beside everyone", "worst seed", "MB both ways"),
+    "of everyone's",
+)
 HEADS = (
     *("method", "seeds", "ROC-AUC", "worst seed", "MRR", "tensors up", "of FedAvg's"),
     *("MB up", "of FedAvg's", "MB both ways", "of FedAvg's"),
@@ -37,15 +44,20 @@ def main() -> None:
     words.add_argument("page", nargs="?", type=Path)
     words.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
     given = words.parse_args()
+    tables = {
+        f"{setting}-{clients}": table(
+            given.folder / CENTRAL[setting], given.folder / f"{setting}-{clients}"
+        )
+        for setting, numbers in CLIENTS.items()
+        for clients in numbers
+    }
+    tables["single"] = over_methods(kept(given.folder / "single"))
     text = given.page.read_text() if given.page else ""
-    for setting, numbers in CLIENTS.items():
-        for clients in numbers:
-            place = f"{setting}-{clients}"
-            made = table(given.folder / CENTRAL[setting], given.folder / place)
-            if given.page:
-                text = filled(text, place, made)
-            else:
-                print(f"{place}\n\n{made}\n")
+    for place, made in tables.items():
+        if given.page:
+            text = filled(text, place, made)
+        else:
+            print(f"{place}\n\n{made}\n")
     if given.page:
         given.page.write_text(text)
 
@@ -60,8 +72,50 @@ def table(central: Path, place: Path) -> str:
         for name in ("Global", *NAMES.values())
         if runs.get(name)
     ]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (HEADS, *rows)]
-    return "\n".join([lines[0], "|---" * len(HEADS) + "|", *lines[1:]])
+    return in_markdown(HEADS, rows)
+
+
+def over_methods(stories: Stories) -> str:
+    rows = []
+    for whole in OVER:
+        asked_less = [label for label in stories if label.startswith(f"{whole},activation=")]
+        if asked_less:
+            common = set.union(*(set(stories[label]) for label in asked_less))
+            rows += [
+                row_over(whole, label, stories[label], stories[whole], common)
+                for label in [whole, *sorted(asked_less)]
+            ]
+    return in_markdown(HEADS_OVER, rows)
+
+
+def row_over(
+    whole: str,
+    label: str,
+    own: Mapping[int, Story],
+    everyone: Mapping[int, Story],
+    common: Collection[int],
+) -> tuple[str, ...]:
+    """Its mean over the seeds in common, and beside the same seeds of whoever asks everyone."""
+    seeds = sorted(own.keys() & everyone.keys() & common)
+    ours, theirs = ([100 * runs[seed].score for seed in seeds] for runs in (own, everyone))
+    sent, all_sent = (
+        fmean(runs[seed].result["traffic"]["total"] for seed in seeds) for runs in (own, everyone)
+    )
+    return (
+        f"`{whole}`",
+        f"`{label.partition('activation=')[2] or 'everyone'}`",
+        str(len(seeds)),
+        f"{fmean(ours):.2f}" + (f" ± {stdev(ours):.2f}" if len(ours) > 1 else ""),
+        f"{fmean(ours) - fmean(theirs):+.2f}" if own is not everyone else "–",
+        f"{min(ours):.2f}",
+        f"{sent / 1e6:.1f}",
+        f"{100 * sent / all_sent:.1f} %",
+    )
+
+
+def in_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
+    return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
 
 
 def named(folder: Path) -> dict[str, Mapping[int, Story]]:
