@@ -34,8 +34,8 @@ HEADS_OVER = (
     "of everyone's",
 )
 HEADS = (
-    *("method", "seeds", "ROC-AUC", "worst seed", "MRR", "tensors up", "of FedAvg's"),
-    *("MB up", "of FedAvg's", "MB both ways", "of FedAvg's"),
+    *("method", "seeds", "ROC-AUC", "worst seed", "last ten rounds", "best validation", "MRR"),
+    *("tensors up", "MB up", "MB both ways"),
 )
 
 
@@ -105,7 +105,7 @@ def row_over(
         f"`{whole}`",
         f"`{label.partition('activation=')[2] or 'everyone'}`",
         str(len(seeds)),
-        f"{fmean(ours):.2f}" + (f" ± {stdev(ours):.2f}" if len(ours) > 1 else ""),
+        spread(ours),
         f"{fmean(ours) - fmean(theirs):+.2f}" if own is not everyone else "–",
         f"{min(ours):.2f}",
         f"{sent / 1e6:.1f}",
@@ -131,16 +131,22 @@ def named(folder: Path) -> dict[str, Mapping[int, Story]]:
 
 def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tuple[str, ...]:
     scores = [100 * story.score for story in own.values()]
-    spread = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
     cells = (
         name,
         str(len(own)),
-        f"{fmean(scores):.2f}{spread}",
+        spread(scores),
         f"{min(scores):.2f}",
+        spread(
+            [
+                100 * fmean(line[-1 if name != "Local" else 2] for line in story.rounds[-10:])
+                for story in own.values()
+            ]
+        ),
+        f"{100 * fmean(at_best_validation(story) for story in own.values()):.2f}",
         f"{100 * fmean(story.reciprocal_rank for story in own.values()):.2f}",
     )
     if name in ("Global", "Local"):
-        return *cells, *("–",) * 6
+        return *cells, *("–",) * 3
     tensors, up = (
         fmean(story.result["sent"][kind]["up"] for story in own.values())
         for kind in ("tensors", "bytes")
@@ -148,12 +154,21 @@ def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tup
     both = fmean(story.result["traffic"]["total"] for story in own.values())
     beside = saving("", name, own, fedavg)
     shares = (
-        [f"{100 * s:.1f} %" for s in (beside.tensors_up, beside.bytes_up, beside.bytes_both)]
-        if beside
-        else ["–"] * 3
+        [f" ({100 * s:.0f} %)" for s in (beside.tensors_up, beside.bytes_up, beside.bytes_both)]
+        if beside and name != "FedAvg"
+        else [""] * 3
     )
     sent = (f"{tensors:,.0f}", f"{up / 1e6:,.1f}", f"{both / 1e6:,.1f}")
-    return *cells, *(cell for pair in zip(sent, shares, strict=True) for cell in pair)
+    return *cells, *(amount + share for amount, share in zip(sent, shares, strict=True))
+
+
+def spread(scores: Sequence[float]) -> str:
+    return f"{fmean(scores):.2f}" + (f" ± {stdev(scores):.2f}" if len(scores) > 1 else "")
+
+
+def at_best_validation(story: Story) -> float:
+    on_all_data = story.on_all_data
+    return story.result["scores"]["test_at_best_val"] if on_all_data is None else on_all_data
 
 
 def filled(text: str, place: str, made: str) -> str:
