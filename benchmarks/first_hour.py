@@ -50,7 +50,8 @@ def bash_lines(page: str) -> list[str]:
 
 
 def first_python(page: str) -> str:
-    return re.findall(r"^```python\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)[0]
+    (block, *_) = re.findall(r"^```python\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
+    return str(block)
 
 
 def text(page: str) -> str:

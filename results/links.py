@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -93,7 +93,7 @@ def row_over(
     label: str,
     own: Mapping[int, Story],
     everyone: Mapping[int, Story],
-    common: Collection[int],
+    common: Set[int],
 ) -> tuple[str, ...]:
     """Its mean over the seeds in common, and beside the same seeds of whoever asks everyone."""
     seeds = sorted(own.keys() & everyone.keys() & common)
