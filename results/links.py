@@ -27,6 +27,8 @@ NAMES = {
     "fed-hgn": "FedAvg",
     "fedda": "FedDA, Restart",
     "fedda,activation=explore": "FedDA, Explore",
+    "fedda,activation=restart,keep_own=true": "Restart, `keep_own`",
+    "fedda,activation=explore,keep_own=true,train_away=true": "Explore, `keep_own`, `train_away`",
 }
 OVER = ("fedstar", "feddense,width=32")
 HEADS_OVER = (
