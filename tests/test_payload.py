@@ -40,3 +40,10 @@ def test_the_digest_sees_values_names_shapes_and_types_but_not_order() -> None:
     changed = a.copy()
     changed[0] = np.nextafter(np.float32(0), np.float32(1))
     assert digest({"a": changed, "b": b}) != same
+
+
+def test_numbers_of_numpy_become_arrays() -> None:
+    """Which is what its arithmetic makes of arrays without dimensions."""
+    payload = Payload({"count": np.asarray(3) * 2, "row": np.ones(2)})
+    assert isinstance(payload.arrays["count"], np.ndarray)
+    assert payload.nbytes == 8 + 16

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import ramet
 from ramet.errors import RametError
 from ramet.metrics import Record, scores
 from ramet.run_folder import RunFolder
+from ramet.sweeps import Contender, Sweep
 
 
 def test_python_gives_a_frame_with_a_row_per_round_and_client(tmp_path: Path) -> None:
@@ -100,3 +102,34 @@ def test_rounds_that_judged_fewer_clients_are_not_the_best() -> None:
 def test_unknown_names_in_the_package_are_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'fedmagic'"):
         _ = ramet.fedmagic
+
+
+OWN = """
+from dataclasses import replace
+from ramet import Method, fedstar
+
+def mine(lr: float = 0.001) -> Method:
+    return replace(fedstar(), name="mine")
+"""
+
+
+def test_a_method_that_has_changed_is_not_gone_on_with(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    result = ramet.run(f"{own}:mine", rounds=1, out=tmp_path / "mine.py:mine-seed1", seed=1)
+    assert (result.folder / "method.py").read_text() == OWN
+    contender = replace(Contender.parse(f"{own}:mine"), label="mine.py:mine")
+    sweep = Sweep((contender,), "tiny", (1,), tmp_path, rounds=1)
+    sweep.check()
+    story = sweep.stories()["mine.py:mine"]
+    own.write_text(OWN + "# another rule\n")
+    with pytest.raises(RametError, match=r"mine\.py is not what this run began with"):
+        sweep.check()
+    elsewhere = replace(sweep, folder=tmp_path / "other", kept={"mine.py:mine": story})
+    with pytest.raises(RametError, match="or of a method that has changed since"):
+        elsewhere.check()
+    (result.folder / "result.json").unlink()
+    with pytest.raises(RametError, match="Put the file back"):
+        ramet.resume(result.folder)
+    own.write_text(OWN)
+    assert ramet.resume(result.folder).summary["sha256"] == result.summary["sha256"]

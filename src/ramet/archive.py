@@ -29,7 +29,8 @@ def story(folder: RunFolder) -> Story | None:
         label=settings.label,
         command=settings.command,
         date=about["started"][:10],
-        versions={key: value for key, value in about.items() if key not in _NOT_A_VERSION},
+        versions={key: value for key, value in about.items() if key not in _NOT_A_VERSION}
+        | ({"method": settings.code} if settings.code else {}),
         result=result,
         rounds=curve(records),
         tensors=sent if len({count for line in sent for count in line}) > 1 else (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -63,6 +64,8 @@ class RunSettings(BaseModel):
     norm_bound: float | None = Field(None, gt=0)
     split_seed: int = Field(123, ge=0)
     threads: int = Field(1, ge=1)
+    code: str | None = None
+    """SHA-256 of the file that a method of one's own lies in; None for those of Ramet."""
 
     @property
     def label(self) -> str:
@@ -113,7 +116,7 @@ def checked_settings(**given: Any) -> RunSettings:
         given["rounds"] = Experiment(_validated(given)).setting.rounds
     settings = _validated(given)
     Experiment(settings).check_names()
-    return settings
+    return settings.model_copy(update={"code": code_of(settings.method)})
 
 
 def _validated(given: Mapping[str, Any]) -> RunSettings:
@@ -139,6 +142,7 @@ class Experiment:
 
     @cached_property
     def method(self) -> Method:
+        self.check_code()
         method = made(method_factory(self.settings.method), self._options_of("method"))
         activation, merge = self.settings.activation, self.settings.merge
         if self.settings.share is not None:
@@ -243,6 +247,15 @@ class Experiment:
             return {**task.judge(model, samples, device), **task.study(model, samples, device)}
 
         return judge
+
+    def check_code(self) -> None:
+        """A method of one's own must be as it was when the run began."""
+        code, name = self.settings.code, self.settings.method
+        if code is not None and code != code_of(name):
+            raise RametError(
+                f"{name.rpartition(':')[0]} is not what this run began with: its SHA-256 was "
+                f"{code[:12]}…. Put the file back, or begin a run in another folder with --out."
+            )
 
     def check_names(self) -> None:
         """Complain about unknown names, bad options and idle patterns before anything is read."""
@@ -437,6 +450,17 @@ def method_factory(name: str) -> Callable[..., Method]:
         raise RametError(f"{place} has no '{attribute}'. Name a function that gives a Method.")
     factory: Callable[..., Method] = getattr(module, attribute)
     return factory
+
+
+def code_of(method: str) -> str | None:
+    """SHA-256 of the file with a method of one's own; None where there is no such file."""
+    place = method.rpartition(":")[0]
+    if place.endswith(".py"):
+        source = Path(place)
+    else:
+        spec = importlib.util.find_spec(place) if place and method not in METHODS else None
+        source = Path(spec.origin) if spec and spec.origin else Path()
+    return hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None
 
 
 def _load_file(path: Path) -> Any:

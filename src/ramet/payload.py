@@ -30,6 +30,12 @@ class Payload:
     numbers: Mapping[str, float] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """NumPy's arithmetic gives numbers for arrays without dimensions; here they are arrays."""
+        if any(isinstance(array, np.generic) for array in self.arrays.values()):
+            arrays = {name: np.asarray(array) for name, array in self.arrays.items()}
+            object.__setattr__(self, "arrays", arrays)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays themselves, without names, numbers, notes and framing."""

@@ -6,6 +6,7 @@
 ``split.json``           who held which samples, with hashes
 ``sites.json``           the form of the sites' own graphs, where they bring them
 ``trackers.json``        who follows its rounds, if anybody does
+``method.py``            a copy of the file with a method of one's own
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         what happened when: rounds, refused replies, retries, the end
 ``server/``              the server's last snapshots
@@ -94,6 +95,8 @@ class RunFolder:
         if experiment.schemas:
             forms = {site: form.model_dump() for site, form in experiment.schemas.items()}
             folder._write("sites.json", forms)
+        if settings.code is not None and (own := Path(settings.method.rpartition(":")[0])).exists():
+            write_whole(path / "method.py", own.read_bytes())
         folder._write("settings.json", settings.model_dump(mode="json"))
         return folder
 
@@ -132,14 +135,16 @@ class RunFolder:
 
     def check_same(self, settings: RunSettings) -> None:
         """Refuse to go on with this run under other settings."""
-        own, given = (e.named().model_dump() for e in (self.experiment(), Experiment(settings)))
+        began = self.experiment()
+        began.check_code()
+        own, given = (e.named().model_dump(exclude={"code"}) for e in (began, Experiment(settings)))
         other = [
             f"{key}={given[key]} instead of {own[key]}" for key in own if own[key] != given[key]
         ]
         if other:
             raise RametError(
                 f"{self.path} holds a run with other settings ({'; '.join(other)}). Give another "
-                "folder."
+                "folder with --out."
             )
 
     def check_split(self) -> None:

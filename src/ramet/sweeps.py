@@ -111,10 +111,11 @@ class Sweep:
             if folder.started:
                 folder.check_same(settings)
             kept = self._kept(contender, seed)
-            if kept is not None and kept.command != settings.command:
+            if kept is not None and not kept.is_of(settings.command, settings.code):
                 raise RametError(
                     f"the kept result of {contender.label}, seed {seed}, is of another run "
-                    f"(`{kept.command}`). Give another folder with --keep."
+                    f"(`{kept.command}`) or of a method that has changed since. Give another "
+                    "folder with --keep."
                 )
 
     def total_rounds(self) -> int:

@@ -75,3 +75,16 @@ def test_plain_float_sums_do_depend_on_order() -> None:
     forward = sum(draws[i] * np.float32(1 / 7) for i in range(7))
     backward = sum(draws[i] * np.float32(1 / 7) for i in reversed(range(7)))
     assert not np.array_equal(forward, backward)
+
+
+def test_what_a_batch_norm_has_besides_weights() -> None:
+    """A count without dimensions, in whole numbers."""
+    told = [
+        (client, Payload({"count": np.array(count), "scale": np.array(count, np.float32)}, {"weight": 1.0}))
+        for client, count in (("a", 4), ("b", 7))
+    ]
+    start = WeightedMean().start({"count": np.array(0), "scale": np.zeros((), np.float32)})
+    merged = WeightedMean().merge(start, told).arrays
+    assert (merged["count"].shape, merged["count"].dtype.kind) == ((), "i")
+    assert merged["count"] == 6
+    assert merged["scale"] == np.float32(5.5)

@@ -80,7 +80,7 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
     """
     if settings.engine == "superlink":
         settings = Experiment(settings).named()
-    renamed = {"options", "share", "activation", "merge", "split_seed", "norm_bound"}
+    renamed = {"options", "share", "activation", "merge", "split_seed", "norm_bound", "code"}
     return {
         **settings.model_dump(mode="json", exclude=renamed),
         "split-seed": settings.split_seed,
@@ -89,6 +89,7 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
         "share": shlex.join(settings.share or ()),
         "activation": settings.activation or "",
         "merge": settings.merge or "",
+        "code": settings.code or "",
         "folder": str(folder),
     }
 
@@ -102,6 +103,6 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
     given["share"] = tuple(shlex.split(given["share"])) or None
-    for rule in ("activation", "merge"):
-        given[rule] = given.get(rule) or None
+    for name in ("activation", "merge", "code"):
+        given[name] = given.get(name) or None
     return checked_settings(**given)

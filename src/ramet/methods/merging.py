@@ -7,7 +7,7 @@ arrive, and the order must not show in the result: engines differ in it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,10 +59,15 @@ class WeightedMean:
                 sums[name].add(array, weight)
                 weights[name] += weight
         merged = {
-            name: (sums[name].total() / weights[name]).astype(old.dtype) if name in sums else old
+            name: _of_type(old.dtype, sums[name].total() / weights[name]) if name in sums else old
             for name, old in state.arrays.items()
         }
         return Payload(arrays=merged)
+
+
+def _of_type(dtype: np.dtype[Any], mean: NDArray[np.float64]) -> Array:
+    """Whole numbers, such as a batch norm's count of batches, are rounded."""
+    return (np.rint(mean) if np.issubdtype(dtype, np.integer) else mean).astype(dtype)
 
 
 class OrderlessSum:

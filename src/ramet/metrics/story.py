@@ -57,6 +57,10 @@ class Story:
         scores = self.result["scores"]
         return float(scores.get("overview", scores.get("besides"))["mrr"])
 
+    def is_of(self, command: str, code: str | None) -> bool:
+        """Whether this command, with this SHA-256 of a method of one's own, would tell the same."""
+        return self.command == command and self.versions.get("method") == code
+
     def text(self) -> str:
         """JSON with a line per round, so that changes can be read."""
         facts = asdict(self)
