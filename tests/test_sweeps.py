@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
     for label, runs in plan.stories().items():
         for seed, story in runs.items():
             assert story.result["sha256"] == before[label][seed].result["sha256"]
+
+
+def test_ctrl_c_ends_what_is_under_way_and_begins_nothing_more(tmp_path: Path) -> None:
+    def stop(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        replace(sweep(tmp_path), rounds=10_000).execute(1, stop)
+    assert "same command" in stopped.value.__notes__[0]
+    assert not active_children()
+    assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
 
 
 def test_what_was_kept_is_not_done_again(tmp_path: Path) -> None:

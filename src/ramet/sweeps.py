@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from itertools import islice
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -124,16 +126,16 @@ class Sweep:
     def execute(self, jobs: int, watch: Watcher) -> dict[str, str]:
         """Do what is missing, ``jobs`` runs at a time; the reasons of runs that failed."""
         failed: dict[str, str] = {}
+        missing = (pair for pair in self.runs() if not self._finished(*pair))
+        under_way: dict[Future[None], str] = {}
         spawn = get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
-            under_way: dict[Future[None], str] = {
-                pool.submit(_do, replace(self, kept={}), contender, seed): (
-                    f"{contender.label} seed {seed}"
-                )
-                for contender, seed in self.runs()
-                if not self._finished(contender, seed)
-            }
-            while under_way:
+        with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool, _at_once():
+            while True:
+                for contender, seed in islice(missing, jobs - len(under_way)):
+                    started = pool.submit(_do, replace(self, kept={}), contender, seed)
+                    under_way[started] = f"{contender.label} seed {seed}"
+                if not under_way:
+                    return failed
                 done, _ = wait(under_way, timeout=_PAUSE, return_when=FIRST_COMPLETED)
                 for future in done:
                     name = under_way.pop(future)
@@ -141,7 +143,6 @@ class Sweep:
                     if error is not None:
                         failed[name] = str(error)
                 watch(*self._progress(), len(failed))
-        return failed
 
     def stories(self) -> Stories:
         """Finished runs in short, by contender and seed."""
@@ -222,6 +223,18 @@ class Sweep:
         merge = contender.merge or self.merge
         label = written(contender.method, options, activation=activation, merge=merge)
         return self.kept.get(label, {}).get(seed)
+
+
+@contextmanager
+def _at_once() -> Iterator[None]:
+    """Ctrl-C ends the runs that are under way, wherever they are; all they did is on disk."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        for process in active_children():
+            process.terminate()
+        stop.add_note("stopped. The same command goes on where it was.")
+        raise
 
 
 def _do(sweep: Sweep, contender: Contender, seed: int) -> None:

@@ -80,7 +80,12 @@ def test_plain_float_sums_do_depend_on_order() -> None:
 def test_what_a_batch_norm_has_besides_weights() -> None:
     """A count without dimensions, in whole numbers."""
     told = [
-        (client, Payload({"count": np.array(count), "scale": np.array(count, np.float32)}, {"weight": 1.0}))
+        (
+            client,
+            Payload(
+                {"count": np.array(count), "scale": np.array(count, np.float32)}, {"weight": 1.0}
+            ),
+        )
         for client, count in (("a", 4), ("b", 7))
     ]
     start = WeightedMean().start({"count": np.array(0), "scale": np.zeros((), np.float32)})
