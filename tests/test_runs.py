@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import ramet
 from ramet.errors import RametError
+from ramet.methods import fedstar
 from ramet.metrics import Record, scores
 from ramet.run_folder import RunFolder
 from ramet.sweeps import Contender, Sweep
@@ -133,3 +135,26 @@ def test_a_method_that_has_changed_is_not_gone_on_with(tmp_path: Path) -> None:
         ramet.resume(result.folder)
     own.write_text(OWN)
     assert ramet.resume(result.folder).summary["sha256"] == result.summary["sha256"]
+
+
+def test_what_a_client_ended_with_predicts_as_it_was_judged(tmp_path: Path) -> None:
+    result = ramet.run("fedstar", rounds=2, out=tmp_path / "r")
+    for client in ("rings", "trees"):
+        model, samples = result.model(client), result.samples(client)
+        judged = fedstar().task.judge(model, samples, torch.device("cpu"))
+        assert judged["test"] == result.summary["scores"]["clients"][client]
+    (result.folder / "result.json").unlink()
+    shutil.rmtree(next(result.folder.glob("clients/*/rings/final")))
+    with pytest.raises(RametError, match="no final model"):
+        result.model("rings")
+
+
+def test_the_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    held = {}
+    for name, seed, split_seed in (("a", 1, 7), ("b", 2, 7), ("c", 2, 8)):
+        out = tmp_path / name
+        ramet.run("local", rounds=1, seed=seed, split_seed=split_seed, out=out)
+        held[name] = json.loads((out / "split.json").read_text())
+    assert held["a"] == held["b"]
+    assert held["b"]["clients"] != held["c"]["clients"]
+    assert "--split-seed 7" in RunFolder(tmp_path / "a").experiment().settings.command

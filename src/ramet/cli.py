@@ -54,6 +54,7 @@ Merge = Annotated[
         help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
     ),
 ]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Draws which samples train, choose and judge.")]
 Track = Annotated[
     list[str] | None,
     typer.Option(
@@ -121,6 +122,7 @@ def run(
         float | None, typer.Option(help="Refuse replies that moved further. Default: any.")
     ] = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
+    split_seed: SplitSeed = 123,
     site: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="A site's own graphs, as a TOML; once for each site."),
@@ -166,6 +168,7 @@ def run(
             deadline=deadline,
             norm_bound=norm_bound,
             threads=threads,
+            split_seed=split_seed,
             track=track or (),
             observe=observe,
             **options,
@@ -211,6 +214,7 @@ def compare(
     ] = None,
     activation: Active = None,
     merge: Merge = None,
+    split_seed: SplitSeed = 123,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -252,6 +256,7 @@ def compare(
         options=_options(option or []),
         activation=activation,
         merge=merge,
+        split_seed=split_seed,
         kept={} if archive is None else kept(archive),
     )
     sweep.check()

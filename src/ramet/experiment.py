@@ -15,12 +15,13 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
 
 from ramet.data import Held
 from ramet.data.own import Aspect, Schema, check_fit
 from ramet.engine import AuditLog, Node, Overseer, Rounds, Snapshots, start_shared
 from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.node import lay_over, state_names
+from ramet.engine.node import final_model, lay_over, state_names
 from ramet.errors import RametError, unknown
 from ramet.methods import ACTIVATIONS, MERGES, METHODS, Method
 from ramet.methods.activation import Activation
@@ -34,6 +35,7 @@ from ramet.tasks import Shape
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
 Rule = TypeVar("Rule")
+SPLIT_SEED = 123
 _PAUSES: dict[Engine, tuple[float, ...]] = {
     "local": (),  # the same work in the same process ends the same
     "ray": (0.0, 0.0),
@@ -62,7 +64,7 @@ class RunSettings(BaseModel):
     quorum: int = Field(1, ge=1)
     deadline: float = Field(600.0, gt=0)
     norm_bound: float | None = Field(None, gt=0)
-    split_seed: int = Field(123, ge=0)
+    split_seed: int = Field(SPLIT_SEED, ge=0)
     threads: int = Field(1, ge=1)
     code: str | None = None
     """SHA-256 of the file that a method of one's own lies in; None for those of Ramet."""
@@ -77,7 +79,9 @@ class RunSettings(BaseModel):
         """What to type to have this run again; where the data lie is each machine's own affair."""
         words = ["ramet", "run", self.method.rpartition("/")[2], "--setting", self.setting]
         words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
-        for name in ("engine", "device", "threads", "quorum", "deadline", "norm_bound"):
+        for name in (
+            *("engine", "device", "threads", "quorum", "deadline", "norm_bound", "split_seed"),
+        ):
             if getattr(self, name) != type(self).model_fields[name].default:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         for key, value in self.options.items():
@@ -211,6 +215,10 @@ class Experiment:
             device=torch.device(self.settings.device),
             audit=AuditLog(states / client / AUDIT, states.name, client),
         )
+
+    def final_model(self, client: str, states: Path) -> nn.Module:
+        """What a client ended with, from the folder that has the run's name."""
+        return final_model(self.method, self._shape(client), states / client)
 
     def rounds(self, snapshots: Path) -> Rounds:
         return Rounds(

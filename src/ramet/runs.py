@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from ramet.engine import LocalWire, Observer
 from ramet.errors import RametError
-from ramet.experiment import Device, Engine, Experiment, checked_settings, default_data
+from ramet.experiment import (
+    SPLIT_SEED,
+    Device,
+    Engine,
+    Experiment,
+    checked_settings,
+    default_data,
+)
 from ramet.metrics import WORK, Record
 from ramet.run_folder import RunFolder
 from ramet.tracking import check_trackers, tracking
@@ -49,6 +57,15 @@ class Result:
         ]
         return pd.DataFrame(rows)
 
+    def model(self, client: str) -> nn.Module:
+        """What a client ended with: its own part and the last merge, ready to predict."""
+        folder = RunFolder(self.folder)
+        return folder.experiment().final_model(client, folder.clients)
+
+    def samples(self, client: str) -> Any:
+        """What the client learned from and was judged by, as its task has it."""
+        return RunFolder(self.folder).experiment().samples(client)
+
 
 def run(
     method: str = "fedstar",
@@ -67,6 +84,7 @@ def run(
     deadline: float = 600.0,
     norm_bound: float | None = None,
     threads: int = 1,
+    split_seed: int = SPLIT_SEED,
     track: Sequence[str] = (),
     observe: Observer | None = None,
     **options: Any,
@@ -92,6 +110,7 @@ def run(
         deadline: seconds without news after which a node is given up for this round.
         norm_bound: refuse a reply that is further than this from what was sent.
         threads: PyTorch's threads per client; another number may move the last bits.
+        split_seed: moves who gets what to train, to choose and to judge by.
         track: who else follows the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
         observe: called with each round's record.
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
@@ -111,6 +130,7 @@ def run(
         deadline=deadline,
         norm_bound=norm_bound,
         threads=threads,
+        split_seed=split_seed,
         options={key: str(value) for key, value in options.items()},
     )
     check_device(device)

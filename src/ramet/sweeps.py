@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from ramet.archive import story
 from ramet.errors import RametError
 from ramet.experiment import (
+    SPLIT_SEED,
     Experiment,
     RunSettings,
     checked_settings,
@@ -96,6 +97,7 @@ class Sweep:
     activation: str | None = None
     merge: str | None = None
     """Of the contenders that have none of their own, as the activation."""
+    split_seed: int = SPLIT_SEED
     kept: Stories = field(default_factory=dict)
     """Runs that were finished elsewhere; they need not be done again."""
 
@@ -201,6 +203,7 @@ class Sweep:
             options={**self.options, **contender.options},
             activation=contender.activation or self.activation,
             merge=contender.merge or self.merge,
+            split_seed=self.split_seed,
         )
 
     def _progress(self) -> tuple[int, int]:
@@ -252,5 +255,6 @@ def _do(sweep: Sweep, contender: Contender, seed: int) -> None:
         out=folder.path,
         activation=contender.activation or sweep.activation,
         merge=contender.merge or sweep.merge,
+        split_seed=sweep.split_seed,
         **options,
     )

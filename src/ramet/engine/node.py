@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks import Samples, Shape
 
 MODEL, OPTIMISER = "model/", "optimiser/"
-FINAL_MODEL = 0
+FINAL, FINAL_MODEL = "final", 0
 """The step under which a site keeps the model that the run ends with."""
 
 
@@ -84,6 +85,17 @@ def lay_over(model: nn.Module, arrays: Arrays) -> None:
                     "Share only parts that have the same size on every client."
                 )
             state[name].copy_(torch.from_numpy(array))
+
+
+def final_model(method: Method, shape: Shape, state: Path) -> nn.Module:
+    """What a client ended with, from the folder of its state, ready to predict."""
+    saved = Snapshots(state / FINAL).last_whole()
+    if saved is None:
+        raise RametError(f"{state} holds no final model; its run is not finished.")
+    with torch.random.fork_rng():
+        model = method.model(shape)
+    lay_over(model, saved.arrays)
+    return model.eval()
 
 
 @dataclass(frozen=True)
@@ -189,7 +201,7 @@ class Node:
     def _finish(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, str]:
         """Keep the final model, and vouch for the private part of the state by its digest."""
         state = _whole_state(model, optimiser)
-        final = Snapshots(self.snapshots.folder / "final", keep=1)
+        final = Snapshots(self.snapshots.folder / FINAL, keep=1)
         final.save(Snapshot(FINAL_MODEL, under(MODEL, state)))
         shared = {MODEL + name for name in state_names(model) if name in self.method.shared}
         return {"private": digest({k: v for k, v in state.items() if k not in shared})}
