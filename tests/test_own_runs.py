@@ -56,6 +56,12 @@ def test_check_ends_with_1_where_there_are_problems(tmp_path: Path) -> None:
     assert not (tmp_path / "north" / "site.fingerprint.json").exists()
     facts = json.loads(command("data", "check", toml, "--json").stdout)
     assert [problem["row"] for problem in facts["problems"]] == [2, 3]
+    (tmp_path / "north" / "contacts.csv").write_text("source,target\n" + "p0,p99\n" * 50)
+    shown = command("data", "check", toml).stdout.splitlines()
+    assert (len(shown), shown[-1]) == (
+        21,
+        "contacts.csv, column 'target': 30 more; --json tells them all.",
+    )
     missing = command("data", "check", tmp_path / "nowhere.toml")
     assert (missing.code, missing.stderr.count("\n")) == (2, 1)
 

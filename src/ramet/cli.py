@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -54,6 +55,8 @@ Merge = Annotated[
         help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
     ),
 ]
+_ALIKE = 20
+"""So many problems of one column are shown; further ones are more likely the same mistake."""
 SplitSeed = Annotated[int, typer.Option(min=0, help="Draws which samples train, choose and judge.")]
 Track = Annotated[
     list[str] | None,
@@ -518,8 +521,16 @@ def check_data(
         out.print(site_table(site.name, site.schema.task, counted))
         out.print(f"No problems. Fingerprint: {fingerprint}", highlight=False, soft_wrap=True)
     else:
+        alike: Counter[tuple[str, str | None]] = Counter()
         for problem in checked.problems:
-            out.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+            alike[problem.file, problem.column] += 1
+            if alike[problem.file, problem.column] <= _ALIKE:
+                out.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+        for (name, column), count in alike.items():
+            if count > _ALIKE:
+                place = name if column is None else f"{name}, column '{column}'"
+                text = f"{place}: {count - _ALIKE:,} more; --json tells them all."
+                out.print(text, markup=False, highlight=False, soft_wrap=True)
     if site is None:
         count = f"{checked.count:,} problem{'s' if checked.count > 1 else ''}"
         more = f" The first {len(checked.problems):,} are shown." if checked.hidden else ""

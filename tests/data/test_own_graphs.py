@@ -206,7 +206,8 @@ def test_a_link_to_predict_is_there_once(tmp_path: Path) -> None:
         ('"ill"]', '"healthy"]', "two or more different classes"),
         ("[nodes.patient]", "[nodes.state_dict]", "'state_dict' means something else already"),
         ("[edges.contact]", '[edges.contact]\nto = "drug"', "there is no [nodes.drug]"),
-        ("[edges.contact]", "[edges.contact]\ncolour = 1", "Extra inputs are not permitted"),
+        ("[edges.contact]", "[edges.contact]\ncolour = 1", "there is no such key"),
+        ("[edges.contact]", '[edges.contact]\nsorce = "a"', "key; did you mean 'source'?"),
         ('label = "state"', "", "lacks 'label'"),
         ('"age", "dose"', '"age", "age"', "is listed twice"),
         ('"age", "dose"', '"age", "weight"', "column 'weight': there is no such column"),
@@ -222,6 +223,16 @@ def test_problems_of_the_description(tmp_path: Path, old: str, new: str, problem
     found = told(toml)
     assert len(found) == 1
     assert problem in found[0]
+
+
+def test_one_mistake_is_told_once(tmp_path: Path) -> None:
+    toml = node_site(tmp_path / "empty")
+    (toml.parent / "patients.csv").write_text("id,age,dose,state\n")
+    assert told(toml) == ["patients.csv: has no rows. Without any patient leave out its file."]
+    toml = node_site(tmp_path / "semicolons")
+    contacts = toml.parent / "contacts.csv"
+    contacts.write_text(contacts.read_text().replace(",", ";"))
+    assert all(one.endswith("cells must be separated by commas.") for one in told(toml))
 
 
 @pytest.mark.parametrize(

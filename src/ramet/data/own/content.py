@@ -118,6 +118,9 @@ class OneGraph:
         extra = [c for c in (part.label, part.split) if c is not None] if classified else []
         if not table.has([part.id, *part.names, *extra]):
             return None
+        if not len(table):
+            self.problems.add(table.file, f"has no rows. Without any {name} leave out its file")
+            return None
         rows[name] = table.ids(part.id)
         features = table.numbers(part.names)
         if not classified or part.label is None:

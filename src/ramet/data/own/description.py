@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -179,5 +180,14 @@ def read_description(path: Path, problems: Problems) -> Description | None:
         for one in error.errors():
             where = ".".join(map(str, one["loc"]))
             text = one["msg"].removeprefix("Value error, ")
+            if one["type"] == "extra_forbidden":
+                text = _no_such_key(str(one["loc"][-1]))
             problems.add(path.name, f"{where}: {text}" if where else text)
     return None
+
+
+def _no_such_key(name: str) -> str:
+    parts = (Description, NodePart, EdgePart, GraphPart)
+    known = {f.alias or key for part in parts for key, f in part.model_fields.items()}
+    near = get_close_matches(name, known, n=1)
+    return f"there is no such key; did you mean '{near[0]}'?" if near else "there is no such key"

@@ -43,9 +43,10 @@ class Table:
         lacking = [name for name in names if name not in self.columns]
         for name in lacking:
             there = ", ".join(self.columns) or "none"
-            self.problems.add(
-                self.file, f"there is no such column. The columns are {there}", 1, name
-            )
+            text = f"there is no such column. The columns are {there}"
+            if len(self.columns) == 1 and any(sign in there for sign in ";\t"):
+                text += ": cells must be separated by commas"
+            self.problems.add(self.file, text, 1, name)
         return not lacking
 
     def texts(self, column: str) -> list[str]:
