@@ -526,10 +526,10 @@ def check_data(
             alike[problem.file, problem.column] += 1
             if alike[problem.file, problem.column] <= _ALIKE:
                 out.print(str(problem), markup=False, highlight=False, soft_wrap=True)
-        for (name, column), count in alike.items():
-            if count > _ALIKE:
+        for (name, column), found in alike.items():
+            if found > _ALIKE:
                 place = name if column is None else f"{name}, column '{column}'"
-                text = f"{place}: {count - _ALIKE:,} more; --json tells them all."
+                text = f"{place}: {found - _ALIKE:,} more; --json tells them all."
                 out.print(text, markup=False, highlight=False, soft_wrap=True)
     if site is None:
         count = f"{checked.count:,} problem{'s' if checked.count > 1 else ''}"
