@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch_geometric.data import Batch as PyGBatch
@@ -21,6 +23,19 @@ def test_cut_by_hand(two_graphs: GraphBlock) -> None:
     dense = batch.adjacency.to_dense()
     assert torch.equal(dense, dense.t())
     assert dense.sum() == 10
+
+
+def test_pygs_names_by_hand(two_graphs: GraphBlock) -> None:
+    batch = two_graphs.cut(torch.tensor([1, 0]))
+    assert batch.x.tolist() == [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1], [0, 1], [1, 0]]
+    assert batch.x.dtype == torch.float32
+    assert batch.edge_index.tolist() == [
+        [1, 0, 4, 5, 3, 5, 3, 4, 6, 5],
+        [0, 1, 3, 3, 4, 4, 5, 5, 5, 6],
+    ]
+    assert batch.batch.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    numbers = replace(batch, features=torch.rand(7, 3))
+    assert numbers.x is numbers.features
 
 
 def test_one_way_links_are_refused() -> None:
@@ -47,12 +62,8 @@ def test_a_cut_batch_equals_pygs(name: str, data_root: object) -> None:
     ours, theirs = block.cut(chosen), PyGBatch.from_data_list([dataset[i] for i in chosen.tolist()])
     assert torch.equal(ours.labels, theirs.y)
     assert torch.equal(ours.graph, theirs.batch)
-    features = ours.features
-    if not features.is_floating_point():
-        features = torch.nn.functional.one_hot(features, block.feature_width).float()
-    assert torch.equal(features, theirs.x)
-    our_links = torch.stack([ours.rows, ours.columns.long()])
-    assert set(map(tuple, our_links.t().tolist())) == set(
+    assert torch.equal(ours.x, theirs.x)
+    assert set(map(tuple, ours.edge_index.t().tolist())) == set(
         map(tuple, theirs.edge_index.t().tolist())
     )
-    assert our_links.size(1) == theirs.edge_index.size(1)
+    assert ours.edge_index.size(1) == theirs.edge_index.size(1)

@@ -39,6 +39,13 @@ def test_channels_are_the_links_of_their_kind(graph: NodeGraph) -> None:
         assert torch.equal(torch.bincount(channel.rows, minlength=graph.nodes), channel.degrees)
 
 
+def test_pygs_names_give_the_same_links(graph: NodeGraph) -> None:
+    start, end = graph.edge_index
+    matrix = torch.zeros(graph.nodes, graph.nodes).index_put((end, start), torch.tensor(1.0), True)
+    assert torch.equal(matrix, dense(graph))
+    assert graph.x is graph.features
+
+
 def test_a_part_has_its_links_and_their_nodes(graph: NodeGraph) -> None:
     chosen = (graph.kinds == 2).nonzero().flatten()
     part, nodes = graph.part(chosen)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ramet.errors import RametError
 
@@ -25,7 +26,11 @@ with warnings.catch_warnings():
 
 @dataclass(frozen=True)
 class Batch:
-    """Some graphs side by side: what a model computes on."""
+    """Some graphs side by side: what a model computes on.
+
+    ``x``, ``edge_index`` and ``batch`` are made when they are asked for, for networks written for
+    PyTorch Geometric.
+    """
 
     features: Tensor  # [nodes, features] numbers, or [nodes] the index of the one-hot feature
     structure: Tensor  # [nodes, structure]
@@ -33,6 +38,7 @@ class Batch:
     columns: Tensor  # [links] the other end of each link
     graph: Tensor  # [nodes] which graph a node belongs to
     labels: Tensor  # [graphs]
+    feature_width: int
 
     @property
     def nodes(self) -> int:
@@ -65,10 +71,27 @@ class Batch:
     def rows(self) -> Tensor:  # [links]
         return torch.repeat_interleave(self.degrees)
 
+    @cached_property
+    def x(self) -> Tensor:  # [nodes, features]
+        """The features as numbers, also where they are kept as indices."""
+        if self.features.is_floating_point():
+            return self.features
+        return functional.one_hot(self.features, self.feature_width).to(torch.float32)
+
+    @cached_property
+    def edge_index(self) -> Tensor:  # [2, links]
+        """From, to; each link in both directions."""
+        return torch.stack([self.columns.to(torch.int64), self.rows])
+
+    @property
+    def batch(self) -> Tensor:  # [nodes]
+        """Which graph a node belongs to."""
+        return self.graph
+
     def to(self, device: torch.device) -> Batch:
         if self.labels.device == device:
             return self
-        return Batch(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+        return replace(self, **{name: own.to(device) for name, own in _tensors(self).items()})
 
 
 @dataclass(frozen=True)
@@ -120,6 +143,7 @@ class GraphBlock:
             columns=columns,
             graph=graph,
             labels=self.labels[graphs],
+            feature_width=self.feature_width,
         )
 
     def with_structure(self, structure: Tensor) -> GraphBlock:
@@ -127,11 +151,7 @@ class GraphBlock:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything but the counts, by name, for storing."""
-        return {
-            f.name: getattr(self, f.name).contiguous()
-            for f in fields(self)
-            if isinstance(getattr(self, f.name), Tensor)
-        }
+        return {name: own.contiguous() for name, own in _tensors(self).items()}
 
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor], feature_width: int) -> GraphBlock:
@@ -169,6 +189,12 @@ class GraphBlock:
             node_starts=node_starts,
             labels=labels,
         )
+
+
+def _tensors(of: Batch | GraphBlock) -> dict[str, Tensor]:
+    """Its fields that are tensors."""
+    own = {f.name: getattr(of, f.name) for f in fields(of)}
+    return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 
 
 def _starts(sizes: Tensor) -> Tensor:

@@ -49,7 +49,10 @@ class SparseFeatures:
 
 @dataclass(frozen=True)
 class NodeGraph:
-    """Nodes with features and labels, and links between them, the smaller node first."""
+    """Nodes with features and labels, and links between them, the smaller node first.
+
+    ``x`` and ``edge_index`` are there for networks written for PyTorch Geometric.
+    """
 
     features: Tensor  # [nodes, features]
     labels: Tensor  # [nodes]
@@ -67,6 +70,15 @@ class NodeGraph:
     @property
     def links(self) -> int:
         return self.left.numel()
+
+    @property
+    def x(self) -> Tensor:  # [nodes, features]
+        return self.features
+
+    @cached_property
+    def edge_index(self) -> Tensor:  # [2, 2 · links]
+        """From, to; each link in both directions."""
+        return torch.stack([self._columns.to(torch.int64), self.whole.rows])
 
     @cached_property
     def degrees(self) -> Tensor:  # [nodes]

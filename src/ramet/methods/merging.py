@@ -7,7 +7,7 @@ arrive, and the order must not show in the result: engines differ in it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ Reply: TypeAlias = tuple[str, Payload]
 """A client's name and what it sent."""
 
 
+@runtime_checkable
 class Merging(Protocol):
     """State is a Payload, so that every rule's state can be checkpointed."""
 
