@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "experiment": CORE | {"options", "partition"},
     "run_folder": CORE | {"experiment"},
     "tracking": CORE | {"experiment", "run_folder"},
-    "flower": CORE | {"experiment", "run_folder"},
+    "flower": CORE | {"options", "experiment", "run_folder"},
     "deploy": CORE | {"experiment", "run_folder", "flower"},
     "runs": CORE | {"experiment", "run_folder", "flower", "tracking"},
     "archive": CORE | {"experiment", "run_folder"},

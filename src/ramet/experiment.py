@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +25,16 @@ from ramet.methods import ACTIVATIONS, MERGES, METHODS, Method
 from ramet.methods.activation import Activation
 from ramet.methods.base import check_activation, check_merging, with_merging
 from ramet.methods.merging import Merging
-from ramet.options import arguments, made
+from ramet.options import (
+    Made,
+    absolute_file,
+    arguments,
+    factory_named,
+    made,
+    name_and_options,
+    source_of,
+    without_folder,
+)
 from ramet.partition import SETTINGS, OwnSetting, Reading, Setting, absolute_sites
 from ramet.payload import Arrays, only
 from ramet.tasks import Shape
@@ -58,16 +65,17 @@ class RunSettings(BaseModel):
     options: dict[str, str] = {}
     share: tuple[str, ...] | None = None
     activation: str | None = None
-    """Instead of the method's own: a name from `ramet activations`, its options behind commas."""
+    """Instead of the method's own: a name from `ramet activations` or file.py:rule, its options
+    behind commas."""
     merge: str | None = None
-    """Instead of the weighted mean: a name from `ramet merges`, its options behind commas."""
+    """Instead of the weighted mean, in the same way: a name from `ramet merges` or file.py:rule."""
     quorum: int = Field(1, ge=1)
     deadline: float = Field(600.0, gt=0)
     norm_bound: float | None = Field(None, gt=0)
     split_seed: int = Field(SPLIT_SEED, ge=0)
     threads: int = Field(1, ge=1)
     code: str | None = None
-    """SHA-256 of the file that a method of one's own lies in; None for those of Ramet."""
+    """SHA-256 of the file that a method or rule of one's own lies in; None for those of Ramet."""
 
     @property
     def label(self) -> str:
@@ -75,9 +83,15 @@ class RunSettings(BaseModel):
         return written(self.method, self.options, self.share, self.activation, self.merge)
 
     @property
+    def rules(self) -> dict[str, str]:
+        """What stands in place of the method's own rules."""
+        given = {"activation": self.activation, "merge": self.merge}
+        return {kind: without_folder(text) for kind, text in given.items() if text}
+
+    @property
     def command(self) -> str:
         """What to type to have this run again; where the data lie is each machine's own affair."""
-        words = ["ramet", "run", self.method.rpartition("/")[2], "--setting", self.setting]
+        words = ["ramet", "run", without_folder(self.method), "--setting", self.setting]
         words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
         for name in (
             *("engine", "device", "threads", "quorum", "deadline", "norm_bound", "split_seed"),
@@ -88,10 +102,8 @@ class RunSettings(BaseModel):
             words += ["--set", f"{key}={value}"]
         for pattern in self.share or ():
             words += ["--share", pattern]
-        if self.activation:
-            words += ["--activation", self.activation]
-        if self.merge:
-            words += ["--merge", self.merge]
+        for kind, text in self.rules.items():
+            words += [f"--{kind}", text]
         return shlex.join(words)
 
 
@@ -105,9 +117,9 @@ def written(
     """A method with its options in one word, its merging and its activation last."""
     pairs = [f"{key}={value}" for key, value in options.items()]
     pairs += [f"share={' '.join(share)}"] if share is not None else []
-    pairs += [f"merge={merge}"] if merge else []
-    pairs += [f"activation={activation}"] if activation else []
-    return ",".join([method.rpartition("/")[2], *pairs])
+    pairs += [f"merge={without_folder(merge)}"] if merge else []
+    pairs += [f"activation={without_folder(activation)}"] if activation else []
+    return ",".join([without_folder(method), *pairs])
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -115,12 +127,14 @@ def checked_settings(**given: Any) -> RunSettings:
     if "sites" in given.get("options", {}):
         options = given["options"]
         given["options"] = {**options, "sites": absolute_sites(options["sites"])}
+    files = {name: given[name] for name in ("method", "activation", "merge") if given.get(name)}
+    given |= {name: absolute_file(text) for name, text in files.items()}
     if given.get("rounds") is None:
         given["rounds"] = 1
         given["rounds"] = Experiment(_validated(given)).setting.rounds
     settings = _validated(given)
     Experiment(settings).check_names()
-    return settings.model_copy(update={"code": code_of(settings.method)})
+    return settings.model_copy(update={"code": code_of(settings)})
 
 
 def _validated(given: Mapping[str, Any]) -> RunSettings:
@@ -147,7 +161,9 @@ class Experiment:
     @cached_property
     def method(self) -> Method:
         self.check_code()
-        method = made(method_factory(self.settings.method), self._options_of("method"))
+        name = self.settings.method
+        method = made(method_factory(name), self._options_of("method"))
+        method = _of_kind(method, Method, name, "Return `Method(…)` or `replace(fedstar(), …)`.")
         activation, merge = self.settings.activation, self.settings.merge
         if self.settings.share is not None:
             method = replace(method, shared=only(*self.settings.share))
@@ -257,12 +273,13 @@ class Experiment:
         return judge
 
     def check_code(self) -> None:
-        """A method of one's own must be as it was when the run began."""
-        code, name = self.settings.code, self.settings.method
-        if code is not None and code != code_of(name):
+        """What is one's own must be as it was when the run began."""
+        code = self.settings.code
+        if code is not None and code != code_of(self.settings):
+            files = ", ".join(map(str, own_files(self.settings).values()))
             raise RametError(
-                f"{name.rpartition(':')[0]} is not what this run began with: its SHA-256 was "
-                f"{code[:12]}…. Put the file back, or begin a run in another folder with --out."
+                f"{files} is not what this run began with: its SHA-256 was {code[:12]}…. Put the "
+                "file back, or begin a run in another folder with --out."
             )
 
     def check_names(self) -> None:
@@ -415,69 +432,60 @@ class Experiment:
 
 
 def activation_from(text: str) -> Activation:
-    """`restart,alpha=0.3` as a rule."""
-    return _rule_from(text, ACTIVATIONS, "activation")
+    """`restart,alpha=0.3` as a rule, or `file.py:Rule,alpha=0.3` for one's own."""
+    rule = _rule_from(text, ACTIVATIONS, "activation")
+    return _of_kind(
+        rule, Activation, text, "It needs `ask`, `score` and `settle`, `keep_own` and `asks_parts`."
+    )
 
 
 def merging_from(text: str) -> Merging:
-    """`trimmed-mean,share=0.3` as a rule."""
-    return _rule_from(text, MERGES, "merge")
+    """`trimmed-mean,share=0.3` as a rule, or `file.py:Rule,share=0.3` for one's own."""
+    rule = _rule_from(text, MERGES, "merge")
+    return _of_kind(rule, Merging, text, "It needs `start`, `ask` and `merge`.")
 
 
 def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:
-    name, *pairs = text.split(",")
-    if name not in rules:
-        raise unknown(kind, name, rules)
-    factory = rules[name]
-    options = dict(pair.partition("=")[::2] for pair in pairs)
+    name, options = name_and_options(text)
+    factory = factory_named(name, rules, kind)
     for key in options:
         if key not in arguments(factory):
-            raise unknown(f"option of {name}", key, arguments(factory))
+            raise unknown(f"option of {without_folder(name)}", key, arguments(factory))
     return made(factory, options, by=f"--{kind}")
 
 
 def method_factory(name: str) -> Callable[..., Method]:
     """A method by its name, or `module:factory` or `file.py:factory` for one's own."""
-    if name in METHODS:
-        return METHODS[name]
-    if name.endswith(".py"):
-        raise RametError(f"name the factory in the file too: {name}:FACTORY.")
-    if ":" not in name:
-        raise unknown("method", name, METHODS)
-    place, _, attribute = name.rpartition(":")
-    try:
-        module = (
-            _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-        )
-    except (ImportError, OSError) as error:
+    return factory_named(name, METHODS, "method")
+
+
+def own_files(settings: RunSettings) -> dict[str, Path]:
+    """Where the method and the rules lie that are not Ramet's."""
+    sources = {
+        "method": source_of(settings.method, METHODS),
+        "activation": source_of(settings.activation or "", ACTIVATIONS),
+        "merge": source_of(settings.merge or "", MERGES),
+    }
+    return {kind: source for kind, source in sources.items() if source}
+
+
+def code_of(settings: RunSettings) -> str | None:
+    """SHA-256 of the file with what is one's own, of several over theirs; None if nothing is."""
+    files = own_files(settings).values()
+    found = [hashlib.sha256(f.read_bytes()).hexdigest() for f in files if f.is_file()]
+    if len(found) > 1:
+        return hashlib.sha256("".join(found).encode()).hexdigest()
+    return found[0] if found else None
+
+
+def _of_kind(given: Made, kind: type[Any], name: str, instead: str) -> Made:
+    """Refuse what somebody's own factory gave by mistake."""
+    if not isinstance(given, kind):
         raise RametError(
-            f"cannot load the method '{name}': {error}. Give file.py:FACTORY, or module:FACTORY "
-            "of an installed module."
-        ) from error
-    if not hasattr(module, attribute):
-        raise RametError(f"{place} has no '{attribute}'. Name a function that gives a Method.")
-    factory: Callable[..., Method] = getattr(module, attribute)
-    return factory
-
-
-def code_of(method: str) -> str | None:
-    """SHA-256 of the file with a method of one's own; None where there is no such file."""
-    place = method.rpartition(":")[0]
-    if place.endswith(".py"):
-        source = Path(place)
-    else:
-        spec = importlib.util.find_spec(place) if place and method not in METHODS else None
-        source = Path(spec.origin) if spec and spec.origin else Path()
-    return hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None
-
-
-def _load_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise OSError(f"no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+            f"{without_folder(name)} gave {type(given).__name__} instead of {kind.__name__}. "
+            f"{instead}"
+        )
+    return given
 
 
 def _setting_factory(name: str) -> Callable[..., Setting]:

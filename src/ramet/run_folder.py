@@ -6,7 +6,7 @@
 ``split.json``           who held which samples, with hashes
 ``sites.json``           the form of the sites' own graphs, where they bring them
 ``trackers.json``        who follows its rounds, if anybody does
-``method.py``            a copy of the file with a method of one's own
+``method.py``            a copy of the file with a method of one's own; so ``activation.py``, ``merge.py``
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         what happened when: rounds, refused replies, retries, the end
 ``server/``              the server's last snapshots
@@ -40,7 +40,7 @@ from ramet.engine.checkpoint import write_whole
 from ramet.errors import RametError
 from ramet.events import NAME as EVENTS
 from ramet.events import ending, tell, written_to
-from ramet.experiment import Experiment, RunSettings
+from ramet.experiment import Experiment, RunSettings, own_files
 from ramet.metrics import Record, flops, merging, scores, sent, traffic
 
 _PACKAGES = ("ramet", "torch", "torch_geometric", "numpy", "scikit-learn", "flwr", "ray")
@@ -95,8 +95,8 @@ class RunFolder:
         if experiment.schemas:
             forms = {site: form.model_dump() for site, form in experiment.schemas.items()}
             folder._write("sites.json", forms)
-        if settings.code is not None and (own := Path(settings.method.rpartition(":")[0])).exists():
-            write_whole(path / "method.py", own.read_bytes())
+        for kind, source in own_files(settings).items():
+            write_whole(path / f"{kind}.py", source.read_bytes())
         folder._write("settings.json", settings.model_dump(mode="json"))
         return folder
 
@@ -234,8 +234,7 @@ class RunFolder:
         found["clients"] = {client: found["clients"].get(client) for client in experiment.clients}
         return {
             "method": experiment.method.name,
-            **({"activation": settings.activation} if settings.activation else {}),
-            **({"merge": settings.merge} if settings.merge else {}),
+            **settings.rules,
             "setting": settings.setting,
             "seed": settings.seed,
             "rounds": settings.rounds,

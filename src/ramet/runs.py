@@ -103,9 +103,11 @@ def run(
         out: the run's folder; must not hold a run yet.
         share: patterns that replace the method's own choice of what is shared.
         activation: who is asked for what, instead of the method's own rule: a name from
-            ``ramet activations``, options behind commas, e.g. ``restart,alpha=0.3``.
+            ``ramet activations`` or ``file.py:rule``, options behind commas, e.g.
+            ``restart,alpha=0.3``.
         merge: how replies are merged, instead of by the weighted mean: a name from
-            ``ramet merges``, options behind commas, e.g. ``trimmed-mean,share=0.3``.
+            ``ramet merges`` or ``file.py:rule``, options behind commas, e.g.
+            ``trimmed-mean,share=0.3``.
         quorum: a round counts when so many clients gave a sound reply.
         deadline: seconds without news after which a node is given up for this round.
         norm_bound: refuse a reply that is further than this from what was sent.
@@ -116,7 +118,7 @@ def run(
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
     """
     settings = checked_settings(
-        method=absolute_method(method),
+        method=method,
         setting=setting,
         rounds=rounds,
         seed=seed,
@@ -215,12 +217,6 @@ def _run_here(folder: RunFolder, experiment: Experiment, observe: Observer) -> N
 
 def _ignore(record: Record) -> None:
     """Nobody watches."""
-
-
-def absolute_method(method: str) -> str:
-    """A method's file is named from the root, so that every process of the run finds it."""
-    place, colon, factory = method.rpartition(":")
-    return f"{Path(place).absolute()}{colon}{factory}" if place.endswith(".py") else method
 
 
 def _fresh_path(experiment: Experiment, seed: int) -> Path:

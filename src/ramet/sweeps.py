@@ -30,7 +30,7 @@ from ramet.experiment import (
 from ramet.metrics import Stories, Story, standings
 from ramet.options import arguments
 from ramet.run_folder import RunFolder
-from ramet.runs import absolute_method, resume, run
+from ramet.runs import resume, run
 
 _PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
@@ -180,7 +180,7 @@ class Sweep:
 
         A model's size grows with its width, so the width is found by halving.
         """
-        known = arguments(method_factory(absolute_method(contender.method)))
+        known = arguments(method_factory(contender.method))
         if _WIDTH not in known:
             return None
         narrow, wide = int(contender.options.get(_WIDTH, known[_WIDTH])), _WIDEST
@@ -195,7 +195,7 @@ class Sweep:
 
     def _settings(self, contender: Contender, seed: int) -> RunSettings:
         return checked_settings(
-            method=absolute_method(contender.method),
+            method=contender.method,
             setting=self.setting,
             rounds=self.rounds,
             seed=seed,

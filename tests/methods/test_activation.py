@@ -115,7 +115,7 @@ def test_somebody_is_always_there() -> None:
 
 def test_a_score_is_the_mean_size_of_the_update() -> None:
     sent = {"a": np.array([1.0, 1.0], np.float32)}
-    assert Restart().score(sent, {"a": np.array([2.0, 0.0], np.float32)}) == {"a": 1.0}
+    assert Restart().score(sent, {"a": np.array([2.0, 0.0], np.float32)}, {}) == {"a": 1.0}
 
 
 def test_with_alpha_and_beta_one_restart_is_fedavg(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class Consortium(_Written):
             raise ValueError("a site is named twice")
         if ".py:" in self.method:
             raise ValueError("a method's file is not on the sites; name one of `ramet methods`")
+        if ".py:" in f"{self.activation} {self.merge}":
+            raise ValueError("a rule's file is not on the sites; see `ramet activations`, `merges`")
         return self
 
     def settings(self, data: Path) -> RunSettings:

@@ -263,7 +263,7 @@ class Rounds:
 
     def _score(self, sent: Arrays, reply: Payload) -> Mapping[str, float]:
         came = {name: reply.arrays[name] for name in switchable_arrays(self.method, reply.arrays)}
-        return self.method.activation.score(sent, came)
+        return self.method.activation.score(sent, came, reply.numbers)
 
     def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
         """The states of merging and activation, the half-told last round, and when each client

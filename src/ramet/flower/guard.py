@@ -6,8 +6,8 @@ program of that name that looks at the app's SHA-256 first; the site's PATH star
 `flower-superexec` gets a namesake there that forks client apps (see :mod:`ramet.flower.warm`), with
 the same look at the app. Flower's programs for other kinds of apps get one that ends at once.
 
-The list has a line per app, its SHA-256, and a line per method of one's own (`file.py:factory`)
-that runs may name: without that line only methods that Ramet has itself are run.
+The list has a line per app, its SHA-256, and a line per method, activation or merging of one's own
+(`file.py:factory`) that runs may name: without that line only those that Ramet has itself are run.
 """
 
 from __future__ import annotations
@@ -76,13 +76,24 @@ def write_program(path: Path, module: str, places: Mapping[str, Path] | None = N
     _write_script(path, "\n".join(lines))
 
 
-def check_method(name: str) -> None:
-    """Refuse a method that this site's list does not have; without a list all may run."""
-    from ramet.methods import METHODS  # heavy: the guard itself must start at once
+def check_code(method: str, activation: str = "", merge: str = "") -> None:
+    """Refuse somebody's own method or rule that this site's list does not have.
+
+    Without a list all may run.
+    """
+    from ramet.methods import ACTIVATIONS, MERGES, METHODS  # heavy: the guard must start at once
+    from ramet.options import name_and_options
 
     path = os.environ.get(LIST)
-    if path and name not in METHODS and name not in _listed(Path(path)):
-        raise RametError(f"this site does not accept the method '{name}'. It lists those it does.")
+    if not path:
+        return
+    asked = {"method": (method, METHODS), "activation": (activation, ACTIVATIONS)}
+    for kind, (text, ours) in {**asked, "merge": (merge, MERGES)}.items():
+        name = name_and_options(text)[0]
+        if name and name not in ours and name not in _listed(Path(path)):
+            raise RametError(
+                f"this site does not accept the {kind} '{name}'. It lists those it does."
+            )
 
 
 def check_app(content: bytes, accepted: Path) -> None:

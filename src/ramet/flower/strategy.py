@@ -155,7 +155,8 @@ class MethodStrategy(Strategy):
                 log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
                 continue
             came = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
-            scores[node] = self.method.activation.score(self.method.merging.ask(state, node), came)
+            sent = self.method.merging.ask(state, node)
+            scores[node] = self.method.activation.score(sent, came, _told(message.content))
             metrics.append(RecordDict(dict(message.content.metric_records.items())))
             yield node, reply
 
@@ -167,6 +168,13 @@ class MethodStrategy(Strategy):
             reason = message.error.reason
             log(WARNING, "Round %s: a node failed: %s", server_round, reason)
         return not message.has_error()
+
+
+def _told(content: RecordDict) -> dict[str, float]:
+    """A sound reply's numbers, its examples as ``weight``."""
+    (told,) = content.metric_records.values()
+    numbers = {name: value for name, value in told.items() if isinstance(value, int | float)}
+    return {**numbers, "weight": numbers[EXAMPLES]}
 
 
 def _payload(content: RecordDict, without: Sequence[str]) -> Payload | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
-from typing import Annotated, ClassVar, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from pydantic import Field, PositiveInt
@@ -22,7 +22,7 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Spared: TypeAlias = Mapping[str, Sequence[str]]
 """The clients of a round, each with the shared arrays that it is not asked for."""
 Scores: TypeAlias = Mapping[str, Mapping[str, float]]
-"""How much each client gave to each array that it was asked for."""
+"""What ``score`` gave for each client that replied."""
 
 
 @plain_dataclass(frozen=True)
@@ -30,10 +30,14 @@ class Choice:
     """What a rule may choose from in a round."""
 
     clients: Sequence[str]
-    switchable: Sequence[str]  # shared arrays that a client may be spared
+    """All clients of the run, in one order."""
+    switchable: Sequence[str]
+    """The shared arrays that a client may be spared."""
     randomness: Randomness
+    """Draws of this round: ``choice.randomness.generator("what for")`` is PyTorch's generator."""
 
 
+@runtime_checkable
 class Activation(Protocol):
     """State is a Payload, checkpointed with the merging's; it is empty before round 1."""
 
@@ -45,10 +49,21 @@ class Activation(Protocol):
         """Whether a client goes on with its own of what it is spared, so that it is not sent it."""
         ...
 
-    def ask(self, state: Payload, choice: Choice) -> Spared: ...
+    def ask(self, state: Payload, choice: Choice) -> Spared:
+        """The clients of this round, each with the shared arrays that it is not asked for."""
+        ...
 
-    def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:
-        """What is to be remembered of a reply: a few numbers, as replies are not kept."""
+    def score(
+        self, sent: Arrays, came: Arrays, numbers: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        """What is to be remembered of a reply: a few numbers, as replies are not kept.
+
+        Args:
+            sent: what is shared, as the server had it when the client was asked.
+            came: the switchable arrays that the client sent back.
+            numbers: what the client told besides: ``weight``, ``loss`` and, from round 2 on, its
+                scores (``val``, …) of what it was sent, before it trained.
+        """
         ...
 
     def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:
@@ -57,14 +72,21 @@ class Activation(Protocol):
 
 
 class WithoutMemory(ABC):
-    """A rule that learns nothing from replies."""
+    """A rule that learns nothing from replies: only ``ask`` is to be written."""
 
+    asks_parts: ClassVar[bool] = False
     keep_own: bool = False
 
     @abstractmethod
-    def ask(self, state: Payload, choice: Choice) -> Spared: ...
+    def ask(self, state: Payload, choice: Choice) -> Spared:
+        """As in every activation."""
 
-    def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:  # noqa: ARG002
+    def score(
+        self,
+        sent: Arrays,  # noqa: ARG002
+        came: Arrays,  # noqa: ARG002
+        numbers: Mapping[str, float],  # noqa: ARG002
+    ) -> Mapping[str, float]:
         return {}
 
     def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:  # noqa: ARG002
@@ -74,8 +96,6 @@ class WithoutMemory(ABC):
 @dataclass(frozen=True)
 class Everyone(WithoutMemory):
     """All clients, every round, with all that is shared."""
-
-    asks_parts: ClassVar[bool] = False
 
     def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
         return dict.fromkeys(choice.clients, ())
@@ -87,7 +107,6 @@ class RandomClients(WithoutMemory):
 
     count: PositiveInt | None = None
     fraction: Share = 0.67
-    asks_parts: ClassVar[bool] = False
 
     def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
         clients = choice.clients

@@ -92,7 +92,12 @@ class _BySizeOfUpdate(ABC):
             if self.train_away or not self._left(asked, client)
         }
 
-    def score(self, sent: Arrays, came: Arrays) -> Mapping[str, float]:
+    def score(
+        self,
+        sent: Arrays,
+        came: Arrays,
+        numbers: Mapping[str, float],  # noqa: ARG002
+    ) -> Mapping[str, float]:
         return {
             name: float(np.abs(array.astype(np.float64) - sent[name]).mean())
             for name, array in came.items()
