@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ramet
+from ramet.engine import Snapshots
+from ramet.engine.node import FINAL_MODEL
 from ramet.experiment import method_factory
 from ramet.payload import digest
+from ramet.run_folder import RunFolder
 
 PAGE = Path(__file__).parents[1] / "docs" / "your-own-method.md"
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert len(code.splitlines()) < 60
-    path = tmp_path / "momentum.py"
-    path.write_text(code)
-    return path
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the page's files."""
+    folder = tmp_path_factory.mktemp("own")
+    for code in re.findall(r"```python\n(# \w+\.py\n.*?)```", PAGE.read_text(), flags=re.DOTALL):
+        assert len(code.splitlines()) < 60
+        (folder / code.partition("\n")[0].removeprefix("# ")).write_text(code)
+    return folder
 
 
 def test_without_momentum_it_is_fedstar(own: Path, tmp_path: Path) -> None:
     star = ramet.run("fedstar", rounds=3, out=tmp_path / "star")
-    still = ramet.run(f"{own}:momentum", rounds=3, out=tmp_path / "still", beta=0.0)
-    moving = ramet.run(f"{own}:momentum", rounds=3, out=tmp_path / "moving", beta=0.5)
+    still = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "still", beta=0.0)
+    moving = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "moving", beta=0.5)
     assert still.frame.equals(star.frame)
     assert not moving.frame.equals(star.frame)
     assert moving.summary["method"] == "momentum"
@@ -34,8 +40,8 @@ def test_without_momentum_it_is_fedstar(own: Path, tmp_path: Path) -> None:
 
 
 def test_its_state_survives_a_restart(own: Path, tmp_path: Path) -> None:
-    whole = ramet.run(f"{own}:momentum", rounds=4, out=tmp_path / "whole")
-    rule = method_factory(f"{own}:momentum")().merging
+    whole = ramet.run(f"{own}/momentum.py:momentum", rounds=4, out=tmp_path / "whole")
+    rule = method_factory(f"{own}/momentum.py:momentum")().merging
     assert digest(rule.ask(rule.start({}), "a")) == digest({})
     (whole.folder / "result.json").unlink()
     for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
@@ -43,8 +49,186 @@ def test_its_state_survives_a_restart(own: Path, tmp_path: Path) -> None:
     assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
 
 
+def test_the_rule_alone_runs_over_other_methods(own: Path, tmp_path: Path) -> None:
+    plain = ramet.run("fedavg", rounds=3, out=tmp_path / "plain")
+    still, moving = (
+        ramet.run(
+            "fedavg",
+            rounds=3,
+            out=tmp_path / f"{beta}",
+            merge=f"{own}/momentum.py:Momentum,{beta=}",
+        )
+        for beta in (0.0, 0.5)
+    )
+    assert still.frame.equals(plain.frame)
+    assert not moving.frame.equals(plain.frame)
+    assert moving.summary["merge"] == "momentum.py:Momentum,beta=0.5"
+
+
+def test_without_strength_the_penalty_is_nothing(own: Path, tmp_path: Path) -> None:
+    plain = ramet.run("fedavg", rounds=3, out=tmp_path / "plain")
+    without, strong = (
+        ramet.run(
+            f"{own}/sparse.py:sparse", rounds=3, out=tmp_path / f"{strength}", strength=strength
+        )
+        for strength in (0.0, 100.0)
+    )
+    assert without.frame.equals(plain.frame)
+    assert _private_size(strong) < _private_size(plain) - 0.001  # Adam moves by 0.001 a step
+
+
+def _private_size(result: ramet.Result) -> float:
+    final = Snapshots(RunFolder(result.folder).clients / "rings" / "final").load(FINAL_MODEL).arrays
+    private = [array.ravel() for name, array in final.items() if not name.startswith("layers.")]
+    return float(np.abs(np.concatenate(private)).mean())
+
+
+def test_clients_take_turns_also_after_a_restart(own: Path, tmp_path: Path) -> None:
+    turns = f"{own}/turns.py:Turns,count=2"
+    whole = ramet.run("fedstar", rounds=5, out=tmp_path / "whole", activation=turns)
+    asked = [{*record.trained} for record in RunFolder(whole.folder).records()]
+    first, second, third = {"rings", "trees"}, {"blocks", "rings"}, {"trees", "blocks"}
+    assert asked == [first, second, third, first, second]
+    (whole.folder / "result.json").unlink()
+    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+        newest.unlink()
+    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+
+
+def test_a_pyg_network_learns(own: Path, tmp_path: Path) -> None:
+    result = ramet.run(f"{own}/mynet.py:mynet", rounds=10, out=tmp_path / "net")
+    losses = result.frame.groupby("round")["loss"].mean()
+    assert losses.iloc[-1] < losses.iloc[0] - 0.05
+    assert result.summary["model"]["shared_scalars"] == 2 * (32 * 32 + 32)
+
+
+NODES = """
+from __future__ import annotations
+
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+from ramet import Method
+from ramet.payload import everything
+from ramet.tasks import NodeClassification
+
+
+class Net(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.only = GCNConv(shape.features, shape.classes)
+        self.norm = nn.BatchNorm1d(shape.classes)
+
+    def forward(self, data):
+        return self.norm(self.only(data.x, data.edge_index))
+
+
+def nodes() -> Method:
+    return Method(
+        name="nodes", paper="", model=Net, shared=everything, task=NodeClassification()
+    )
+"""
+
+
+def test_a_pyg_network_for_nodes_runs_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "nodes.py").write_text(NODES)
+    method = f"{tmp_path}/nodes.py:nodes"
+    whole = ramet.run(method, "planted", rounds=3, out=tmp_path / "whole")
+    losses = whole.frame.groupby("round")["loss"].mean()
+    assert losses.iloc[-1] < losses.iloc[0]
+    (whole.folder / "result.json").unlink()
+    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+        newest.unlink()
+    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+
+
+RULE = """
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from beside import FIRST
+
+from ramet.methods.activation import WithoutMemory
+
+
+@dataclass(frozen=True)
+class Told(WithoutMemory):
+    least: float = 0.0
+
+    def ask(self, state, choice):
+        return dict.fromkeys(choice.clients, ())
+
+    def score(self, sent, came, numbers) -> Mapping[str, float]:
+        assert sent.keys() == came.keys()
+        return numbers
+
+    def settle(self, state, choice, scores):
+        from ramet.payload import Payload
+
+        told = {f"{name} of {client}": n for client in scores for name, n in scores[client].items()}
+        return Payload(numbers={**FIRST, **state.numbers, **told})
+"""
+
+
+def test_an_activation_sees_what_clients_told_and_imports_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text(RULE)
+    (tmp_path / "beside.py").write_text("FIRST = {'from beside': 1.0}")
+    before = list(sys.path)
+    rule = f"{tmp_path}/told.py:Told,least=0.5"
+    result = ramet.run("fedstar", rounds=2, out=tmp_path / "run", activation=rule)
+    last = Snapshots(result.folder / "server").last_whole()
+    assert last is not None
+    remembered = last.facts["activity"]["numbers"]
+    second = result.frame[(result.frame["round"] == 2) & (result.frame["client"] == "trees")]
+    first = result.frame[(result.frame["round"] == 1) & (result.frame["client"] == "trees")]
+    assert remembered["from beside"] == 1.0
+    assert remembered["loss of trees"] == second["loss"].item()
+    assert remembered["val of trees"] == first["val"].item()  # of what round 1 has merged
+    assert sys.path == before
+
+
+MISTAKES = """
+def untyped(x=1): ...
+def none(): ...
+def needy(x: int): ...
+number = 3
+class Half:
+    def ask(self, state, choice): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"method": "untyped"}, r"'x' of untyped has no type.*as in `x: float = 0.5`"),
+        ({"method": "none"}, r"mistakes.py:none gave NoneType instead of Method. Return"),
+        ({"method": "needy"}, r"needy needs 'x'. Give it: --set x="),
+        ({"method": "number"}, r"no function or class 'number' that makes a method"),
+        ({"method": "absent"}, r"no function or class 'absent' that makes a method"),
+        ({"activation": "Half"}, r"mistakes.py:Half gave Half instead of Activation. It needs"),
+        ({"merge": "Half"}, r"mistakes.py:Half gave Half instead of Merging. It needs `start`"),
+        ({"merge": "Half,x=1"}, r"unknown option of mistakes.py:Half 'x'"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(given: dict[str, str], told: str, tmp_path: Path) -> None:
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    named = {kind: f"{tmp_path}/mistakes.py:{name}" for kind, name in given.items()}
+    with pytest.raises(ramet.RametError, match=told):
+        ramet.run(**named, rounds=1, out=tmp_path / "run")
+
+
+def test_a_file_that_cannot_be_read_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    with pytest.raises(ramet.RametError, match=r"cannot load the method.*broken.py, line 1"):
+        ramet.run(f"{tmp_path}/broken.py:f")
+    with pytest.raises(ramet.RametError, match="name the factory in the file too"):
+        ramet.run(f"{tmp_path}/broken.py")
+
+
 @pytest.mark.e2e
 def test_it_runs_over_ray_as_it_is(own: Path, tmp_path: Path) -> None:
-    local = ramet.run(f"{own}:momentum", rounds=3, out=tmp_path / "local")
-    ray = ramet.run(f"{own}:momentum", rounds=3, engine="ray", out=tmp_path / "ray")
+    local = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "local")
+    ray = ramet.run(f"{own}/momentum.py:momentum", rounds=3, engine="ray", out=tmp_path / "ray")
     assert ray.summary["sha256"] == local.summary["sha256"]
