@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -58,6 +60,31 @@ def test_formulas_and_tables_of_docstrings_are_turned(method_pages: ModuleType) 
     fedlit = next(page for page in method_pages.pages() if page.stem == "fedlit")
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in fedlit.text()
     assert "<code>kinds.centres</code>" in fedlit.text()
+
+
+def test_the_reference_shows_what_is_there_without_rest() -> None:
+    """Docstrings as the page shows them: of each thing named, and of its members that have one."""
+    page = (ROOT / "docs" / "reference.md").read_text()
+    blocks = re.findall(r"^::: (\S+)\n((?:    .*\n)*)", page, re.MULTILINE)
+    assert len(blocks) > 30
+    for path, options in blocks:
+        members = re.search(r"members: \[(.*)\]", options)
+        shown = _named(path)
+        told = [shown, *(getattr(shown, name) for name in vars(shown) if name[0] != "_")]
+        if inspect.ismodule(shown):
+            assert members, f"{path} would show all that it has"
+            told = [shown, *(getattr(shown, name) for name in members[1].split(", "))]
+        for text in filter(None, (one.__doc__ for one in told)):
+            assert not re.search(r":\w+:`|^====|^\.\. ", text, re.MULTILINE), f"{path}: {text}"
+
+
+def _named(path: str) -> Any:
+    """A module, or what a module has."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        place, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(place), name)
 
 
 def test_links_out_of_the_docs_are_turned_for_the_site() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,7 +215,7 @@ class Half:
 )
 def test_mistakes_are_told_in_a_line(given: dict[str, str], told: str, tmp_path: Path) -> None:
     (tmp_path / "mistakes.py").write_text(MISTAKES)
-    named = {kind: f"{tmp_path}/mistakes.py:{name}" for kind, name in given.items()}
+    named: Any = {kind: f"{tmp_path}/mistakes.py:{name}" for kind, name in given.items()}
     with pytest.raises(ramet.RametError, match=told):
         ramet.run(**named, rounds=1, out=tmp_path / "run")
 

@@ -43,7 +43,8 @@ Active = Annotated[
         "--activation",
         metavar="NAME[,KEY=VALUE]",
         autocompletion=completion.activation,
-        help="Who is asked for what, instead of the method's rule; see `ramet activations`.",
+        help="Who is asked for what, instead of the method's rule: a name from "
+        "`ramet activations`, or file.py:rule.",
     ),
 ]
 Merge = Annotated[
@@ -52,7 +53,8 @@ Merge = Annotated[
         "--merge",
         metavar="NAME[,KEY=VALUE]",
         autocompletion=completion.merge,
-        help="How replies are merged, instead of by the weighted mean; see `ramet merges`.",
+        help="How replies are merged, instead of by the weighted mean: a name from `ramet merges`, "
+        "or file.py:rule.",
     ),
 ]
 _ALIKE = 20

@@ -20,11 +20,18 @@ from ramet.errors import RametError
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
+"""numpy arrays by the names of parameters."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """One message's content; also the form in which server rules keep their state."""
+    """One message's content; also the form in which server rules keep their state.
+
+    Args:
+        arrays: numpy arrays by name; on the wire they have the names of parameters.
+        numbers: floats by name, such as a reply's ``weight``, ``loss``, ``val`` and ``test``.
+        notes: short texts by name.
+    """
 
     arrays: Arrays = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -68,6 +75,7 @@ class Sharing:
     patterns: tuple[str, ...]
 
     def __contains__(self, name: str) -> bool:
+        """Whether a parameter of this name is shared."""
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
     def pick(self, names: Iterable[str]) -> tuple[str, ...]:

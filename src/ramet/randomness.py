@@ -32,6 +32,7 @@ class Randomness:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
     def generator(self, purpose: str) -> torch.Generator:
+        """PyTorch's generator for this purpose, always at its start."""
         return torch.Generator().manual_seed(self.number(purpose))
 
     @contextmanager

@@ -38,7 +38,13 @@ class Result:
     """A finished run: its summary, and a table of every round and client."""
 
     folder: Path
+    """Where the run lies."""
     summary: dict[str, Any]
+    """What `result.json` holds: ``method``, ``setting``, ``seed``, ``rounds`` and ``engine``;
+    ``scores`` (``test``, the clients' mean after the last round, ``test_at_best_val``,
+    ``best_val_round``, and each of the ``clients``); ``traffic`` in bytes; what was ``sent``;
+    ``model`` sizes; ``flops``, ``seconds`` and ``peak_memory``; ``sha256`` of all that was learned,
+    the state of the method's merging included."""
     untracked: Mapping[str, str] = field(default_factory=dict)
     """Trackers that did not hear of every round, and why."""
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,20 +33,25 @@ class Batch:
     PyTorch Geometric.
     """
 
-    features: Tensor  # [nodes, features] numbers, or [nodes] the index of the one-hot feature
-    structure: Tensor  # [nodes, structure]
+    features: Tensor
+    """[nodes, features] numbers, or [nodes] the index of the one-hot feature."""
+    structure: Tensor
+    """[nodes, structure] what the method's ``inputs`` gave; of width 0 if it has none."""
     row_starts: Tensor  # [nodes + 1] where each node's links start
     columns: Tensor  # [links] the other end of each link
     graph: Tensor  # [nodes] which graph a node belongs to
-    labels: Tensor  # [graphs]
+    labels: Tensor
+    """[graphs]"""
     feature_width: int
 
     @property
     def nodes(self) -> int:
+        """How many, of all graphs together."""
         return self.graph.numel()
 
     @property
     def graphs(self) -> int:
+        """How many."""
         return self.labels.numel()
 
     @cached_property
@@ -54,11 +60,12 @@ class Batch:
 
     @cached_property
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
-        """(degree + 1)^-1/2, the factor of GCN's symmetric norm with self loops."""
+        """[nodes, 1] (degree + 1)^-1/2, the factor of GCN's symmetric norm with self loops."""
         return (self.degrees + 1).to(torch.float32).rsqrt().unsqueeze(1)
 
     @cached_property
     def adjacency(self) -> Tensor:  # [nodes, nodes]
+        """[nodes, nodes] in compressed rows, 1 for each link."""
         return torch.sparse_csr_tensor(
             self.row_starts,
             self.columns,
@@ -73,25 +80,26 @@ class Batch:
 
     @cached_property
     def x(self) -> Tensor:  # [nodes, features]
-        """The features as numbers, also where they are kept as indices."""
+        """[nodes, features] as numbers, also where they are kept as indices."""
         if self.features.is_floating_point():
             return self.features
         return functional.one_hot(self.features, self.feature_width).to(torch.float32)
 
     @cached_property
     def edge_index(self) -> Tensor:  # [2, links]
-        """From, to; each link in both directions."""
+        """[2, links] from and to; each link in both directions."""
         return torch.stack([self.columns.to(torch.int64), self.rows])
 
     @property
     def batch(self) -> Tensor:  # [nodes]
-        """Which graph a node belongs to."""
+        """[nodes] which graph a node belongs to."""
         return self.graph
 
     def to(self, device: torch.device) -> Batch:
         if self.labels.device == device:
             return self
-        return replace(self, **{name: own.to(device) for name, own in _tensors(self).items()})
+        moved: dict[str, Any] = {name: own.to(device) for name, own in _tensors(self).items()}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)

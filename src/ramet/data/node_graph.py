@@ -55,13 +55,16 @@ class NodeGraph:
     """
 
     features: Tensor  # [nodes, features]
-    labels: Tensor  # [nodes]
-    classes: int  # of the whole federation, also those that no node here has
+    labels: Tensor
+    """[nodes]"""
+    classes: int
+    """Of the whole federation, also those that no node here has."""
     left: Tensor  # [links] int32
     right: Tensor  # [links] int32
     kinds: Tensor  # [links] the true kind, for those who know it
     kind_names: tuple[str, ...]
-    trained: Tensor  # [nodes] which nodes' labels may be learned from
+    trained: Tensor
+    """[nodes] which nodes' labels may be learned from."""
 
     @property
     def nodes(self) -> int:
@@ -73,11 +76,12 @@ class NodeGraph:
 
     @property
     def x(self) -> Tensor:  # [nodes, features]
+        """[nodes, features]"""
         return self.features
 
     @cached_property
     def edge_index(self) -> Tensor:  # [2, 2 · links]
-        """From, to; each link in both directions."""
+        """[2, 2 · links] from and to; each link in both directions."""
         return torch.stack([self._columns.to(torch.int64), self.whole.rows])
 
     @cached_property

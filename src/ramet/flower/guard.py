@@ -87,9 +87,13 @@ def check_code(method: str, activation: str = "", merge: str = "") -> None:
     path = os.environ.get(LIST)
     if not path:
         return
-    asked = {"method": (method, METHODS), "activation": (activation, ACTIVATIONS)}
-    for kind, (text, ours) in {**asked, "merge": (merge, MERGES)}.items():
-        name = name_and_options(text)[0]
+    asked = (
+        ("method", method, [*METHODS]),
+        ("activation", activation, [*ACTIVATIONS]),
+        ("merge", merge, [*MERGES]),
+    )
+    for kind, text, ours in asked:
+        name, _ = name_and_options(text)
         if name and name not in ours and name not in _listed(Path(path)):
             raise RametError(
                 f"this site does not accept the {kind} '{name}'. It lists those it does."

@@ -46,7 +46,13 @@ EXAMPLES = "num-examples"
 
 
 class MethodStrategy(Strategy):
-    """Runs a method's activation, sharing and merging under Flower's own loop."""
+    """Runs a method's activation, sharing and merging under Flower's own loop.
+
+    Args:
+        method: any method that shares something; its training is the ClientApp's affair.
+        seed: moves the draws of its activation.
+        min_nodes: how many nodes to wait for.
+    """
 
     def __init__(self, method: Method, seed: int = 0, min_nodes: int = 2) -> None:
         self.method = method

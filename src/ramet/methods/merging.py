@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from ramet.payload import Array, Arrays, Payload
 
 Reply: TypeAlias = tuple[str, Payload]
-"""A client's name and what it sent."""
+"""A client's name and what it sent; of its numbers ``weight`` is how much the client counts."""
 
 
 @runtime_checkable
@@ -88,6 +88,7 @@ class OrderlessSum:
         self._fine: NDArray[np.float64] = np.zeros(shape)
 
     def add(self, array: Array, weight: float) -> None:
+        """One more term: the array times its weight."""
         term = array.astype(np.float64) * weight
         coarse = (term + self._COARSE) - self._COARSE
         self._coarse += coarse
@@ -95,4 +96,5 @@ class OrderlessSum:
         self._fine += (term + self._FINE) - self._FINE
 
     def total(self) -> NDArray[np.float64]:
+        """The sum of what was added so far."""
         return self._coarse + self._fine

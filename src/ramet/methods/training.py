@@ -18,7 +18,17 @@ from ramet.tasks import Samples, Task
 
 @plain_dataclass(frozen=True)
 class Session:
-    """All that a client trains with in one round; the model holds what just arrived."""
+    """All that a client trains with in one round; the model holds what just arrived.
+
+    Args:
+        model: the client's network, on ``device``.
+        optimiser: as the round before has left it.
+        task: loss and batches.
+        samples: what the client learns from, as the task has made it.
+        shared: names of the parameters and buffers that leave the client.
+        randomness: draws of this client in this round, by purpose.
+        device: where batches have to be.
+    """
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -42,17 +52,23 @@ class _Adam(torch.optim.Adam):
 
 
 Term: TypeAlias = Callable[[], Tensor]
+"""Gives what is to be added to the loss of the next batch."""
 
 
 class Penalty(Protocol):
-    """A term that a method adds to the loss; called once per round, it gives the term."""
+    """A term that a method adds to the loss."""
 
-    def __call__(self, session: Session) -> Term: ...
+    def __call__(self, session: Session) -> Term:
+        """Called once a round, before the first batch; the term is called for every batch."""
+        ...
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Adam over the client's own batches. Its moments live as long as the run."""
+    """Adam over the client's own batches. Its moments live as long as the run.
+
+    Another optimiser or another loop is a class with the same two functions.
+    """
 
     lr: PositiveFloat = 1e-3
     weight_decay: NonNegativeFloat = 5e-4
@@ -60,6 +76,7 @@ class LocalTraining:
     batch_size: PositiveInt = 128
 
     def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Made once; its tensors are kept with the client's state."""
         return _Adam(model.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
 
     def fit(self, session: Session, penalty: Penalty | None = None) -> float:

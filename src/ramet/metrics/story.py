@@ -53,7 +53,7 @@ class Story:
 
     @property
     def reciprocal_rank(self) -> float:
-        """As :attr:`score`, of runs that predict links."""
+        """As ``score``, of runs that predict links."""
         scores = self.result["scores"]
         return float(scores.get("overview", scores.get("besides"))["mrr"])
 

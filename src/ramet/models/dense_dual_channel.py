@@ -28,7 +28,7 @@ class DenseDualChannel(nn.Module):
     map as it is made ("maps"), or on the concatenation that a layer reads ("inputs"), as the
     equations say literally.
 
-    Parameters: as in :class:`DualChannel`.
+    Parameters: as in ``DualChannel``.
     """
 
     def __init__(
