@@ -30,6 +30,15 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def resumed(whole: ramet.Result) -> str:
+    """The SHA-256 of the same run, had it been killed after its first checkpoint still there."""
+    (whole.folder / "result.json").unlink()
+    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+        newest.unlink()
+    sha256: str = ramet.resume(whole.folder).summary["sha256"]
+    return sha256
+
+
 def test_without_momentum_it_is_fedstar(own: Path, tmp_path: Path) -> None:
     star = ramet.run("fedstar", rounds=3, out=tmp_path / "star")
     still = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "still", beta=0.0)
@@ -44,10 +53,7 @@ def test_its_state_survives_a_restart(own: Path, tmp_path: Path) -> None:
     whole = ramet.run(f"{own}/momentum.py:momentum", rounds=4, out=tmp_path / "whole")
     rule = method_factory(f"{own}/momentum.py:momentum")().merging
     assert digest(rule.ask(rule.start({}), "a")) == digest({})
-    (whole.folder / "result.json").unlink()
-    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
-        newest.unlink()
-    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+    assert resumed(whole) == whole.summary["sha256"]
 
 
 def test_the_rule_alone_runs_over_other_methods(own: Path, tmp_path: Path) -> None:
@@ -90,10 +96,7 @@ def test_clients_take_turns_also_after_a_restart(own: Path, tmp_path: Path) -> N
     asked = [{*record.trained} for record in RunFolder(whole.folder).records()]
     first, second, third = {"rings", "trees"}, {"blocks", "rings"}, {"trees", "blocks"}
     assert asked == [first, second, third, first, second]
-    (whole.folder / "result.json").unlink()
-    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
-        newest.unlink()
-    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+    assert resumed(whole) == whole.summary["sha256"]
 
 
 def test_a_pyg_network_learns(own: Path, tmp_path: Path) -> None:
@@ -137,10 +140,7 @@ def test_a_pyg_network_for_nodes_runs_and_goes_on(tmp_path: Path) -> None:
     whole = ramet.run(method, "planted", rounds=3, out=tmp_path / "whole")
     losses = whole.frame.groupby("round")["loss"].mean()
     assert losses.iloc[-1] < losses.iloc[0]
-    (whole.folder / "result.json").unlink()
-    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
-        newest.unlink()
-    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+    assert resumed(whole) == whole.summary["sha256"]
 
 
 RULE = """

@@ -49,6 +49,25 @@ def test_settings_survive_flowers_flat_config() -> None:
     assert from_run_config(config) == settings
 
 
+def test_rules_in_files_survive_and_are_told_without_their_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a place, with a comma"
+    folder.mkdir()
+    (folder / "mine.py").write_text(
+        "from ramet.methods.activation import RandomClients as Mine\n"
+        "from ramet.methods.merging import WeightedMean as Mean\n"
+    )
+    settings = checked_settings(
+        method="fedstar",
+        setting="tiny",
+        data=Path("/data"),
+        activation=f"{folder}/mine.py:Mine,count=2",
+        merge=f"{folder}/mine.py:Mean",
+    )
+    assert from_run_config(to_run_config(settings, Path("/r"))) == settings
+    assert settings.label == "fedstar,merge=mine.py:Mean,activation=mine.py:Mine,count=2"
+    assert str(tmp_path) not in settings.command
+
+
 def test_what_makes_rounds_hold_survives_too() -> None:
     settings = checked_settings(
         method="fedavg",

@@ -11,7 +11,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.strategy import _payload
+from ramet.flower.strategy import _payload, _told
 
 APP = """
 import numpy as np
@@ -118,3 +118,9 @@ def test_what_a_node_was_spared_is_left_out_though_it_came() -> None:
     assert reply is not None
     assert list(reply.arrays) == ["structure.b"]
     assert reply.numbers == {"weight": 3}
+
+
+def test_an_activation_is_told_a_nodes_numbers() -> None:
+    metrics = MetricRecord({"num-examples": 3, "loss": 0.5, "each": [1.0, 2.0]})
+    told = _told(RecordDict({"metrics": metrics}))
+    assert told == {"num-examples": 3, "loss": 0.5, "weight": 3}
