@@ -99,6 +99,18 @@ def test_clients_take_turns_also_after_a_restart(own: Path, tmp_path: Path) -> N
     assert resumed(whole) == whole.summary["sha256"]
 
 
+def test_a_rule_that_has_changed_is_refused(own: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "turns.py"
+    copied.write_text((own / "turns.py").read_text())
+    rules: Any = {"activation": f"{copied}:Turns", "merge": f"{own}/momentum.py:Momentum,beta=0.1"}
+    run = ramet.run("fedstar", rounds=1, out=tmp_path / "run", **rules)
+    assert (run.folder / "activation.py").read_text() == copied.read_text()
+    (run.folder / "result.json").unlink()
+    copied.write_text(copied.read_text() + "# changed\n")
+    with pytest.raises(ramet.RametError, match=r"turns\.py, .*momentum\.py is not what this run"):
+        ramet.resume(run.folder)
+
+
 def test_a_pyg_network_learns(own: Path, tmp_path: Path) -> None:
     result = ramet.run(f"{own}/mynet.py:mynet", rounds=10, out=tmp_path / "net")
     losses = result.frame.groupby("round")["loss"].mean()

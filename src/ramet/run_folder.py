@@ -6,7 +6,8 @@
 ``split.json``           who held which samples, with hashes
 ``sites.json``           the form of the sites' own graphs, where they bring them
 ``trackers.json``        who follows its rounds, if anybody does
-``method.py``            a copy of the file with a method of one's own; so ``activation.py``, ``merge.py``
+``method.py``            a copy of the file with a method of one's own; ``activation.py`` and
+                         ``merge.py`` are copies of those with rules
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         what happened when: rounds, refused replies, retries, the end
 ``server/``              the server's last snapshots

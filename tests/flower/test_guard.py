@@ -12,7 +12,7 @@ import pytest
 
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
-from ramet.flower.guard import LIST, app_hash, check_app, check_code, write_guard
+from ramet.flower.guard import LIST, app_hash, check_accepted, check_app, write_guard
 from ramet.flower.programs import Flower, free_ports
 
 SERVER = """
@@ -86,17 +86,17 @@ def test_only_what_is_listed_is_accepted(tmp_path: Path, monkeypatch: pytest.Mon
     check_app(b"abc", listed)
     with pytest.raises(RametError, match="does not accept the app with the SHA-256 e3b0c442"):
         check_app(b"", listed)
-    check_code("other.py:other")  # no list, no limit
+    check_accepted("other.py:other")  # no list, no limit
     monkeypatch.setenv(LIST, str(listed))
-    check_code("fedstar")
-    check_code("mine.py:mine")
+    check_accepted("fedstar")
+    check_accepted("mine.py:mine")
     with pytest.raises(RametError, match="does not accept the method 'os:system'"):
-        check_code("os:system")
-    check_code("fedstar", "restart,alpha=0.3", "krum")
-    check_code("fedstar", "mine.py:mine,count=2")
+        check_accepted("os:system")
+    check_accepted("fedstar", "restart,alpha=0.3", "krum")
+    check_accepted("fedstar", "mine.py:mine,count=2")
     for kind in ("activation", "merge"):
         with pytest.raises(RametError, match=f"does not accept the {kind} 'os:system'"):
-            check_code("fedstar", **{kind: "os:system,command=true"})
+            check_accepted("fedstar", **{kind: "os:system,command=true"})
 
 
 def test_other_kinds_of_apps_are_closed_and_a_list_is_kept(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from ramet.data.own import UnfitError, site_name
 from ramet.errors import RametError
 from ramet.events import ending, tell
 from ramet.experiment import Experiment, RunSettings
-from ramet.flower.guard import check_code, site_events
+from ramet.flower.guard import check_accepted, site_events
 from ramet.flower.records import from_records, from_run_config, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, Occasion, signed
 from ramet.payload import Payload
@@ -98,7 +98,7 @@ def answer(message: Message, context: Context) -> Message:
 
 def _settings(context: Context) -> RunSettings:
     named = {kind: str(context.run_config.get(kind, "")) for kind in ("activation", "merge")}
-    check_code(str(context.run_config["method"]), **named)
+    check_accepted(str(context.run_config["method"]), **named)
     settings = from_run_config(context.run_config)
     data = context.node_config.get("data")
     return settings.model_copy(update={"data": Path(str(data))}) if data else settings

@@ -76,7 +76,7 @@ def write_program(path: Path, module: str, places: Mapping[str, Path] | None = N
     _write_script(path, "\n".join(lines))
 
 
-def check_code(method: str, activation: str = "", merge: str = "") -> None:
+def check_accepted(method: str, activation: str = "", merge: str = "") -> None:
     """Refuse somebody's own method or rule that this site's list does not have.
 
     Without a list all may run.
