@@ -87,6 +87,7 @@ def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[st
         "rounds": 3,
         "engine": "local",
     }
+    assert found["measure"] == "accuracy"
     assert set(found["scores"]["clients"]) == {"rings", "trees", "blocks"}
     mean = sum(found["scores"]["clients"].values()) / 3
     assert found["scores"]["test"] == pytest.approx(mean)
@@ -139,6 +140,23 @@ def test_a_table_per_client_and_the_folder_are_printed(tmp_path: Path) -> None:
     done = ramet("run", "local", "--rounds", "1", "--out", tmp_path / "r")
     assert all(word in done.stdout for word in ("rings", "trees", "blocks", "mean, last round"))
     assert str(tmp_path / "r") in done.stdout
+
+
+def test_links_are_scored_by_roc_auc_wherever_the_score_is_named(tmp_path: Path) -> None:
+    small = ("--setting", "planted-hetero", "--set", "clients=3", "--set", "nodes=60")
+    small += ("--set", "links=200", "--rounds", "1")
+    done = ramet("run", "fedda", *small, "--out", tmp_path / "r")
+    assert "test ROC-AUC %" in done.stdout
+    assert json.loads((tmp_path / "r" / "result.json").read_text())["measure"] == "ROC-AUC"
+    words = ("compare", "local-hgn", "fed-hgn", *small, "--seeds", "1", "--out", tmp_path / "s")
+    compared = ramet(*words)
+    assert "planted-hetero: test ROC-AUC %" in compared.stdout
+    assert {row["measure"] for row in json.loads(ramet(*words, "--json").stdout)} == {"ROC-AUC"}
+    assert ramet("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert all(words in page for words in ("ROC-AUC over rounds", "Test ROC-AUC after"))
+    everything = done.stdout + compared.stdout + page
+    assert "accuracy" not in everything.lower()
 
 
 def test_without_a_terminal_rounds_are_plain_lines_and_stdout_is_the_result(

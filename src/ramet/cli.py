@@ -206,7 +206,7 @@ def compare(
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
     target: Annotated[
-        float | None, typer.Option(help="Count the rounds to this test accuracy, in %.")
+        float | None, typer.Option(help="Count the rounds to this test score, in %.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
     folder: Annotated[
@@ -397,7 +397,7 @@ def report(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...")],
     folder: Annotated[Path, typer.Option("--out", help="The report's folder.")] = Path("report"),
     target: Annotated[
-        float | None, typer.Option(help="Count the rounds to this test accuracy, in %.")
+        float | None, typer.Option(help="Count the rounds to this test score, in %.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
 ) -> None:
@@ -976,7 +976,7 @@ def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Record], None]]:
-    """Rounds done, accuracy, bytes and time left; plain lines where there is no terminal."""
+    """Rounds done, scores, bytes and time left; plain lines where there is no terminal."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.errors import RametError
-from ramet.metrics import Standing, Stories, Story
+from ramet.metrics import Standing, Stories, Story, common_measure, measure
 from ramet.metrics.saving import asking_everyone
 
 if TYPE_CHECKING:
@@ -36,17 +36,23 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def accuracy_over_rounds(stories: Stories) -> Figure:
-    """Mean test accuracy over seeds, with a band of one standard deviation.
+def score_over_rounds(stories: Stories) -> Figure:
+    """Mean test score over seeds, with a band of one standard deviation.
 
     Both are running means over a twentieth of the rounds: test parts are small, so curves jump.
     """
-    return _over_rounds(stories, _TEST, "mean test accuracy, %", percent=True)
+    return _over_rounds(stories, _TEST, f"mean test {measured(stories)}, %", percent=True)
 
 
-def accuracy_on_all_data(stories: Stories) -> Figure:
+def score_on_all_data(stories: Stories) -> Figure:
     """The same for the server's model on all clients' data at once."""
-    return _over_rounds(stories, ON_ALL_DATA, "test accuracy on all data, %", percent=True)
+    title = f"test {measured(stories)} on all data, %"
+    return _over_rounds(stories, ON_ALL_DATA, title, percent=True)
+
+
+def measured(stories: Stories) -> str:
+    """What the stories' scores are, as people call it."""
+    return common_measure(measure(one.result) for runs in stories.values() for one in runs.values())
 
 
 def loss_over_rounds(stories: Stories) -> Figure:
@@ -145,7 +151,10 @@ def score_over_bytes(stories: Stories) -> Figure:
                     ms=7,
                     label=f"{label} ({len(stories[label])})",
                 )
-        axes.set(xlabel="MB sent in the whole run, both ways", ylabel="test score, %: mean ± std")
+        axes.set(
+            xlabel="MB sent in the whole run, both ways",
+            ylabel=f"test {measured(stories)}, %: mean ± std",
+        )
         axes.set_xlim(left=0)
         _legend_beside(axes, "method (seeds)")
     return figure
@@ -168,8 +177,8 @@ def _spent(runs: Mapping[int, Story]) -> tuple[float, float, float]:
     return float(sent) / 1e6, float(scores.mean()), float(scores.std(ddof=min(1, len(runs) - 1)))
 
 
-def accuracy_over_work(rows: Sequence[Standing]) -> Figure:
-    """Accuracy against FLOPs per client and round; a line down to the worst seed."""
+def score_over_work(rows: Sequence[Standing]) -> Figure:
+    """Score against FLOPs per client and round; a line down to the worst seed."""
     with _figure(8, 5) as (figure, axes):
         for place, row in enumerate(rows):
             if row.flops_per_client_round is None:
@@ -179,16 +188,17 @@ def accuracy_over_work(rows: Sequence[Standing]) -> Figure:
             axes.plot([work, work], [100 * row.worst, mean], color=colour, linewidth=1.2)
             axes.plot(work, mean, _MARKS[place % len(_MARKS)], color=colour, label=row.label, ms=8)
             axes.plot(work, 100 * row.worst, "_", color=colour, ms=10)
+        what = common_measure(row.measure for row in rows)
         axes.set(
-            xlabel="FLOPs per client and round, billions", ylabel="test accuracy, %: mean and worst"
+            xlabel="FLOPs per client and round, billions", ylabel=f"test {what}, %: mean and worst"
         )
         axes.set_xlim(left=0)
         _legend_beside(axes, "method")
     return figure
 
 
-def accuracy_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
-    """Accuracy on all data over the number of kinds, a line per method: mean and spread."""
+def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], what: str) -> Figure:
+    """Score on all data over the number of kinds, a line per method: mean and spread."""
     with _figure(8, 4.5) as (figure, axes):
         for place, (label, by_kinds) in enumerate(scores.items()):
             kinds = sorted(by_kinds)
@@ -202,7 +212,7 @@ def accuracy_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]]) -> 
                 label=label,
                 **_look(place),
             )
-        axes.set(xlabel="kinds of links k", ylabel="test accuracy on all data, %")
+        axes.set(xlabel="kinds of links k", ylabel=f"test {what} on all data, %")
         _legend_beside(axes, "method")
     return figure
 

@@ -52,6 +52,7 @@ def write_report(
     _check_alike(every)
     rows = standings(stories, target)
     pictures = _pictures(stories, rows, apart)
+    what = figures.measured(stories)
     for picture in pictures:
         figures.save(picture.figure, folder, picture.name)
     common = _with_common_clients(stories)
@@ -60,6 +61,7 @@ def write_report(
         _template().render(
             setting=every[0].setting,
             rows=rows,
+            measure=what,
             best=max(row.test for row in rows),
             yardstick=next((row.label for row in rows if row.gain is None), rows[0].label),
             target=target,
@@ -86,13 +88,14 @@ def write_report(
 def _pictures(
     stories: Stories, rows: Sequence[Standing], apart: Heterogeneity | None
 ) -> list[_Picture]:
+    what = figures.measured(stories)
     drawn = [
         _Picture(
-            "accuracy_over_rounds",
-            "Accuracy over rounds",
-            "Mean test accuracy over clients and seeds; the band is one standard deviation over "
+            "score_over_rounds",
+            f"{_title(what)} over rounds",
+            f"Mean test {what} over clients and seeds; the band is one standard deviation over "
             "seeds. Both are running means over a twentieth of the rounds.",
-            figures.accuracy_over_rounds(stories),
+            figures.score_over_rounds(stories),
         ),
         _Picture(
             "payload",
@@ -105,11 +108,11 @@ def _pictures(
         drawn.insert(
             1,
             _Picture(
-                "accuracy_over_flops",
-                "Accuracy over work",
+                "score_over_flops",
+                f"{_title(what)} over work",
                 "Mean over seeds, with a line down to the worst seed, against the floating-point "
                 "operations of a client's training in one round.",
-                figures.accuracy_over_work(rows),
+                figures.score_over_work(rows),
             ),
         )
     if figures.pairs(stories):
@@ -142,10 +145,10 @@ def _pictures_of_all_data(stories: Stories) -> list[_Picture]:
         return []
     return [
         _Picture(
-            "accuracy_on_all_data",
+            "score_on_all_data",
             "The server's model on all data",
-            "Test accuracy on all clients' data at once, smoothed as above.",
-            figures.accuracy_on_all_data(stories),
+            f"Test {figures.measured(stories)} on all clients' data at once, smoothed as above.",
+            figures.score_on_all_data(stories),
         ),
         _Picture(
             "loss_over_rounds",
@@ -159,16 +162,18 @@ def _pictures_of_all_data(stories: Stories) -> list[_Picture]:
 def _pictures_of_kinds(stories: Stories) -> list[_Picture]:
     """What is known of channels and of the kinds of links that were found."""
     drawn = []
+    what = figures.measured(stories)
     by_kinds = _by_kinds(stories)
     if any(len(scores) > 2 for scores in by_kinds.values()):
         drawn.append(
             _Picture(
-                "accuracy_over_kinds",
-                "Accuracy over the number of kinds",
-                "Test accuracy on all data at the best validation; bars are one standard deviation "
+                "score_over_kinds",
+                f"{_title(what)} over the number of kinds",
+                f"Test {what} on all data at the best validation; bars are one standard deviation "
                 "over seeds.",
-                figures.accuracy_over_kinds(
-                    {label: scores for label, scores in by_kinds.items() if len(scores) > 2}
+                figures.score_over_kinds(
+                    {label: scores for label, scores in by_kinds.items() if len(scores) > 2},
+                    what,
                 ),
             )
         )
@@ -205,6 +210,11 @@ def _pictures_of_kinds(stories: Stories) -> list[_Picture]:
             ),
         ]
     return drawn
+
+
+def _title(what: str) -> str:
+    """At the beginning of a heading."""
+    return what[0].upper() + what[1:]
 
 
 def _every(stories: Stories) -> list[Story]:

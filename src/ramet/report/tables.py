@@ -22,6 +22,8 @@ from ramet.metrics import (
     Standing,
     TypeOfNode,
     Verdict,
+    common_measure,
+    measure,
 )
 from ramet.metrics.saving import POINTS_LOST, SHARE_SENT
 from ramet.metrics.work import total
@@ -55,7 +57,8 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     seeds = {row.seeds for row in rows}
     alike = len(seeds) == 1
     over = f"{seeds.pop()} seeds" if alike else "seeds (their number behind the method)"
-    table = _plain_table(f"{setting}: test accuracy %, mean ± std over {over}")
+    what = common_measure(row.measure for row in rows)
+    table = _plain_table(f"{setting}: test {what} %, mean ± std over {over}")
     table.add_column("method", no_wrap=True)
     columns = standing_columns(rows, target)
     for head in columns:
@@ -73,7 +76,7 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
             "; all data: the server's model on all clients' data at once, at its best validation"
         )
     if target is not None:
-        table.caption += f"; to {100 * target:g}: rounds until that accuracy"
+        table.caption += f"; to {100 * target:g}: rounds until that score"
     return table
 
 
@@ -129,7 +132,7 @@ def result_table(summary: Mapping[str, Any]) -> Table:
     scores, traffic = summary["scores"], summary["traffic"]
     table = Table(title=f"{summary['method']} on {summary['setting']}, seed {summary['seed']}")
     table.add_column("client")
-    table.add_column("test accuracy %", justify="right")
+    table.add_column(f"test {measure(summary)} %", justify="right")
     table.add_column("model scalars", justify="right")
     table.add_column("FLOPs per round", justify="right")
     for client, score in scores["clients"].items():
