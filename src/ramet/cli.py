@@ -32,10 +32,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 out, err = Console(), Console(stderr=True)
+_SETTING, _OWN = "tiny", "own"
 
 Setting = Annotated[
-    str,
-    typer.Option(autocompletion=completion.setting, help="A name from `ramet settings`."),
+    str | None,
+    typer.Option(
+        autocompletion=completion.setting,
+        help="A name from `ramet settings`.",
+        show_default=_SETTING,
+    ),
+]
+Sites = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--site", metavar="FILE", help="A site's own graphs, as a TOML; once for each site."
+    ),
 ]
 Active = Annotated[
     str | None,
@@ -88,7 +99,7 @@ def run(
             help="A name from `ramet methods`, or file.py:factory.",
         ),
     ],
-    setting: Setting = "tiny",
+    setting: Setting = None,
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     seed: Annotated[int, typer.Option(help="Moves weights, dropout and batch order.")] = 0,
     engine: Annotated[
@@ -126,10 +137,7 @@ def run(
     ] = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     split_seed: SplitSeed = 123,
-    site: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A site's own graphs, as a TOML; once for each site."),
-    ] = None,
+    site: Sites = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
@@ -151,9 +159,7 @@ def run(
     """
     from ramet import runs
 
-    options = _options(option or [])
-    if site:
-        setting, options = "own", {**options, "sites": shlex.join(map(str, site))}
+    setting, options = _setting(setting, site, option)
     with _progress() as observe:
         result = runs.run(
             method,
@@ -201,7 +207,8 @@ def compare(
     contenders: Annotated[
         list[str], typer.Argument(metavar="METHOD...", autocompletion=completion.method)
     ],
-    setting: Setting = "tiny",
+    setting: Setting = None,
+    site: Sites = None,
     seeds: Annotated[str, typer.Option(help="1-5, or 1,2,3.")] = "1-5",
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
@@ -240,7 +247,10 @@ def compare(
     Doing it again goes on where it stopped. Options of one method follow a comma, its merging and
     its activation last.
 
-    Example: ramet compare local feddense,width=16 feddense,activation=restart --setting single
+    \b
+    Examples:
+    ramet compare local feddense,width=16 feddense,activation=restart --setting single
+    ramet compare local-gcn fed-gcn --site north/site.toml --site south/site.toml
     """
     from dataclasses import asdict
 
@@ -249,6 +259,7 @@ def compare(
     from ramet.report import comparison_table
     from ramet.sweeps import Contender, Sweep, parse_seeds
 
+    setting, options = _setting(setting, site, option)
     sweep = Sweep(
         contenders=tuple(Contender.parse(text) for text in contenders),
         setting=setting,
@@ -256,7 +267,7 @@ def compare(
         folder=(folder or Path("sweeps") / setting).absolute(),
         rounds=rounds,
         data=data,
-        options=_options(option or []),
+        options=options,
         activation=activation,
         merge=merge,
         split_seed=split_seed,
@@ -415,7 +426,9 @@ def report(
     stories = found(paths)
     every = [story for runs in stories.values() for story in runs.values()]
     apart, left_out = None, []
-    if not any("overview" in story.result["scores"] for story in every):  # clients hold many graphs
+    if every[0].setting == _OWN:
+        left_out.append("what the sites hold; `ramet data inspect --site FILE …` shows it.")
+    elif all("overview" not in story.result["scores"] for story in every):  # many graphs each
         try:
             seen = inspect(every[0].setting, data)
             apart = Heterogeneity(list(seen.clients), seen.divergences)
@@ -432,7 +445,8 @@ app.add_typer(data_app, name="data")
 
 @data_app.command("inspect")
 def inspect_data(
-    setting: Setting = "tiny",
+    setting: Setting = None,
+    site: Sites = None,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Draw the divergences into this folder, too.")
@@ -446,7 +460,10 @@ def inspect_data(
 
     Of graphs with several node types: types, relations, held-out pairs, and who learns what.
 
-    Example: ramet data inspect --setting cross-diff --out pictures
+    \b
+    Examples:
+    ramet data inspect --setting cross-diff --out pictures
+    ramet data inspect --site north/site.toml --site south/site.toml
     """
     from rich.table import Table
 
@@ -462,18 +479,19 @@ def inspect_data(
         for table in tables:
             out.print(table)
 
-    relations = inspect_relations(setting, data, _options(option or []))
+    setting, options = _setting(setting, site, option)
+    relations = inspect_relations(setting, data, options)
     if relations is not None:
         types = shown.types_table(relations.types, setting)
         between = shown.relations_table(relations.relations)
         show(relations.facts(), types, between, shown.specialities_table(relations.clients))
         return
-    links = inspect_links(setting, data, _options(option or []))
+    links = inspect_links(setting, data, options)
     if links is not None:
         kinds = shown.kinds_table(links.kinds, setting)
         show(links.facts(), kinds, shown.links_table(links.clients))
         return
-    seen = inspect(setting, data, _options(option or []))
+    seen = inspect(setting, data, options)
     if folder is not None:
         make_folder(folder)
         drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
@@ -911,6 +929,18 @@ def _complain_of(failed: dict[str, str]) -> None:
 
 def _complain(text: str) -> None:
     err.print(f"ramet: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _setting(
+    name: str | None, sites: list[Path] | None, given: list[str] | None
+) -> tuple[str, dict[str, str]]:
+    """Which setting it is, and all options; sites that bring their own graphs are one, too."""
+    options = _options(given or [])
+    if not sites:
+        return name or _SETTING, options
+    if name not in (None, _OWN):
+        raise RametError(f"--site brings its own graphs, not those of {name}. Leave out one.")
+    return _OWN, {**options, "sites": shlex.join(map(str, sites))}
 
 
 def _options(given: list[str]) -> dict[str, str]:

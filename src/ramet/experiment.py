@@ -36,6 +36,7 @@ Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
 Rule = TypeVar("Rule")
 SPLIT_SEED = 123
+SITES = "sites"
 _PAUSES: dict[Engine, tuple[float, ...]] = {
     "local": (),  # the same work in the same process ends the same
     "ray": (0.0, 0.0),
@@ -102,8 +103,11 @@ def written(
     activation: str | None = None,
     merge: str | None = None,
 ) -> str:
-    """A method with its options in one word, its merging and its activation last."""
-    pairs = [f"{key}={value}" for key, value in options.items()]
+    """A method with its options in one word, its merging and its activation last.
+
+    Where sites have their files is not a matter of the method.
+    """
+    pairs = [f"{key}={value}" for key, value in options.items() if key != SITES]
     pairs += [f"share={' '.join(share)}"] if share is not None else []
     pairs += [f"merge={merge}"] if merge else []
     pairs += [f"activation={activation}"] if activation else []
@@ -112,9 +116,9 @@ def written(
 
 def checked_settings(**given: Any) -> RunSettings:
     """Settings from arguments; an omitted number of rounds is the setting's own."""
-    if "sites" in given.get("options", {}):
+    if SITES in given.get("options", {}):
         options = given["options"]
-        given["options"] = {**options, "sites": absolute_sites(options["sites"])}
+        given["options"] = {**options, SITES: absolute_sites(options[SITES])}
     if given.get("rounds") is None:
         given["rounds"] = 1
         given["rounds"] = Experiment(_validated(given)).setting.rounds
@@ -191,7 +195,7 @@ class Experiment:
         """The settings with sites' names instead of their files, which are each site's affair."""
         if not isinstance(self.setting, OwnSetting):
             return self.settings
-        options = {**self.settings.options, "sites": shlex.join(self.clients)}
+        options = {**self.settings.options, SITES: shlex.join(self.clients)}
         return self.settings.model_copy(update={"options": options})
 
     def samples(self, client: str) -> Any:

@@ -191,7 +191,7 @@ def portrait_table(
 
 def kinds_table(kinds: Mapping[str, KindOfLink], setting: str) -> Table:
     """A row per kind of link."""
-    table = _plain_table(f"{setting}: kinds of links in the whole graph")
+    table = _plain_table(f"{setting}: kinds of links")
     table.add_column("kind", no_wrap=True)
     for head in ("links", "edge homophily", "attribute homophily"):
         table.add_column(head, justify="right")
