@@ -20,6 +20,9 @@ from ramet import __version__
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ramet.methods import Method
     from ramet.metrics import Record
     from ramet.reproduction import Reproduction
     from ramet.runs import Result
@@ -33,6 +36,7 @@ app = typer.Typer(
 )
 out, err = Console(), Console(stderr=True)
 _SETTING, _OWN = "tiny", "own"
+_ANY_WIDTH = 10_000
 
 Setting = Annotated[
     str | None,
@@ -285,7 +289,7 @@ def compare(
     if as_json:
         sys.stdout.write(json.dumps([asdict(row) for row in rows]) + "\n")
     else:
-        out.print(comparison_table(rows, setting, goal))
+        _print_table(comparison_table(rows, setting, goal))
         out.print(f"runs: {sweep.folder}", highlight=False, soft_wrap=True)
     _complain_of(failed)
 
@@ -358,7 +362,7 @@ def _judge(plan: Reproduction, name: str) -> bool:
 
     verdicts = plan.verdicts()
     about = "scores in % ± std (seeds); sizes in scalars and KB"
-    out.print(verdict_table(verdicts, f"{name}: {about}"))
+    _print_table(verdict_table(verdicts, f"{name}: {about}"))
     counts = {
         word: sum(verdict.judged == word for verdict in verdicts)
         for word in ("inside", "outside", "beside", "not run")
@@ -369,11 +373,11 @@ def _judge(plan: Reproduction, name: str) -> bool:
     exact, orders, savings = plan.by_shape(), plan.orders(), plan.savings()
     if exact:
         everything = "FedAvg's tensors: all of them × rounds × clients, and what was sent"
-        out.print(verdict_table(exact, everything, stated="by shape"))
+        _print_table(verdict_table(exact, everything, stated="by shape"))
     if orders:
-        out.print(order_table(orders))
+        _print_table(order_table(orders))
     if savings:
-        out.print(saving_table(savings, "beside FedAvg, on common seeds"))
+        _print_table(saving_table(savings, "beside FedAvg, on common seeds"))
     missed = [
         *(verdict for verdict in (*verdicts, *exact) if verdict.judged == "outside"),
         *(order for order in orders if order.holds is False),
@@ -398,7 +402,7 @@ def _draw_again(plan: Reproduction, paper: str, name: str) -> bool:
     rows = plan.beside_the_first()
     if rows:
         title = f"{paper} {name}: last round, beside the first of each panel"
-        out.print(saving_table(rows, title, judged=False))
+        _print_table(saving_table(rows, title, judged=False))
     out.print(f"Wrote {plan.folder / f'{paper}-{name}'}.png and .svg.", soft_wrap=True)
     return True
 
@@ -465,8 +469,6 @@ def inspect_data(
     ramet data inspect --setting cross-diff --out pictures
     ramet data inspect --site north/site.toml --site south/site.toml
     """
-    from rich.table import Table
-
     from ramet import report as shown
     from ramet.inspection import inspect, inspect_links, inspect_relations
     from ramet.report import figures
@@ -477,7 +479,7 @@ def inspect_data(
             sys.stdout.write(json.dumps(facts) + "\n")
             return
         for table in tables:
-            out.print(table)
+            _print_table(table)
 
     setting, options = _setting(setting, site, option)
     relations = inspect_relations(setting, data, options)
@@ -536,7 +538,7 @@ def check_data(
         facts = {"problems": problems, "statistics": counted}
         sys.stdout.write(json.dumps(facts) + "\n")
     elif site is not None and counted is not None:
-        out.print(site_table(site.name, site.schema.task, counted))
+        _print_table(site_table(site.name, site.schema.task, counted))
         out.print(f"No problems. Fingerprint: {fingerprint}", highlight=False, soft_wrap=True)
     else:
         alike: Counter[tuple[str, str | None]] = Counter()
@@ -579,67 +581,78 @@ def show_audit(
     if as_json:
         sys.stdout.writelines(departure.line() + "\n" for departure in found)
     else:
-        out.print(departures_table(found) if every else totals_of_departures(found))
+        _print_table(departures_table(found) if every else totals_of_departures(found))
     if cut_short:
         _complain(f"{cut_short} lines cannot be read: a crash cut them short, or they were changed")
 
 
 @app.command()
-def methods() -> None:
-    """List the methods, what they share, and what --set may set."""
-    from rich.table import Table
-
+def methods(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=completion.method,
+            help="One of them, or file.py:factory.",
+            metavar="NAME",
+        ),
+    ] = None,
+) -> None:
+    """List the methods, or all about the one called NAME: its paper, and what --set may set."""
+    from ramet.experiment import method_factory
     from ramet.methods import METHODS
+    from ramet.options import arguments
+    from ramet.report import list_table
 
-    table = Table("method", "idea", "shares", "paper", "--set")
-    for name, factory in METHODS.items():
-        method = factory()
-        idea = (factory.__doc__ or "").strip().splitlines()[0]
-        shares = ", ".join(method.shared.patterns) or "nothing"
-        table.add_row(name, idea, shares, method.paper, _settable(factory))
-    out.print(table)
+    def shares(factory: Callable[..., Method]) -> str:
+        return ", ".join(factory().shared.patterns) or "nothing"
+
+    if name is None:
+        rows = [(key, _idea(factory), shares(factory)) for key, factory in METHODS.items()]
+        _print_table(list_table(("method", "idea", "shares"), rows))
+        _tell("`ramet methods NAME` tells a method's paper, and what --set may set.")
+        return
+    factory = method_factory(name)
+    _tell(f"{factory().name}: {_idea(factory)}")
+    _tell(f"paper: {factory().paper}")
+    _tell(f"shares: {shares(factory)}")
+    _tell("--set:")
+    for key, default in arguments(factory).items():
+        _tell(f"  {key}={default}")
 
 
 @app.command()
 def activations() -> None:
     """List who may be asked for what in a round, for --activation."""
-    from rich.table import Table
-
     from ramet.methods import ACTIVATIONS
+    from ramet.report import list_table
 
-    table = Table("activation", "rule", "options")
-    for name, rule in ACTIVATIONS.items():
-        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
-    out.print(table)
+    rows = [(name, _idea(rule), _settable(rule)) for name, rule in ACTIVATIONS.items()]
+    _print_table(list_table(("activation", "rule", "options"), rows))
 
 
 @app.command()
 def merges() -> None:
     """List how replies may be merged, for --merge."""
-    from rich.table import Table
-
     from ramet.methods import MERGES
+    from ramet.report import list_table
 
-    table = Table("merge", "rule", "options")
-    for name, rule in MERGES.items():
-        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
-    out.print(table)
+    rows = [(name, _idea(rule), _settable(rule)) for name, rule in MERGES.items()]
+    _print_table(list_table(("merge", "rule", "options"), rows))
 
 
 @app.command()
 def settings() -> None:
     """List the settings and their clients."""
-    from rich.table import Table
-
     from ramet.partition import SETTINGS
+    from ramet.report import list_table
 
-    table = Table("setting", "about", "clients", "--set")
+    rows = []
     for name, factory in SETTINGS.items():
         made = factory()
         alone = len(set(made.source_of.values())) > 1
         clients = " ".join(made.clients) if alone else f"{len(made.clients)} parts"
-        table.add_row(name, made.about, clients, _settable(factory))
-    out.print(table)
+        rows.append((name, made.about, clients, _settable(factory)))
+    _print_table(list_table(("setting", "about", "clients", "--set"), rows))
 
 
 @app.command("app")
@@ -908,6 +921,14 @@ def _data(given: Path | None) -> Path:
     return given.absolute()
 
 
+def _print_table(table: Table) -> None:
+    """Whole: wider than a narrow terminal if need be, and as wide as it likes without one."""
+    from ramet.report import uncut
+
+    console = out if out.is_terminal else Console(width=_ANY_WIDTH)
+    console.print(uncut(table), crop=False)
+
+
 def _tell(text: str) -> None:
     out.print(text, highlight=False, soft_wrap=True, markup=False)
 
@@ -951,6 +972,11 @@ def _options(given: list[str]) -> dict[str, str]:
     return {key.replace("-", "_"): value for key, _, value in pairs}
 
 
+def _idea(of: Callable[..., object]) -> str:
+    """The first line of its docstring."""
+    return (of.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+
+
 def _settable(factory: Callable[..., object]) -> str:
     from ramet.options import arguments
 
@@ -963,7 +989,7 @@ def _show(result: Result, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(result.summary) + "\n")
     else:
-        out.print(result_table(result.summary))
+        _print_table(result_table(result.summary))
         out.print(f"sha256: {result.summary['sha256']}", highlight=False, soft_wrap=True)
         out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
     for name, reason in result.untracked.items():

@@ -5,6 +5,7 @@ from ramet.report.tables import (
     departures_table,
     kinds_table,
     links_table,
+    list_table,
     order_table,
     percent,
     portrait_table,
@@ -16,6 +17,7 @@ from ramet.report.tables import (
     specialities_table,
     totals_of_departures,
     types_table,
+    uncut,
     verdict_table,
 )
 
@@ -24,6 +26,7 @@ __all__ = [
     "departures_table",
     "kinds_table",
     "links_table",
+    "list_table",
     "order_table",
     "percent",
     "portrait_table",
@@ -35,5 +38,6 @@ __all__ = [
     "specialities_table",
     "totals_of_departures",
     "types_table",
+    "uncut",
     "verdict_table",
 ]
