@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import ramet
 from ramet.archive import found, keep, story
 from ramet.errors import RametError
-from ramet.metrics import Story, common_measure, measure
+from ramet.metrics import Story, common_measure, measure, standings
 from ramet.report import figures
 from ramet.report.page import write_report
 from ramet.run_folder import RunFolder
@@ -107,6 +108,24 @@ def test_older_results_are_told_apart_by_what_they_hold() -> None:
             assert measure(older) == name
         assert figures.measured(stories) == name
     assert common_measure(["accuracy", "ROC-AUC"]) == "score"
+
+
+def test_a_band_is_as_wide_as_the_spread_in_the_table(sweep: Path) -> None:
+    one, other = found([sweep])["local"].values()
+    ends = [replace(one, rounds=[(1, 0.5, 0.50)]), replace(other, rounds=[(1, 0.5, 0.56)])]
+    drawn = figures.score_over_rounds({"local": dict(enumerate(ends))})
+    heights = [y for _, y in drawn.axes[0].collections[0].get_paths()[0].vertices]
+    # of 50 and 56: mean 53, sample standard deviation 3 · sqrt 2
+    assert (min(heights), max(heights)) == pytest.approx((53 - 18**0.5, 53 + 18**0.5))
+
+
+def test_methods_with_the_same_work_do_not_hide_each_other(sweep: Path) -> None:
+    row = standings(found([sweep]))[0]
+    drawn = figures.score_over_work([row, replace(row, label="its twin")])
+    marks = [line for line in drawn.axes[0].lines if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in marks] == ["local", "its twin"]
+    first, second = (line.get_xdata()[0] for line in marks)
+    assert second == pytest.approx(1.02 * first)
 
 
 def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:

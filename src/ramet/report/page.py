@@ -62,7 +62,6 @@ def write_report(
             setting=every[0].setting,
             rows=rows,
             measure=what,
-            best=max(row.test for row in rows),
             yardstick=next((row.label for row in rows if row.gain is None), rows[0].label),
             target=target,
             all_data=any(row.overview is not None for row in rows),
@@ -93,8 +92,8 @@ def _pictures(
         _Picture(
             "score_over_rounds",
             f"{_title(what)} over rounds",
-            f"Mean test {what} over clients and seeds; the band is one standard deviation over "
-            "seeds. Both are running means over a twentieth of the rounds.",
+            f"Mean test {what} over clients and seeds; the band is one sample standard deviation "
+            "over seeds, as in the table. Both are running means over a twentieth of the rounds.",
             figures.score_over_rounds(stories),
         ),
         _Picture(
@@ -111,7 +110,8 @@ def _pictures(
                 "score_over_flops",
                 f"{_title(what)} over work",
                 "Mean over seeds, with a line down to the worst seed, against the floating-point "
-                "operations of a client's training in one round.",
+                "operations of a client's training in one round. Methods with as much work as "
+                "another one stand to the right of it.",
                 figures.score_over_work(rows),
             ),
         )
@@ -120,8 +120,8 @@ def _pictures(
             _Picture(
                 "score_over_bytes",
                 "Score over bytes",
-                "Methods with and without an activation: mean over seeds with one standard "
-                "deviation, against all bytes of a run.",
+                "Methods with and without an activation: mean over seeds with one sample "
+                "standard deviation, against all bytes of a run.",
                 figures.score_over_bytes(stories),
             )
         )
@@ -169,8 +169,8 @@ def _pictures_of_kinds(stories: Stories) -> list[_Picture]:
             _Picture(
                 "score_over_kinds",
                 f"{_title(what)} over the number of kinds",
-                f"Test {what} on all data at the best validation; bars are one standard deviation "
-                "over seeds.",
+                f"Test {what} on all data at the best validation; bars are one sample "
+                "standard deviation over seeds.",
                 figures.score_over_kinds(
                     {label: scores for label, scores in by_kinds.items() if len(scores) > 2},
                     what,
