@@ -154,7 +154,7 @@ def test_links_are_scored_by_roc_auc_wherever_the_score_is_named(tmp_path: Path)
     assert json.loads((tmp_path / "r" / "result.json").read_text())["measure"] == "ROC-AUC"
     words = ("compare", "local-hgn", "fed-hgn", *small, "--seeds", "1", "--out", tmp_path / "s")
     compared = ramet(*words)
-    assert "planted-hetero: test ROC-AUC %" in compared.stdout
+    assert "planted-hetero: test ROC-AUC %, mean ± std over 1 seed\n" in compared.stdout
     assert {row["measure"] for row in json.loads(ramet(*words, "--json").stdout)} == {"ROC-AUC"}
     assert ramet("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
     page = (tmp_path / "page" / "report.html").read_text()
@@ -308,7 +308,13 @@ class TestBadUse:
             "run", "fedstar", "--set", "lr=-1"
         )
         assert "KEY=VALUE" in refused("run", "fedstar", "--set", "lr")
+        line = refused("run", "fedstar", "--merge", "median,share=2")
+        assert line == "ramet: median has no options. Write --merge median."
         assert "rounds" in refused("run", "fedstar", "--rounds", "0")
+
+    def test_unknown_command(self) -> None:
+        done = ramet("runn", "fedstar")
+        assert (done.code, done.stderr.count("Did you mean 'run'?")) == (2, 1)
 
     def test_pattern_that_matches_nothing(self, tmp_path: Path) -> None:
         line = refused("run", "fedstar", "--share", "structur.*", "--out", tmp_path / "r")

@@ -32,6 +32,7 @@ app = typer.Typer(
     help="Federated learning on graphs: each site keeps its data and shares what helps the others.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # Click does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 out, err = Console(), Console(stderr=True)
@@ -443,7 +444,9 @@ def report(
     out.print(f"Wrote {page} and its figures.", highlight=False, soft_wrap=True)
 
 
-data_app = typer.Typer(help="Look at the clients' data.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Look at the clients' data.", no_args_is_help=True, suggest_commands=False
+)
 app.add_typer(data_app, name="data")
 
 
@@ -517,7 +520,7 @@ def check_data(
 
     from ramet.data.own import check_site, statistics
     from ramet.experiment import RunSettings
-    from ramet.report import site_table
+    from ramet.report import several, site_table
 
     if not file.is_file():
         raise RametError(
@@ -552,13 +555,15 @@ def check_data(
                 text = f"{place}: {found - _ALIKE:,} more; --json tells them all."
                 out.print(text, markup=False, highlight=False, soft_wrap=True)
     if site is None:
-        count = f"{checked.count:,} problem{'s' if checked.count > 1 else ''}"
+        count = several(checked.count, "problem")
         more = f" The first {len(checked.problems):,} are shown." if checked.hidden else ""
         _complain(f"{file} and its files have {count}.{more}")
         raise typer.Exit(1)
 
 
-audit_app = typer.Typer(help="Look at what left a site.", no_args_is_help=True)
+audit_app = typer.Typer(
+    help="Look at what left a site.", no_args_is_help=True, suggest_commands=False
+)
 app.add_typer(audit_app, name="audit")
 
 
@@ -697,7 +702,9 @@ def guard(
 
 
 deploy_app = typer.Typer(
-    help="A consortium on real machines: set it up, start it, run together.", no_args_is_help=True
+    help="A consortium on real machines: set it up, start it, run together.",
+    no_args_is_help=True,
+    suggest_commands=False,
 )
 app.add_typer(deploy_app, name="deploy")
 Folder = Annotated[
@@ -944,8 +951,10 @@ def main() -> None:
 
 def _complain_of(failed: dict[str, str]) -> None:
     if failed:
+        from ramet.report import several
+
         name, reason = next(iter(failed.items()))
-        raise RametError(f"{len(failed)} runs failed; the first: {name}: {reason}")
+        raise RametError(f"{several(len(failed), 'run')} failed; the first: {name}: {reason}")
 
 
 def _complain(text: str) -> None:
@@ -1005,6 +1014,8 @@ def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
     """Rounds done over the whole sweep, with time left."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ramet.report import several
+
     total = sweep.total_rounds()
     bar = Progress(
         BarColumn(bar_width=30),
@@ -1019,7 +1030,7 @@ def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
 
         def watch(rounds: int, runs: int, failures: int) -> None:
             nonlocal told
-            facts = f"{rounds}/{total} rounds, {runs} runs done" + (
+            facts = f"{rounds}/{total} rounds, {several(runs, 'run')} done" + (
                 f", {failures} failed" if failures else ""
             )
             bar.update(task, completed=rounds, facts=facts)

@@ -434,9 +434,12 @@ def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -
         raise unknown(kind, name, rules)
     factory = rules[name]
     options = dict(pair.partition("=")[::2] for pair in pairs)
+    known = arguments(factory)
+    if options and not known:
+        raise RametError(f"{name} has no options. Write --{kind} {name}.")
     for key in options:
-        if key not in arguments(factory):
-            raise unknown(f"option of {name}", key, arguments(factory))
+        if key not in known:
+            raise unknown(f"option of {name}", key, known)
     return made(factory, options, by=f"--{kind}")
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ramet.errors import RametError
 from ramet.metrics import Standing, Stories, Story, standings
 from ramet.report import figures
-from ramet.report.tables import operations, percent
+from ramet.report.tables import operations, percent, several
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -78,6 +78,7 @@ def write_report(
             commands=[story.command for story in every],
             left_out=left_out,
             percent=percent,
+            several=several,
             operations=operations,
         )
     )

@@ -41,6 +41,11 @@ def size(count: float) -> str:
     return f"{count:.2f} GB"
 
 
+def several(count: int, what: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f}"
 
@@ -79,7 +84,7 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     """A row per method, in the order asked for."""
     seeds = {row.seeds for row in rows}
     alike = len(seeds) == 1
-    over = f"{seeds.pop()} seeds" if alike else "seeds (their number behind the method)"
+    over = several(seeds.pop(), "seed") if alike else "seeds (their number behind the method)"
     what = common_measure(row.measure for row in rows)
     table = _plain_table(f"{setting}: test {what} %, mean ± std over {over}")
     table.add_column("method", overflow="fold")
@@ -188,7 +193,7 @@ def portrait_table(
     clients: Mapping[str, Holdings], divergences: Mapping[str, NDArray[np.float64]], setting: str
 ) -> Table:
     """A row per client: its graphs, and its mean divergence from the others."""
-    table = _plain_table(f"{setting}: {len(clients)} clients")
+    table = _plain_table(f"{setting}: {several(len(clients), 'client')}")
     table.add_column("client", overflow="fold")
     for head in ("graphs", "nodes", "links", "features", _BY_CLASS, *divergences):
         table.add_column(head, justify="right", no_wrap=head != _BY_CLASS)
