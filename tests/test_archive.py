@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ramet
 from ramet.archive import found, keep, story
 from ramet.errors import RametError
-from ramet.metrics import Story
+from ramet.metrics import Story, common_measure, measure, standings
 from ramet.report import figures
 from ramet.report.page import write_report
 from ramet.run_folder import RunFolder
@@ -81,7 +83,7 @@ def test_the_page_stands_alone_and_holds_the_figures(sweep: Path, tmp_path: Path
     assert "src=" not in text
     assert "feddense,width=10" in text
     assert "&lt;b&gt;bold" in text
-    for name in ("accuracy_over_rounds", "accuracy_over_flops", "payload"):
+    for name in ("score_over_rounds", "score_over_flops", "payload"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()
 
@@ -94,8 +96,37 @@ def test_runs_of_other_settings_are_not_put_on_one_page(sweep: Path, tmp_path: P
 
 def test_drawing_twice_gives_the_same_picture(sweep: Path) -> None:
     stories = found([sweep])
-    once, twice = (figures.inline(figures.accuracy_over_rounds(stories)) for _ in range(2))
+    once, twice = (figures.inline(figures.score_over_rounds(stories)) for _ in range(2))
     assert once == twice
+
+
+def test_older_results_are_told_apart_by_what_they_hold() -> None:
+    root = Path(__file__).parents[1] / "results"
+    for folder, name in (("acm-hetero-4", "ROC-AUC"), ("single", "accuracy"), ("cora", "accuracy")):
+        stories = found([root / folder])
+        for told in (one for runs in stories.values() for one in runs.values()):
+            older = {key: value for key, value in told.result.items() if key != "measure"}
+            assert measure(older) == name
+        assert figures.measured(stories) == name
+    assert common_measure(["accuracy", "ROC-AUC"]) == "score"
+
+
+def test_a_band_is_as_wide_as_the_spread_in_the_table(sweep: Path) -> None:
+    one, other = found([sweep])["local"].values()
+    ends = [replace(one, rounds=[(1, 0.5, 0.50)]), replace(other, rounds=[(1, 0.5, 0.56)])]
+    drawn = figures.score_over_rounds({"local": dict(enumerate(ends))})
+    heights = np.asarray(drawn.axes[0].collections[0].get_paths()[0].vertices)[:, 1]
+    # of 50 and 56: mean 53, sample standard deviation 3 · sqrt 2
+    assert (heights.min(), heights.max()) == pytest.approx((53 - 18**0.5, 53 + 18**0.5))
+
+
+def test_methods_with_the_same_work_do_not_hide_each_other(sweep: Path) -> None:
+    row = standings(found([sweep]))[0]
+    drawn = figures.score_over_work([row, replace(row, label="its twin")])
+    marks = [line for line in drawn.axes[0].lines if not str(line.get_label()).startswith("_")]
+    assert [line.get_label() for line in marks] == ["local", "its twin"]
+    first, second = (float(np.asarray(line.get_xdata())[0]) for line in marks)
+    assert second == pytest.approx(1.02 * first)
 
 
 def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:

@@ -15,8 +15,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from rich.console import Console
 
+from ramet import cli
 from ramet.cli import main
+from ramet.metrics import Standing
+from ramet.report import comparison_table
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[st
         "rounds": 3,
         "engine": "local",
     }
+    assert found["measure"] == "accuracy"
     assert set(found["scores"]["clients"]) == {"rings", "trees", "blocks"}
     mean = sum(found["scores"]["clients"].values()) / 3
     assert found["scores"]["test"] == pytest.approx(mean)
@@ -141,6 +146,24 @@ def test_a_table_per_client_and_the_folder_are_printed(tmp_path: Path) -> None:
     assert str(tmp_path / "r") in done.stdout
 
 
+def test_links_are_scored_by_roc_auc_wherever_the_score_is_named(tmp_path: Path) -> None:
+    sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
+    small = ("--setting", "planted-hetero", *sizes, "--rounds", "1")
+    done = ramet("run", "fedda", *small, "--out", tmp_path / "r")
+    assert "test ROC-AUC %" in done.stdout
+    assert json.loads((tmp_path / "r" / "result.json").read_text())["measure"] == "ROC-AUC"
+    words = ("compare", "local-hgn", "fed-hgn", *small, "--seeds", "1", "--out", tmp_path / "s")
+    compared = ramet(*words)
+    title = compared.stdout.splitlines()[0].strip()
+    assert title == "planted-hetero: test ROC-AUC %, mean ± std over 1 seed"
+    assert {row["measure"] for row in json.loads(ramet(*words, "--json").stdout)} == {"ROC-AUC"}
+    assert ramet("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert all(words in page for words in ("ROC-AUC over rounds", "Test ROC-AUC after"))
+    everything = done.stdout + compared.stdout + page
+    assert "accuracy" not in everything.lower()
+
+
 def test_without_a_terminal_rounds_are_plain_lines_and_stdout_is_the_result(
     tmp_path: Path,
 ) -> None:
@@ -164,6 +187,47 @@ def test_methods_and_settings_are_listed() -> None:
     assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
     listed = ramet("merges").stdout
     assert all(word in listed for word in ("median", "trimmed-mean", "krum", "share=0.2"))
+    assert "without the `share` largest and the `share` smallest." in listed  # in one line
+
+
+def test_all_about_one_method() -> None:
+    lines = ramet("methods", "fedstar").stdout.splitlines()
+    assert lines[:3] == [
+        "fedstar: Share the structure channel only; everything else is private.",
+        "paper: arXiv:2211.13009",
+        "shares: structure.*",
+    ]
+    assert "  weight_decay=0.0005" in lines
+    assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_a_narrow_terminal_folds_names_and_cuts_no_number(width: int) -> None:
+    label = "fedadam.py:fedadam,server_lr=0.003,beta=0.9"
+    facts: dict[str, Any] = {
+        "seeds": 3,
+        "measure": "accuracy",
+        "test": 0.8889,
+        "spread": 0.0123,
+        "worst": 0.87,
+    }
+    facts |= {"test_at_best_val": 0.9012, "overview": None, "overview_spread": None, "gain": 0.0456}
+    facts |= {"chance": 0.742, "scalars": 64791.0, "up_per_client_round": 58368.0}
+    facts |= {"flops_per_client_round": 6.1e8, "rounds_to_target": None}
+    rows = [Standing(label=label, **facts), Standing(label="local", **facts)]
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    with patch.object(cli, "out", screen):
+        cli._print_table(comparison_table(rows, "tiny", None))
+    assert isinstance(screen.file, io.StringIO)
+    shown = screen.file.getvalue()
+    assert "…" not in shown
+    for number in ("88.89 ± 1.23", "90.12", "+4.56", "0.742", "64,791", "57.00", "0.61", "GFLOPs"):
+        assert shown.count(number) >= (1 if number == "GFLOPs" else 2), number
+    if width == 80:
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= width
+        folded = [line.split()[0] for line in lines[3:5]]
+        assert "".join(folded) == label
 
 
 def test_an_activation_over_another_method(tmp_path: Path) -> None:
@@ -245,7 +309,13 @@ class TestBadUse:
             "run", "fedstar", "--set", "lr=-1"
         )
         assert "KEY=VALUE" in refused("run", "fedstar", "--set", "lr")
+        line = refused("run", "fedstar", "--merge", "median,share=2")
+        assert line == "ramet: median has no options. Write --merge median."
         assert "rounds" in refused("run", "fedstar", "--rounds", "0")
+
+    def test_unknown_command(self) -> None:
+        done = ramet("runn", "fedstar")
+        assert (done.code, done.stderr.count("Did you mean 'run'?")) == (2, 1)
 
     def test_pattern_that_matches_nothing(self, tmp_path: Path) -> None:
         line = refused("run", "fedstar", "--share", "structur.*", "--out", tmp_path / "r")

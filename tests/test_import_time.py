@@ -35,6 +35,12 @@ def test_importing_ramet_loads_nothing_heavy() -> None:
     assert not found & set(HEAVY)
 
 
+def test_all_lazy_names_are_listed_without_loading_anything_heavy() -> None:
+    names = {"run", "resume", "results", "Method", "fedstar", "fed_gcn", "__version__"}
+    found = _loaded(f"import ramet; assert set(dir(ramet)) >= {names}")
+    assert not found & set(HEAVY)
+
+
 @pytest.mark.parametrize("words", [[], ["run"], ["compare"], ["data"], ["deploy", "run"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     found = _loaded("from ramet.cli import main; main()", *words, "--help")

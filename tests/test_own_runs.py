@@ -85,6 +85,46 @@ def test_nodes_learn_together_and_alone_differ(
     }
 
 
+def test_own_sites_are_compared_and_looked_at(tmp_path: Path) -> None:
+    options = [word for path in three_nodes(tmp_path) for word in ("--site", path)]
+    words = ("compare", "local-gcn", "fed-gcn", *options, "--seeds", "1", "--rounds", "2")
+    done = command(*words, "--out", tmp_path / "s", "--keep", tmp_path / "kept", "--json")
+    assert done.code == 0, done.stderr
+    assert [row["label"] for row in json.loads(done.stdout)] == ["local-gcn", "fed-gcn"]
+    kept = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    assert kept == ["fed-gcn-seed1.json", "local-gcn-seed1.json"]
+    seen = json.loads(command("data", "inspect", *options, "--json").stdout)
+    assert seen["clients"]["south"] == {"nodes": 40, "contact": 40}
+    assert seen["kinds"]["contact"]["links"] == 120
+    # a patient meets the third one after it, who is as ill, but for two at the end
+    assert seen["kinds"]["contact"]["edge_homophily"] == pytest.approx(38 / 40)
+    assert command("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "<td>fed-gcn</td>" in page
+    assert "ramet data inspect --site" in page
+
+
+def test_own_sites_with_links_of_types_are_looked_at(tmp_path: Path) -> None:
+    files = link_site(tmp_path / "north"), link_site(tmp_path / "south", 2, genes=True)
+    options = [word for path in files for word in ("--site", path)]
+    seen = json.loads(command("data", "inspect", *options, "--json").stdout)
+    assert seen["types"]["patient"] == {"nodes": 2 * 30, "features": 1}
+    assert seen["types"]["drug"] == {"nodes": 2 * 10, "features": 1}  # which is 1
+    assert seen["types"]["gene"]["nodes"] > 0
+    north, south = (seen["clients"][site]["links"] for site in ("north", "south"))
+    assert north["acts-on"] == 0 < south["acts-on"]
+    for relation, facts in seen["relations"].items():
+        assert facts["links"] == north[relation] + south[relation]
+
+
+@pytest.mark.parametrize("words", [("run", "fed-gcn"), ("compare", "fed-gcn"), ("data", "inspect")])
+def test_sites_and_a_setting_exclude_each_other(words: tuple[str, ...], tmp_path: Path) -> None:
+    toml = node_site(tmp_path / "north")
+    done = command(*words, "--site", toml, "--setting", "cora")
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "not those of cora" in done.stderr
+
+
 def test_a_stopped_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
     files = three_nodes(tmp_path)
     whole = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=3, out=tmp_path / "r")

@@ -28,6 +28,8 @@ def test_seeds_and_contenders_are_read() -> None:
     )
     with pytest.raises(RametError, match="Write 1-5"):
         parse_seeds("one")
+    with pytest.raises(RametError, match="'3-1' names no seeds"):
+        parse_seeds("3-1")
     with pytest.raises(RametError, match="feddense,width=16"):
         Contender.parse("feddense,16")
 
@@ -107,7 +109,7 @@ def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> Non
     plan = replace(sweep(tmp_path), contenders=(Contender.parse("local"),), seeds=(1,), rounds=1)
     assert plan.execute(1, lambda *_: None) == {}
     plan.check()
-    with pytest.raises(RametError, match=r"other settings \(rounds=2 instead of 1\)"):
+    with pytest.raises(RametError, match=r"other settings \(rounds=2 instead of 1\).* --out"):
         replace(plan, rounds=2).check()
 
 
@@ -146,6 +148,9 @@ def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
     plan = Sweep((Contender.parse("fedstarr"),), "tiny", (1,), tmp_path)
     with pytest.raises(RametError, match="Did you mean 'fedstar'"):
         plan.check()
+    twice = Sweep((Contender.parse("local"), Contender.parse("local")), "tiny", (1,), tmp_path)
+    with pytest.raises(RametError, match=r"local is named 2 times\. Name each method once\."):
+        twice.check()
 
 
 def story(*tests: float) -> Story:

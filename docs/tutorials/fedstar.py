@@ -81,6 +81,6 @@ print("On seven molecule datasets, 200 rounds and five seeds it is: see docs/res
 # standard deviation.
 
 # %%
-figures.accuracy_over_rounds(stories).savefig(picture, dpi=150, bbox_inches="tight")
+figures.score_over_rounds(stories).savefig(picture, dpi=150, bbox_inches="tight")
 runs.cleanup()
 print(f"\nThe picture is in {picture}.")

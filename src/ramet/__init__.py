@@ -50,3 +50,9 @@ def __getattr__(name: str) -> Any:
     if name not in getattr(methods, "__all__", ()):
         raise AttributeError(f"module 'ramet' has no attribute '{name}'")
     return getattr(methods, name)
+
+
+def __dir__() -> list[str]:
+    """All that :func:`__getattr__` finds, without importing it."""
+    completion = import_module("ramet.completion")
+    return sorted({*globals(), *__all__, *completion.exported("methods/__init__.py")})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ramet.errors import RametError
 from ramet.methods import METHODS
-from ramet.metrics import Stories, Story, curve
+from ramet.metrics import Stories, Story, curve, measure
 from ramet.metrics.activity import tensors_sent
 from ramet.run_folder import RunFolder, make_folder
 
@@ -70,6 +70,7 @@ def _row(told: Story) -> dict[str, object]:
     return {
         "method": told.label,
         **{name: result[name] for name in ("setting", "seed", "rounds", "engine")},
+        "measure": measure(result),
         **{name: scores[name] for name in ("test", "test_at_best_val", "best_val_round")},
         "bytes": result["traffic"]["total"],
         "seconds": result["seconds"],

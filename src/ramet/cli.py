@@ -20,6 +20,9 @@ from ramet import __version__
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ramet.methods import Method
     from ramet.metrics import Record
     from ramet.reproduction import Reproduction
     from ramet.runs import Result
@@ -29,13 +32,26 @@ app = typer.Typer(
     help="Federated learning on graphs: each site keeps its data and shares what helps the others.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # Click does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 out, err = Console(), Console(stderr=True)
+_SETTING, _OWN = "tiny", "own"
+_ANY_WIDTH = 10_000
 
 Setting = Annotated[
-    str,
-    typer.Option(autocompletion=completion.setting, help="A name from `ramet settings`."),
+    str | None,
+    typer.Option(
+        autocompletion=completion.setting,
+        help="A name from `ramet settings`.",
+        show_default=_SETTING,
+    ),
+]
+Sites = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--site", metavar="FILE", help="A site's own graphs, as a TOML; once for each site."
+    ),
 ]
 Active = Annotated[
     str | None,
@@ -90,7 +106,7 @@ def run(
             help="A name from `ramet methods`, or file.py:factory.",
         ),
     ],
-    setting: Setting = "tiny",
+    setting: Setting = None,
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     seed: Annotated[int, typer.Option(help="Moves weights, dropout and batch order.")] = 0,
     engine: Annotated[
@@ -128,10 +144,7 @@ def run(
     ] = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     split_seed: SplitSeed = 123,
-    site: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A site's own graphs, as a TOML; once for each site."),
-    ] = None,
+    site: Sites = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
@@ -153,9 +166,7 @@ def run(
     """
     from ramet import runs
 
-    options = _options(option or [])
-    if site:
-        setting, options = "own", {**options, "sites": shlex.join(map(str, site))}
+    setting, options = _setting(setting, site, option)
     with _progress() as observe:
         result = runs.run(
             method,
@@ -203,12 +214,13 @@ def compare(
     contenders: Annotated[
         list[str], typer.Argument(metavar="METHOD...", autocompletion=completion.method)
     ],
-    setting: Setting = "tiny",
+    setting: Setting = None,
+    site: Sites = None,
     seeds: Annotated[str, typer.Option(help="1-5, or 1,2,3.")] = "1-5",
     rounds: Annotated[int | None, typer.Option(help="Default: the setting's own.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one core each.")] = 2,
     target: Annotated[
-        float | None, typer.Option(help="Count the rounds to this test accuracy, in %.")
+        float | None, typer.Option(help="Count the rounds to this test score, in %.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
     folder: Annotated[
@@ -242,7 +254,10 @@ def compare(
     Doing it again goes on where it stopped. Options of one method follow a comma, its merging and
     its activation last.
 
-    Example: ramet compare local feddense,width=16 feddense,activation=restart --setting single
+    \b
+    Examples:
+    ramet compare local feddense,width=16 feddense,activation=restart --setting single
+    ramet compare local-gcn fed-gcn --site north/site.toml --site south/site.toml
     """
     from dataclasses import asdict
 
@@ -251,6 +266,7 @@ def compare(
     from ramet.report import comparison_table
     from ramet.sweeps import Contender, Sweep, parse_seeds
 
+    setting, options = _setting(setting, site, option)
     sweep = Sweep(
         contenders=tuple(Contender.parse(text) for text in contenders),
         setting=setting,
@@ -258,7 +274,7 @@ def compare(
         folder=(folder or Path("sweeps") / setting).absolute(),
         rounds=rounds,
         data=data,
-        options=_options(option or []),
+        options=options,
         activation=activation,
         merge=merge,
         split_seed=split_seed,
@@ -276,7 +292,7 @@ def compare(
     if as_json:
         sys.stdout.write(json.dumps([asdict(row) for row in rows]) + "\n")
     else:
-        out.print(comparison_table(rows, setting, goal))
+        _print_table(comparison_table(rows, setting, goal))
         out.print(f"runs: {sweep.folder}", highlight=False, soft_wrap=True)
     _complain_of(failed)
 
@@ -349,7 +365,7 @@ def _judge(plan: Reproduction, name: str) -> bool:
 
     verdicts = plan.verdicts()
     about = "scores in % ± std (seeds); sizes in scalars and KB"
-    out.print(verdict_table(verdicts, f"{name}: {about}"))
+    _print_table(verdict_table(verdicts, f"{name}: {about}"))
     counts = {
         word: sum(verdict.judged == word for verdict in verdicts)
         for word in ("inside", "outside", "beside", "not run")
@@ -360,11 +376,11 @@ def _judge(plan: Reproduction, name: str) -> bool:
     exact, orders, savings = plan.by_shape(), plan.orders(), plan.savings()
     if exact:
         everything = "FedAvg's tensors: all of them × rounds × clients, and what was sent"
-        out.print(verdict_table(exact, everything, stated="by shape"))
+        _print_table(verdict_table(exact, everything, stated="by shape"))
     if orders:
-        out.print(order_table(orders))
+        _print_table(order_table(orders))
     if savings:
-        out.print(saving_table(savings, "beside FedAvg, on common seeds"))
+        _print_table(saving_table(savings, "beside FedAvg, on common seeds"))
     missed = [
         *(verdict for verdict in (*verdicts, *exact) if verdict.judged == "outside"),
         *(order for order in orders if order.holds is False),
@@ -389,7 +405,7 @@ def _draw_again(plan: Reproduction, paper: str, name: str) -> bool:
     rows = plan.beside_the_first()
     if rows:
         title = f"{paper} {name}: last round, beside the first of each panel"
-        out.print(saving_table(rows, title, judged=False))
+        _print_table(saving_table(rows, title, judged=False))
     out.print(f"Wrote {plan.folder / f'{paper}-{name}'}.png and .svg.", soft_wrap=True)
     return True
 
@@ -399,7 +415,7 @@ def report(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...")],
     folder: Annotated[Path, typer.Option("--out", help="The report's folder.")] = Path("report"),
     target: Annotated[
-        float | None, typer.Option(help="Count the rounds to this test accuracy, in %.")
+        float | None, typer.Option(help="Count the rounds to this test score, in %.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
 ) -> None:
@@ -417,7 +433,9 @@ def report(
     stories = found(paths)
     every = [story for runs in stories.values() for story in runs.values()]
     apart, left_out = None, []
-    if not any("overview" in story.result["scores"] for story in every):  # clients hold many graphs
+    if every[0].setting == _OWN:
+        left_out.append("what the sites hold; `ramet data inspect --site FILE …` shows it.")
+    elif all("overview" not in story.result["scores"] for story in every):  # many graphs each
         try:
             seen = inspect(every[0].setting, data)
             apart = Heterogeneity(list(seen.clients), seen.divergences)
@@ -428,13 +446,16 @@ def report(
     out.print(f"Wrote {page} and its figures.", highlight=False, soft_wrap=True)
 
 
-data_app = typer.Typer(help="Look at the clients' data.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Look at the clients' data.", no_args_is_help=True, suggest_commands=False
+)
 app.add_typer(data_app, name="data")
 
 
 @data_app.command("inspect")
 def inspect_data(
-    setting: Setting = "tiny",
+    setting: Setting = None,
+    site: Sites = None,
     data: Annotated[Path | None, typer.Option(help="As for `ramet run`.")] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Draw the divergences into this folder, too.")
@@ -448,10 +469,11 @@ def inspect_data(
 
     Of graphs with several node types: types, relations, held-out pairs, and who learns what.
 
-    Example: ramet data inspect --setting cross-diff --out pictures
+    \b
+    Examples:
+    ramet data inspect --setting cross-diff --out pictures
+    ramet data inspect --site north/site.toml --site south/site.toml
     """
-    from rich.table import Table
-
     from ramet import report as shown
     from ramet.inspection import inspect, inspect_links, inspect_relations
     from ramet.report import figures
@@ -462,20 +484,21 @@ def inspect_data(
             sys.stdout.write(json.dumps(facts) + "\n")
             return
         for table in tables:
-            out.print(table)
+            _print_table(table)
 
-    relations = inspect_relations(setting, data, _options(option or []))
+    setting, options = _setting(setting, site, option)
+    relations = inspect_relations(setting, data, options)
     if relations is not None:
         types = shown.types_table(relations.types, setting)
         between = shown.relations_table(relations.relations)
         show(relations.facts(), types, between, shown.specialities_table(relations.clients))
         return
-    links = inspect_links(setting, data, _options(option or []))
+    links = inspect_links(setting, data, options)
     if links is not None:
         kinds = shown.kinds_table(links.kinds, setting)
         show(links.facts(), kinds, shown.links_table(links.clients))
         return
-    seen = inspect(setting, data, _options(option or []))
+    seen = inspect(setting, data, options)
     if folder is not None:
         make_folder(folder)
         drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
@@ -499,7 +522,7 @@ def check_data(
 
     from ramet.data.own import check_site, statistics
     from ramet.experiment import RunSettings
-    from ramet.report import site_table
+    from ramet.report import several, site_table
 
     if not file.is_file():
         raise RametError(
@@ -520,7 +543,7 @@ def check_data(
         facts = {"problems": problems, "statistics": counted}
         sys.stdout.write(json.dumps(facts) + "\n")
     elif site is not None and counted is not None:
-        out.print(site_table(site.name, site.schema.task, counted))
+        _print_table(site_table(site.name, site.schema.task, counted))
         out.print(f"No problems. Fingerprint: {fingerprint}", highlight=False, soft_wrap=True)
     else:
         alike: Counter[tuple[str, str | None]] = Counter()
@@ -534,13 +557,15 @@ def check_data(
                 text = f"{place}: {found - _ALIKE:,} more; --json tells them all."
                 out.print(text, markup=False, highlight=False, soft_wrap=True)
     if site is None:
-        count = f"{checked.count:,} problem{'s' if checked.count > 1 else ''}"
+        count = several(checked.count, "problem")
         more = f" The first {len(checked.problems):,} are shown." if checked.hidden else ""
         _complain(f"{file} and its files have {count}.{more}")
         raise typer.Exit(1)
 
 
-audit_app = typer.Typer(help="Look at what left a site.", no_args_is_help=True)
+audit_app = typer.Typer(
+    help="Look at what left a site.", no_args_is_help=True, suggest_commands=False
+)
 app.add_typer(audit_app, name="audit")
 
 
@@ -563,67 +588,78 @@ def show_audit(
     if as_json:
         sys.stdout.writelines(departure.line() + "\n" for departure in found)
     else:
-        out.print(departures_table(found) if every else totals_of_departures(found))
+        _print_table(departures_table(found) if every else totals_of_departures(found))
     if cut_short:
         _complain(f"{cut_short} lines cannot be read: a crash cut them short, or they were changed")
 
 
 @app.command()
-def methods() -> None:
-    """List the methods, what they share, and what --set may set."""
-    from rich.table import Table
-
+def methods(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=completion.method,
+            help="One of them, or file.py:factory.",
+            metavar="NAME",
+        ),
+    ] = None,
+) -> None:
+    """List the methods, or all about the one called NAME: its paper, and what --set may set."""
+    from ramet.experiment import method_factory
     from ramet.methods import METHODS
+    from ramet.options import arguments
+    from ramet.report import list_table
 
-    table = Table("method", "idea", "shares", "paper", "--set")
-    for name, factory in METHODS.items():
-        method = factory()
-        idea = (factory.__doc__ or "").strip().splitlines()[0]
-        shares = ", ".join(method.shared.patterns) or "nothing"
-        table.add_row(name, idea, shares, method.paper, _settable(factory))
-    out.print(table)
+    def shares(factory: Callable[..., Method]) -> str:
+        return ", ".join(factory().shared.patterns) or "nothing"
+
+    if name is None:
+        rows = [(key, _idea(factory), shares(factory)) for key, factory in METHODS.items()]
+        _print_table(list_table(("method", "idea", "shares"), rows))
+        _tell("`ramet methods NAME` tells a method's paper, and what --set may set.")
+        return
+    factory = method_factory(name)
+    _tell(f"{factory().name}: {_idea(factory)}")
+    _tell(f"paper: {factory().paper}")
+    _tell(f"shares: {shares(factory)}")
+    _tell("--set:")
+    for key, default in arguments(factory).items():
+        _tell(f"  {key}={default}")
 
 
 @app.command()
 def activations() -> None:
     """List who may be asked for what in a round, for --activation."""
-    from rich.table import Table
-
     from ramet.methods import ACTIVATIONS
+    from ramet.report import list_table
 
-    table = Table("activation", "rule", "options")
-    for name, rule in ACTIVATIONS.items():
-        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
-    out.print(table)
+    rows = [(name, _idea(rule), _settable(rule)) for name, rule in ACTIVATIONS.items()]
+    _print_table(list_table(("activation", "rule", "options"), rows))
 
 
 @app.command()
 def merges() -> None:
     """List how replies may be merged, for --merge."""
-    from rich.table import Table
-
     from ramet.methods import MERGES
+    from ramet.report import list_table
 
-    table = Table("merge", "rule", "options")
-    for name, rule in MERGES.items():
-        table.add_row(name, (rule.__doc__ or "").strip().splitlines()[0], _settable(rule))
-    out.print(table)
+    rows = [(name, _idea(rule), _settable(rule)) for name, rule in MERGES.items()]
+    _print_table(list_table(("merge", "rule", "options"), rows))
 
 
 @app.command()
 def settings() -> None:
     """List the settings and their clients."""
-    from rich.table import Table
-
     from ramet.partition import SETTINGS
+    from ramet.report import list_table
 
-    table = Table("setting", "about", "clients", "--set")
+    rows = []
     for name, factory in SETTINGS.items():
         made = factory()
         alone = len(set(made.source_of.values())) > 1
         clients = " ".join(made.clients) if alone else f"{len(made.clients)} parts"
-        table.add_row(name, made.about, clients, _settable(factory))
-    out.print(table)
+        rows.append((name, made.about, clients, _settable(factory)))
+    _print_table(list_table(("setting", "about", "clients", "--set"), rows))
 
 
 @app.command("app")
@@ -668,7 +704,9 @@ def guard(
 
 
 deploy_app = typer.Typer(
-    help="A consortium on real machines: set it up, start it, run together.", no_args_is_help=True
+    help="A consortium on real machines: set it up, start it, run together.",
+    no_args_is_help=True,
+    suggest_commands=False,
 )
 app.add_typer(deploy_app, name="deploy")
 Folder = Annotated[
@@ -892,6 +930,14 @@ def _data(given: Path | None) -> Path:
     return given.absolute()
 
 
+def _print_table(table: Table) -> None:
+    """Whole: wider than a narrow terminal if need be, and as wide as it likes without one."""
+    from ramet.report import uncut
+
+    console = out if out.is_terminal else Console(width=_ANY_WIDTH)
+    console.print(uncut(table), crop=False)
+
+
 def _tell(text: str) -> None:
     out.print(text, highlight=False, soft_wrap=True, markup=False)
 
@@ -907,12 +953,26 @@ def main() -> None:
 
 def _complain_of(failed: dict[str, str]) -> None:
     if failed:
+        from ramet.report import several
+
         name, reason = next(iter(failed.items()))
-        raise RametError(f"{len(failed)} runs failed; the first: {name}: {reason}")
+        raise RametError(f"{several(len(failed), 'run')} failed; the first: {name}: {reason}")
 
 
 def _complain(text: str) -> None:
     err.print(f"ramet: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _setting(
+    name: str | None, sites: list[Path] | None, given: list[str] | None
+) -> tuple[str, dict[str, str]]:
+    """Which setting it is, and all options; sites that bring their own graphs are one, too."""
+    options = _options(given or [])
+    if not sites:
+        return name or _SETTING, options
+    if name not in (None, _OWN):
+        raise RametError(f"--site brings its own graphs, not those of {name}. Leave out one.")
+    return _OWN, {**options, "sites": shlex.join(map(str, sites))}
 
 
 def _options(given: list[str]) -> dict[str, str]:
@@ -921,6 +981,11 @@ def _options(given: list[str]) -> dict[str, str]:
         if not key or not equals:
             raise RametError(f"--set takes KEY=VALUE, not '{key}'. Example: --set lr=0.01.")
     return {key.replace("-", "_"): value for key, _, value in pairs}
+
+
+def _idea(of: Callable[..., object]) -> str:
+    """The first line of its docstring."""
+    return (of.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
 
 
 def _settable(factory: Callable[..., object]) -> str:
@@ -935,7 +1000,7 @@ def _show(result: Result, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(result.summary) + "\n")
     else:
-        out.print(result_table(result.summary))
+        _print_table(result_table(result.summary))
         out.print(f"sha256: {result.summary['sha256']}", highlight=False, soft_wrap=True)
         out.print(f"run folder: {result.folder}", highlight=False, soft_wrap=True)
     for name, reason in result.untracked.items():
@@ -951,6 +1016,8 @@ def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
     """Rounds done over the whole sweep, with time left."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ramet.report import several
+
     total = sweep.total_rounds()
     bar = Progress(
         BarColumn(bar_width=30),
@@ -965,7 +1032,7 @@ def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
 
         def watch(rounds: int, runs: int, failures: int) -> None:
             nonlocal told
-            facts = f"{rounds}/{total} rounds, {runs} runs done" + (
+            facts = f"{rounds}/{total} rounds, {several(runs, 'run')} done" + (
                 f", {failures} failed" if failures else ""
             )
             bar.update(task, completed=rounds, facts=facts)
@@ -978,7 +1045,7 @@ def _run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Record], None]]:
-    """Rounds done, accuracy, bytes and time left; plain lines where there is no terminal."""
+    """Rounds done, scores, bytes and time left; plain lines where there is no terminal."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

@@ -23,6 +23,14 @@ def names_in(file: str, name: str) -> list[str]:
     raise LookupError(f"{file} has no dict {name}")
 
 
+def exported(file: str) -> list[str]:
+    """What `__all__` of a file of ours lists."""
+    for statement in ast.parse((_HERE / file).read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return list(ast.literal_eval(statement.value))
+    raise LookupError(f"{file} has no __all__")
+
+
 def _from(file: str, name: str) -> Callable[[str], list[str]]:
     """A completion for typer: the names that begin as the word does."""
 

@@ -43,6 +43,7 @@ Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
 Rule = TypeVar("Rule")
 SPLIT_SEED = 123
+SITES = "sites"
 _PAUSES: dict[Engine, tuple[float, ...]] = {
     "local": (),  # the same work in the same process ends the same
     "ray": (0.0, 0.0),
@@ -114,8 +115,11 @@ def written(
     activation: str | None = None,
     merge: str | None = None,
 ) -> str:
-    """A method with its options in one word, its merging and its activation last."""
-    pairs = [f"{key}={value}" for key, value in options.items()]
+    """A method with its options in one word, its merging and its activation last.
+
+    Where sites have their files is not a matter of the method.
+    """
+    pairs = [f"{key}={value}" for key, value in options.items() if key != SITES]
     pairs += [f"share={' '.join(share)}"] if share is not None else []
     pairs += [f"merge={without_folder(merge)}"] if merge else []
     pairs += [f"activation={without_folder(activation)}"] if activation else []
@@ -124,9 +128,9 @@ def written(
 
 def checked_settings(**given: Any) -> RunSettings:
     """Settings from arguments; an omitted number of rounds is the setting's own."""
-    if "sites" in given.get("options", {}):
+    if SITES in given.get("options", {}):
         options = given["options"]
-        given["options"] = {**options, "sites": absolute_sites(options["sites"])}
+        given["options"] = {**options, SITES: absolute_sites(options[SITES])}
     files = {name: given[name] for name in ("method", "activation", "merge") if given.get(name)}
     given |= {name: absolute_file(text) for name, text in files.items()}
     if given.get("rounds") is None:
@@ -207,7 +211,7 @@ class Experiment:
         """The settings with sites' names instead of their files, which are each site's affair."""
         if not isinstance(self.setting, OwnSetting):
             return self.settings
-        options = {**self.settings.options, "sites": shlex.join(self.clients)}
+        options = {**self.settings.options, SITES: shlex.join(self.clients)}
         return self.settings.model_copy(update={"options": options})
 
     def samples(self, client: str) -> Any:
@@ -448,9 +452,12 @@ def merging_from(text: str) -> Merging:
 def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:
     name, options = name_and_options(text)
     factory = factory_named(name, rules, kind)
+    known = arguments(factory)
+    if options and not known:
+        raise RametError(f"{without_folder(name)} has no options. Write --{kind} {name}.")
     for key in options:
-        if key not in arguments(factory):
-            raise unknown(f"option of {without_folder(name)}", key, arguments(factory))
+        if key not in known:
+            raise unknown(f"option of {without_folder(name)}", key, known)
     return made(factory, options, by=f"--{kind}")
 
 

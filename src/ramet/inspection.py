@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from torch import Tensor
 
 from ramet.data import HeteroGraph, NodeGraph
 from ramet.data.node_graph import attribute_homophily, edge_homophily
+from ramet.data.own.schema import TaskName
 from ramet.data.portrait import divergences, portrait
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.metrics import Holdings, KindOfLink, LinksOfRelations, Relation, TypeOfNode
-from ramet.tasks import GraphSamples
+from ramet.tasks import GraphSamples, LinkSamples, NodeSamples
 
 MOST_CLIENTS = 50
 
@@ -70,71 +73,97 @@ class RelationInspection:
 def inspect_relations(
     setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
 ) -> RelationInspection | None:
-    """As :func:`inspect` for a graph of several node types; None if the setting has none."""
+    """As :func:`inspect` for graphs of several node types; None if the setting has none."""
     experiment = _experiment("local-hgn", setting, data, options)
-    whole = experiment.overview()
-    if whole is None or not isinstance(whole.content, HeteroGraph):
+    seen: list[LinkSamples] = _everything(experiment, HeteroGraph, "link-prediction")
+    if not seen:
         return None
-    graph, asked = whole.content, whole.split
-    names = [relation.name for relation in graph.relations]
-
-    def count(kinds: Tensor) -> list[int]:
-        found: list[int] = torch.bincount(kinds, minlength=len(names)).tolist()
-        return found
+    nodes, links, val, test = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for samples in seen:
+        graph, asked = samples.graph, samples.asked
+        nodes.update({kind.name: kind.nodes for kind in graph.types})
+        links.update(_by_relation(graph, graph.links.kinds))
+        val.update(_by_relation(graph, asked.val.pairs.kinds))
+        test.update(_by_relation(graph, asked.test.pairs.kinds))
 
     def of(part: HeteroGraph) -> LinksOfRelations:
-        links, learned = count(part.links.kinds), count(part.links.kinds[part.learned])
+        learned = _by_relation(part, part.links.kinds[part.learned])
         return LinksOfRelations(
-            dict(zip(names, links, strict=True)),
-            [name for name, own in zip(names, learned, strict=True) if own],
+            _by_relation(part, part.links.kinds), [name for name, own in learned.items() if own]
         )
 
-    links, val, test = (
-        count(kinds) for kinds in (graph.links.kinds, asked.val.pairs.kinds, asked.test.pairs.kinds)
-    )
     return RelationInspection(
         types={
-            kind.name: TypeOfNode(kind.nodes, None if kind.features is None else kind.width)
-            for kind in graph.types
+            kind.name: TypeOfNode(nodes[kind.name], None if kind.features is None else kind.width)
+            for samples in seen
+            for kind in samples.graph.types
         },
         relations={
             relation.name: Relation(
-                head=graph.types[relation.head].name,
-                tail=graph.types[relation.tail].name,
-                links=links[place],
-                val=val[place],
-                test=test[place],
+                head=samples.graph.types[relation.head].name,
+                tail=samples.graph.types[relation.tail].name,
+                links=links[relation.name],
+                val=val[relation.name],
+                test=test[relation.name],
             )
-            for place, relation in enumerate(graph.relations)
+            for samples in seen
+            for relation in samples.graph.relations
         },
         clients={client: of(experiment.samples(client).graph) for client in experiment.clients},
     )
 
 
+def _by_relation(graph: HeteroGraph, kinds: Tensor) -> dict[str, int]:
+    names = [relation.name for relation in graph.relations]
+    counts: list[int] = torch.bincount(kinds, minlength=len(names)).tolist()
+    return dict(zip(names, counts, strict=True))
+
+
 def inspect_links(
     setting: str, data: Path | None = None, options: Mapping[str, str] | None = None
 ) -> LinkInspection | None:
-    """As :func:`inspect` for a setting of one graph with kinds of links; None for others."""
+    """As :func:`inspect` for clients with one graph each, links of kinds; None for others."""
     experiment = _experiment("fed-gcn", setting, data, options)
-    whole = experiment.overview()
-    if whole is None or not isinstance(whole.content, NodeGraph):
+    seen: list[NodeSamples] = _everything(experiment, NodeGraph, "node-classification")
+    if not seen:
         return None
-    graph = whole.content
 
     def of(part: NodeGraph) -> dict[str, int]:
         counts = torch.bincount(part.kinds, minlength=len(part.kind_names)).tolist()
         return {"nodes": part.nodes, **dict(zip(part.kind_names, counts, strict=True))}
 
-    def kind(number: int) -> KindOfLink:
-        links = (graph.kinds == number).nonzero().flatten()
-        return KindOfLink(
-            links.numel(), edge_homophily(graph, links), attribute_homophily(graph, links)
-        )
+    def kind(name: str) -> KindOfLink:
+        count, edges, attributes = 0, 0.0, 0.0
+        for graph in (samples.graph for samples in seen if name in samples.graph.kind_names):
+            links = (graph.kinds == graph.kind_names.index(name)).nonzero().flatten()
+            if links.numel():
+                count += links.numel()
+                edges += links.numel() * edge_homophily(graph, links)
+                attributes += links.numel() * attribute_homophily(graph, links)
+        if not count:
+            return KindOfLink(0, nan, nan)
+        return KindOfLink(count, edges / count, attributes / count)
 
+    names = dict.fromkeys(name for samples in seen for name in samples.graph.kind_names)
     return LinkInspection(
-        {name: kind(number) for number, name in enumerate(graph.kind_names)},
+        {name: kind(name) for name in names},
         {client: of(experiment.samples(client).graph) for client in experiment.clients},
     )
+
+
+def _everything(experiment: Experiment, kind: type, task: TaskName) -> list[Any]:
+    """Samples that are all there is together: those of the whole graph, or of all own sites.
+
+    None if the clients hold graphs of another kind.
+    """
+    if experiment.own_graphs:
+        if any(form.task != task for form in experiment.schemas.values()):
+            return []
+        return [experiment.samples(client) for client in experiment.clients]
+    whole = experiment.overview()
+    if whole is None or not isinstance(whole.content, kind):
+        return []
+    return [experiment.method.task.samples(whole)]
 
 
 def inspect(

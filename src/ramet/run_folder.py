@@ -240,6 +240,7 @@ class RunFolder:
             "seed": settings.seed,
             "rounds": settings.rounds,
             "engine": settings.engine,
+            "measure": experiment.method.task.measure,
             "scores": found,
             "traffic": traffic(records),
             "sent": sent(records),

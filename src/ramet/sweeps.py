@@ -6,6 +6,7 @@ missing: finished runs are read, stopped ones are resumed, so a crash costs one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -77,7 +78,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     try:
         for part in text.split(","):
             first, dash, last = part.partition("-")
-            seeds += range(int(first), int(last if dash else first) + 1)
+            named = range(int(first), int(last if dash else first) + 1)
+            if not named:
+                raise ValueError(part)
+            seeds += named
     except ValueError as error:
         raise RametError(f"'{text}' names no seeds. Write 1-5 or 1,2,3.") from error
     return tuple(dict.fromkeys(seeds))
@@ -110,6 +114,9 @@ class Sweep:
 
     def check(self) -> None:
         """Complain before any process is started, also about runs made with other settings."""
+        for label, times in Counter(contender.label for contender in self.contenders).items():
+            if times > 1:
+                raise RametError(f"{label} is named {times} times. Name each method once.")
         for contender, seed in self.runs():
             settings, folder = self._settings(contender, seed), self.run_folder(contender, seed)
             if folder.started:

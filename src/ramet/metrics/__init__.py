@@ -12,7 +12,7 @@ from ramet.metrics.holdings import (
 from ramet.metrics.record import Record
 from ramet.metrics.saving import Saving, saving, savings
 from ramet.metrics.story import Stories, Story, curve
-from ramet.metrics.summary import flops, merging, scores, sent, traffic
+from ramet.metrics.summary import common_measure, flops, measure, merging, scores, sent, traffic
 from ramet.metrics.verdict import Order, Placed, Printed, Verdict, orders
 from ramet.metrics.work import WORK, counted, peak_memory
 
@@ -35,9 +35,11 @@ __all__ = [
     "TypeOfNode",
     "Verdict",
     "chance",
+    "common_measure",
     "counted",
     "curve",
     "flops",
+    "measure",
     "merging",
     "orders",
     "peak_memory",

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ramet.metrics.story import Stories, Story
+from ramet.metrics.summary import measure
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Standing:
 
     label: str
     seeds: int
+    measure: str  # what the scores are: accuracy, ROC-AUC
     test: float
     spread: float | None  # standard deviation over seeds
     worst: float  # of the seeds
@@ -53,6 +55,7 @@ def _standing(
     return Standing(
         label=label,
         seeds=len(own),
+        measure=measure(results[0]),
         test=fmean(tests.values()),
         spread=stdev(tests.values()) if len(own) > 1 else None,
         worst=min(tests.values()),

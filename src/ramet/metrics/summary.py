@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -29,6 +29,19 @@ def scores(records: Sequence[Record]) -> dict[str, Any]:
         **({"besides": besides} if (besides := _besides(final)) else {}),
         **({"overview": _overview(records)} if final.overview else {}),
     }
+
+
+def measure(result: Mapping[str, Any]) -> str:
+    """What a result's scores are, as people call it; older results do not say it themselves."""
+    if "measure" in result:
+        return str(result["measure"])
+    return "ROC-AUC" if "mrr" in result["scores"].get("besides", {}) else "accuracy"
+
+
+def common_measure(measures: Iterable[str]) -> str:
+    """The measure of all; if they differ, or there is none, just a score."""
+    found = set(measures)
+    return found.pop() if len(found) == 1 else "score"
 
 
 def _overview(records: Sequence[Record]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.errors import RametError
-from ramet.metrics import Standing, Stories, Story
+from ramet.metrics import Standing, Stories, Story, common_measure, measure
 from ramet.metrics.saving import asking_everyone
 
 if TYPE_CHECKING:
@@ -36,17 +36,23 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def accuracy_over_rounds(stories: Stories) -> Figure:
-    """Mean test accuracy over seeds, with a band of one standard deviation.
+def score_over_rounds(stories: Stories) -> Figure:
+    """Mean test score over seeds, with a band of one standard deviation, as tables have it.
 
     Both are running means over a twentieth of the rounds: test parts are small, so curves jump.
     """
-    return _over_rounds(stories, _TEST, "mean test accuracy, %", percent=True)
+    return _over_rounds(stories, _TEST, f"mean test {measured(stories)}, %", percent=True)
 
 
-def accuracy_on_all_data(stories: Stories) -> Figure:
+def score_on_all_data(stories: Stories) -> Figure:
     """The same for the server's model on all clients' data at once."""
-    return _over_rounds(stories, ON_ALL_DATA, "test accuracy on all data, %", percent=True)
+    title = f"test {measured(stories)} on all data, %"
+    return _over_rounds(stories, ON_ALL_DATA, title, percent=True)
+
+
+def measured(stories: Stories) -> str:
+    """What the stories' scores are, as people call it."""
+    return common_measure(measure(one.result) for runs in stories.values() for one in runs.values())
 
 
 def loss_over_rounds(stories: Stories) -> Figure:
@@ -62,7 +68,7 @@ def _over_rounds(stories: Stories, column: int, title: str, percent: bool) -> Fi
                 continue
             told = np.array([[line[column] for line in story.rounds] for story in runs.values()])
             rounds = [line[0] for line in next(iter(runs.values())).rounds]
-            middle, spread = _smooth(factor * told.mean(axis=0)), _smooth(factor * told.std(axis=0))
+            middle, spread = (_smooth(factor * each) for each in (told.mean(axis=0), _spread(told)))
             look = _look(place)
             axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **look)
             axes.fill_between(
@@ -145,7 +151,10 @@ def score_over_bytes(stories: Stories) -> Figure:
                     ms=7,
                     label=f"{label} ({len(stories[label])})",
                 )
-        axes.set(xlabel="MB sent in the whole run, both ways", ylabel="test score, %: mean ± std")
+        axes.set(
+            xlabel="MB sent in the whole run, both ways",
+            ylabel=f"test {measured(stories)}, %: mean ± std",
+        )
         axes.set_xlim(left=0)
         _legend_beside(axes, "method (seeds)")
     return figure
@@ -165,30 +174,39 @@ def _spent(runs: Mapping[int, Story]) -> tuple[float, float, float]:
     """Megabytes, and mean and spread of the score."""
     scores = np.array([100 * story.score for story in runs.values()])
     sent = np.mean([story.result["traffic"]["total"] for story in runs.values()])
-    return float(sent) / 1e6, float(scores.mean()), float(scores.std(ddof=min(1, len(runs) - 1)))
+    return float(sent) / 1e6, float(scores.mean()), float(_spread(scores))
 
 
-def accuracy_over_work(rows: Sequence[Standing]) -> Figure:
-    """Accuracy against FLOPs per client and round; a line down to the worst seed."""
+def score_over_work(rows: Sequence[Standing]) -> Figure:
+    """Score against FLOPs per client and round; a line down to the worst seed.
+
+    Methods with as much work as one before them stand to the right of it.
+    """
+    counted = [row.flops_per_client_round for row in rows if row.flops_per_client_round is not None]
+    step = _BESIDE * max(counted, default=0.0) / 1e9
     with _figure(8, 5) as (figure, axes):
+        before: list[float] = []
         for place, row in enumerate(rows):
             if row.flops_per_client_round is None:
                 continue
-            work, mean = row.flops_per_client_round / 1e9, 100 * row.test
+            work, mean, worst = row.flops_per_client_round / 1e9, 100 * row.test, 100 * row.worst
+            at = work + step * sum(abs(work - other) < step for other in before)
+            before.append(work)
             colour = _look(place)["color"]
-            axes.plot([work, work], [100 * row.worst, mean], color=colour, linewidth=1.2)
-            axes.plot(work, mean, _MARKS[place % len(_MARKS)], color=colour, label=row.label, ms=8)
-            axes.plot(work, 100 * row.worst, "_", color=colour, ms=10)
+            axes.plot([at, at], [worst, mean], color=colour, linewidth=1.2)
+            axes.plot(at, mean, _MARKS[place % len(_MARKS)], color=colour, label=row.label, ms=8)
+            axes.plot(at, worst, "_", color=colour, ms=10)
+        what = common_measure(row.measure for row in rows)
         axes.set(
-            xlabel="FLOPs per client and round, billions", ylabel="test accuracy, %: mean and worst"
+            xlabel="FLOPs per client and round, billions", ylabel=f"test {what}, %: mean and worst"
         )
         axes.set_xlim(left=0)
         _legend_beside(axes, "method")
     return figure
 
 
-def accuracy_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
-    """Accuracy on all data over the number of kinds, a line per method: mean and spread."""
+def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], what: str) -> Figure:
+    """Score on all data over the number of kinds, a line per method: mean and spread."""
     with _figure(8, 4.5) as (figure, axes):
         for place, (label, by_kinds) in enumerate(scores.items()):
             kinds = sorted(by_kinds)
@@ -196,13 +214,13 @@ def accuracy_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]]) -> 
             axes.errorbar(
                 kinds,
                 [value.mean() for value in values],
-                [value.std() for value in values],
+                [_spread(value) for value in values],
                 marker=_MARKS[place % len(_MARKS)],
                 capsize=3,
                 label=label,
                 **_look(place),
             )
-        axes.set(xlabel="kinds of links k", ylabel="test accuracy on all data, %")
+        axes.set(xlabel="kinds of links k", ylabel=f"test {what} on all data, %")
         _legend_beside(axes, "method")
     return figure
 
@@ -262,8 +280,10 @@ def payload(rows: Sequence[Standing]) -> Figure:
 
 def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.float64]]) -> Figure:
     """Heat maps of the divergence between clients, one per kind of information."""
-    side = 2.2 + 0.38 * len(clients)
-    with _figure(len(divergences) * side + 0.6, side, len(divergences)) as (figure, axes):
+    side, kinds = 2.2 + 0.42 * len(clients), len(divergences)
+    beside = len(clients) <= _BESIDE_UP_TO
+    columns, rows = (kinds, 1) if beside else (1, kinds)
+    with _figure(columns * side + 0.6, rows * side, columns, rows) as (figure, axes):
         for place, (panel, (kind, matrix)) in enumerate(
             zip(np.atleast_1d(axes), divergences.items(), strict=True)
         ):
@@ -271,7 +291,7 @@ def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.f
             panel.set_title(kind)
             panel.grid(visible=False)
             panel.set_xticks(range(len(clients)), clients, rotation=60, ha="right")
-            panel.set_yticks(range(len(clients)), clients if place == 0 else [])
+            panel.set_yticks(range(len(clients)), [] if beside and place else clients)
             if len(clients) <= _NUMBERS_UP_TO:
                 _write_cells(panel, matrix)
         figure.colorbar(image, ax=axes, shrink=0.75, label="Jensen–Shannon divergence")
@@ -300,6 +320,10 @@ def inline(figure: Figure) -> str:
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "h", "<")
 _NUMBERS_UP_TO = 15
+_BESIDE_UP_TO = 6
+"""Clients in a heat map; maps of more stand below each other, as a page would shrink them."""
+_BESIDE = 0.02
+"""The share of the axis by which points stand beside each other that would hide each other."""
 
 
 def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -308,6 +332,12 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array(
         [values[max(0, at - reach) : at + reach + 1].mean() for at in range(len(values))]
     )
+
+
+def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation of a sample, over the first axis; of one value 0."""
+    found: NDArray[np.float64] = values.std(axis=0, ddof=min(1, len(values) - 1))
+    return found
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -323,7 +353,7 @@ def _write_cells(panel: Axes, matrix: NDArray[np.float64]) -> None:
             ink = "black" if value > 0.6 else "white"
             panel.text(
                 column, row, f"{value:.2f}"[1:] if value < 0.995 else "1", ha="center",
-                va="center", color=ink, fontsize=7,
+                va="center", color=ink, fontsize=10,
             )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ramet.errors import RametError
 from ramet.metrics import Standing, Stories, Story, standings
 from ramet.report import figures
-from ramet.report.tables import operations, percent
+from ramet.report.tables import operations, percent, several
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -52,6 +52,7 @@ def write_report(
     _check_alike(every)
     rows = standings(stories, target)
     pictures = _pictures(stories, rows, apart)
+    what = figures.measured(stories)
     for picture in pictures:
         figures.save(picture.figure, folder, picture.name)
     common = _with_common_clients(stories)
@@ -60,7 +61,7 @@ def write_report(
         _template().render(
             setting=every[0].setting,
             rows=rows,
-            best=max(row.test for row in rows),
+            measure=what,
             yardstick=next((row.label for row in rows if row.gain is None), rows[0].label),
             target=target,
             all_data=any(row.overview is not None for row in rows),
@@ -77,6 +78,7 @@ def write_report(
             commands=[story.command for story in every],
             left_out=left_out,
             percent=percent,
+            several=several,
             operations=operations,
         )
     )
@@ -86,13 +88,14 @@ def write_report(
 def _pictures(
     stories: Stories, rows: Sequence[Standing], apart: Heterogeneity | None
 ) -> list[_Picture]:
+    what = figures.measured(stories)
     drawn = [
         _Picture(
-            "accuracy_over_rounds",
-            "Accuracy over rounds",
-            "Mean test accuracy over clients and seeds; the band is one standard deviation over "
-            "seeds. Both are running means over a twentieth of the rounds.",
-            figures.accuracy_over_rounds(stories),
+            "score_over_rounds",
+            f"{_title(what)} over rounds",
+            f"Mean test {what} over clients and seeds; the band is one sample standard deviation "
+            "over seeds, as in the table. Both are running means over a twentieth of the rounds.",
+            figures.score_over_rounds(stories),
         ),
         _Picture(
             "payload",
@@ -105,11 +108,12 @@ def _pictures(
         drawn.insert(
             1,
             _Picture(
-                "accuracy_over_flops",
-                "Accuracy over work",
+                "score_over_flops",
+                f"{_title(what)} over work",
                 "Mean over seeds, with a line down to the worst seed, against the floating-point "
-                "operations of a client's training in one round.",
-                figures.accuracy_over_work(rows),
+                "operations of a client's training in one round. Methods with as much work as "
+                "another one stand to the right of it.",
+                figures.score_over_work(rows),
             ),
         )
     if figures.pairs(stories):
@@ -117,8 +121,8 @@ def _pictures(
             _Picture(
                 "score_over_bytes",
                 "Score over bytes",
-                "Methods with and without an activation: mean over seeds with one standard "
-                "deviation, against all bytes of a run.",
+                "Methods with and without an activation: mean over seeds with one sample "
+                "standard deviation, against all bytes of a run.",
                 figures.score_over_bytes(stories),
             )
         )
@@ -142,10 +146,10 @@ def _pictures_of_all_data(stories: Stories) -> list[_Picture]:
         return []
     return [
         _Picture(
-            "accuracy_on_all_data",
+            "score_on_all_data",
             "The server's model on all data",
-            "Test accuracy on all clients' data at once, smoothed as above.",
-            figures.accuracy_on_all_data(stories),
+            f"Test {figures.measured(stories)} on all clients' data at once, smoothed as above.",
+            figures.score_on_all_data(stories),
         ),
         _Picture(
             "loss_over_rounds",
@@ -159,16 +163,18 @@ def _pictures_of_all_data(stories: Stories) -> list[_Picture]:
 def _pictures_of_kinds(stories: Stories) -> list[_Picture]:
     """What is known of channels and of the kinds of links that were found."""
     drawn = []
+    what = figures.measured(stories)
     by_kinds = _by_kinds(stories)
     if any(len(scores) > 2 for scores in by_kinds.values()):
         drawn.append(
             _Picture(
-                "accuracy_over_kinds",
-                "Accuracy over the number of kinds",
-                "Test accuracy on all data at the best validation; bars are one standard deviation "
-                "over seeds.",
-                figures.accuracy_over_kinds(
-                    {label: scores for label, scores in by_kinds.items() if len(scores) > 2}
+                "score_over_kinds",
+                f"{_title(what)} over the number of kinds",
+                f"Test {what} on all data at the best validation; bars are one sample "
+                "standard deviation over seeds.",
+                figures.score_over_kinds(
+                    {label: scores for label, scores in by_kinds.items() if len(scores) > 2},
+                    what,
                 ),
             )
         )
@@ -205,6 +211,11 @@ def _pictures_of_kinds(stories: Stories) -> list[_Picture]:
             ),
         ]
     return drawn
+
+
+def _title(what: str) -> str:
+    """At the beginning of a heading."""
+    return what[0].upper() + what[1:]
 
 
 def _every(stories: Stories) -> list[Story]:

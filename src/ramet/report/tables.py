@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ramet.metrics import (
     Departure,
@@ -22,6 +25,8 @@ from ramet.metrics import (
     Standing,
     TypeOfNode,
     Verdict,
+    common_measure,
+    measure,
 )
 from ramet.metrics.saving import POINTS_LOST, SHARE_SENT
 from ramet.metrics.work import total
@@ -34,6 +39,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
         count /= 1024
     return f"{count:.2f} GB"
+
+
+def several(count: int, what: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def percent(share: float | None) -> str:
@@ -50,13 +60,34 @@ def _plain_table(title: str) -> Table:
     return Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
 
 
+def list_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """What there is, by name."""
+    table = _plain_table("")
+    for place, head in enumerate(heads):
+        table.add_column(head, no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def uncut(table: Table) -> Table:
+    """Columns at least so wide that no number and no word is cut; those that fold may be less."""
+    for column in table.columns:
+        cells = [Text.from_markup(str(cell)).plain for cell in (column.header, *column.cells)]
+        pieces = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
+        if column.overflow != "fold":
+            column.min_width = max(map(cell_len, pieces), default=0)
+    return table
+
+
 def comparison_table(rows: Sequence[Standing], setting: str, target: float | None) -> Table:
     """A row per method, in the order asked for."""
     seeds = {row.seeds for row in rows}
     alike = len(seeds) == 1
-    over = f"{seeds.pop()} seeds" if alike else "seeds (their number behind the method)"
-    table = _plain_table(f"{setting}: test accuracy %, mean ± std over {over}")
-    table.add_column("method", no_wrap=True)
+    over = several(seeds.pop(), "seed") if alike else "seeds (their number behind the method)"
+    what = common_measure(row.measure for row in rows)
+    table = _plain_table(f"{setting}: test {what} %, mean ± std over {over}")
+    table.add_column("method", overflow="fold")
     columns = standing_columns(rows, target)
     for head in columns:
         table.add_column(head, justify="right", no_wrap=True)
@@ -73,7 +104,7 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
             "; all data: the server's model on all clients' data at once, at its best validation"
         )
     if target is not None:
-        table.caption += f"; to {100 * target:g}: rounds until that accuracy"
+        table.caption += f"; to {100 * target:g}: rounds until that score"
     return table
 
 
@@ -106,10 +137,10 @@ def _percent_with_spread(mean: float | None, spread: float | None) -> str:
 def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
     """What a site has, counted."""
     table = _plain_table(f"{name}, for {task}")
-    table.add_column("what", no_wrap=True)
-    table.add_column("how many", justify="right")
-    table.add_column("mean degree", justify="right")
-    table.add_column("largest", justify="right")
+    table.add_column("what", overflow="fold")
+    table.add_column("how many", justify="right", no_wrap=True)
+    table.add_column("mean degree", justify="right", no_wrap=True)
+    table.add_column("largest", justify="right", no_wrap=True)
     if "graphs" in statistics:
         table.add_row("graphs", f"{statistics['graphs']:,}")
     for kind, count in statistics["nodes"].items():
@@ -128,10 +159,10 @@ def result_table(summary: Mapping[str, Any]) -> Table:
     """A row per client and their mean, with what crossed the wire below."""
     scores, traffic = summary["scores"], summary["traffic"]
     table = Table(title=f"{summary['method']} on {summary['setting']}, seed {summary['seed']}")
-    table.add_column("client")
-    table.add_column("test accuracy %", justify="right")
-    table.add_column("model scalars", justify="right")
-    table.add_column("FLOPs per round", justify="right")
+    table.add_column("client", overflow="fold")
+    table.add_column(f"test {measure(summary)} %", justify="right", no_wrap=True)
+    table.add_column("model scalars", justify="right", no_wrap=True)
+    table.add_column("FLOPs per round", justify="right", no_wrap=True)
     for client, score in scores["clients"].items():
         work = summary["flops"]["clients"].get(client)
         table.add_row(
@@ -162,10 +193,10 @@ def portrait_table(
     clients: Mapping[str, Holdings], divergences: Mapping[str, NDArray[np.float64]], setting: str
 ) -> Table:
     """A row per client: its graphs, and its mean divergence from the others."""
-    table = _plain_table(f"{setting}: {len(clients)} clients")
-    table.add_column("client", no_wrap=True)
-    for head in ("graphs", "nodes", "links", "features", "graphs by class", *divergences):
-        table.add_column(head, justify="right")
+    table = _plain_table(f"{setting}: {several(len(clients), 'client')}")
+    table.add_column("client", overflow="fold")
+    for head in ("graphs", "nodes", "links", "features", _BY_CLASS, *divergences):
+        table.add_column(head, justify="right", no_wrap=head != _BY_CLASS)
     others = max(len(clients) - 1, 1)
     for place, (client, held) in enumerate(clients.items()):
         apart = [f"{matrix[place].sum() / others:.3f}" for matrix in divergences.values()]
@@ -188,10 +219,10 @@ def portrait_table(
 
 def kinds_table(kinds: Mapping[str, KindOfLink], setting: str) -> Table:
     """A row per kind of link."""
-    table = _plain_table(f"{setting}: kinds of links in the whole graph")
-    table.add_column("kind", no_wrap=True)
+    table = _plain_table(f"{setting}: kinds of links")
+    table.add_column("kind", overflow="fold")
     for head in ("links", "edge homophily", "attribute homophily"):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for name, kind in kinds.items():
         table.add_row(
             name,
@@ -209,9 +240,9 @@ def kinds_table(kinds: Mapping[str, KindOfLink], setting: str) -> Table:
 def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
     """A row per client: its nodes, and its links of each kind."""
     table = _plain_table("clients: nodes, and links of each kind")
-    table.add_column("client", no_wrap=True)
+    table.add_column("client", overflow="fold")
     for head in next(iter(clients.values())):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for client, counts in clients.items():
         table.add_row(client, *(f"{count:,}" for count in counts.values()))
     return table
@@ -220,9 +251,9 @@ def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
 def types_table(types: Mapping[str, TypeOfNode], setting: str) -> Table:
     """A row per node type."""
     table = _plain_table(f"{setting}: node types")
-    table.add_column("type", no_wrap=True)
+    table.add_column("type", overflow="fold")
     for head in ("nodes", "features"):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for name, kind in types.items():
         width = "learned vectors" if kind.features is None else f"{kind.features:,}"
         table.add_row(name, f"{kind.nodes:,}", width)
@@ -233,9 +264,9 @@ def relations_table(relations: Mapping[str, Relation]) -> Table:
     """A row per relation."""
     table = _plain_table("relations")
     for head in ("relation", "from", "to"):
-        table.add_column(head, no_wrap=True)
+        table.add_column(head, overflow="fold")
     for head in ("training links", "validation pairs", "test pairs"):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for name, relation in relations.items():
         counts = (f"{count:,}" for count in (relation.links, relation.val, relation.test))
         table.add_row(name, relation.head, relation.tail, *counts)
@@ -246,9 +277,9 @@ def relations_table(relations: Mapping[str, Relation]) -> Table:
 def specialities_table(clients: Mapping[str, LinksOfRelations]) -> Table:
     """A row per client: its links of each relation, with a star where it learns to predict them."""
     table = _plain_table("clients: links of each relation")
-    table.add_column("client", no_wrap=True)
+    table.add_column("client", overflow="fold")
     for head in next(iter(clients.values())).links:
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for client, held in clients.items():
         cells = (
             f"{count:,}{'*' if name in held.specialities else ' '}"
@@ -263,7 +294,7 @@ def verdict_table(verdicts: Sequence[Verdict], title: str, stated: str = "printe
     """A row per stated figure: theirs, ours, and whether the difference is small enough."""
     table = _plain_table(title)
     for head in ("method", "figure"):
-        table.add_column(head, no_wrap=True)
+        table.add_column(head, overflow="fold")
     for head in (stated, "ours", "off by"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("")
@@ -306,8 +337,8 @@ def order_table(orders: Sequence[Order]) -> Table:
     """A row per clear order that is printed."""
     table = _plain_table("printed ROC-AUCs that are further apart than both spreads")
     for head in ("runs", "higher", "lower"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("ours apart by", justify="right")
+        table.add_column(head, overflow="fold")
+    table.add_column("ours apart by", justify="right", no_wrap=True)
     table.add_column("")
     for order in orders:
         gap = "–" if order.gap is None else f"{order.gap:+.2f}"
@@ -319,7 +350,7 @@ def saving_table(rows: Sequence[Saving], title: str, judged: bool = True) -> Tab
     """A row per method that sends less: what it costs in points, and what share it sends."""
     table = _plain_table(title)
     for head in ("runs", "method"):
-        table.add_column(head, no_wrap=True)
+        table.add_column(head, overflow="fold")
     for head in ("seeds", "points", "worst seed", "tensors up", "bytes up", "both ways"):
         table.add_column(head, justify="right", no_wrap=True)
     if judged:
@@ -345,6 +376,7 @@ def saving_table(rows: Sequence[Saving], title: str, judged: bool = True) -> Tab
     return table
 
 
+_BY_CLASS = "graphs by class"
 _COLOURS = {"inside": "green", "holds": "green", "outside": "red", "does not": "red"}
 _SIZES = {"model_kb": "model KB", "payload_kb": "payload KB"}
 _KINDS = {"auc": ("ROC-AUC",), "mrr": ("MRR",), "tensors": ("tensors",)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,9 @@ class Shape(Protocol):
 
 class Task(Protocol):
     """Loss, batches and scores."""
+
+    measure: ClassVar[str]
+    """What the scores ``val`` and ``test`` are, as people call it."""
 
     def samples(self, held: Held[Any, Any]) -> Any:
         """A client's data, made ready; an error that says why if they are not of this task."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,8 @@ class GraphSamples:
 @dataclass(frozen=True)
 class GraphClassification:
     """What training and judging mean for graphs with one label each."""
+
+    measure: ClassVar[str] = "accuracy"
 
     def samples(self, held: Held[Any, Any]) -> GraphSamples:
         if not isinstance(held.content, GraphBlock):

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -68,6 +68,8 @@ class LinkBatch:
 @dataclass(frozen=True)
 class LinkPrediction:
     """What training and judging mean for links."""
+
+    measure: ClassVar[str] = "ROC-AUC"
 
     def samples(self, held: Held[Any, Any]) -> LinkSamples:
         if not isinstance(held.content, HeteroGraph) or not isinstance(held.split, Questioned):

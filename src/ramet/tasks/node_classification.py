@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,7 @@ class NodeClassification:
             graph at once. Judged is always the whole graph.
     """
 
+    measure: ClassVar[str] = "accuracy"
     sample: tuple[int, ...] = ()
 
     def samples(self, held: Held[Any, Any]) -> NodeSamples:
