@@ -133,13 +133,19 @@ def tensors_over_rounds(
 
 
 def score_over_bytes(stories: Stories) -> Figure:
-    """A point per method, those with an activation joined to the same method without one."""
-    with _figure(8, 5) as (figure, axes):
+    """A point per method, those with an activation joined to the same method without one.
+
+    Of the latter only seeds count that one of the former has, too.
+    """
+    with _figure(8, 6) as (figure, axes):
         for place, (whole, labels) in enumerate(pairs(stories).items()):
             colour = _look(place)["color"]
-            start = _spent(stories[whole])
-            for mark, label in zip(_MARKS, [whole, *labels], strict=False):
-                spent, mean, spread = _spent(stories[label])
+            seeds = {seed for label in labels for seed in stories[label]}
+            chosen = {seed: story for seed, story in stories[whole].items() if seed in seeds}
+            points = {whole: chosen, **{label: stories[label] for label in labels}}
+            start = _spent(chosen)
+            for mark, (label, runs) in zip(_MARKS, points.items(), strict=False):
+                spent, mean, spread = _spent(runs)
                 axes.plot([start[0], spent], [start[1], mean], color=colour, lw=0.9, alpha=0.5)
                 axes.errorbar(
                     spent,
@@ -149,14 +155,15 @@ def score_over_bytes(stories: Stories) -> Figure:
                     color=colour,
                     capsize=3,
                     ms=7,
-                    label=f"{label} ({len(stories[label])})",
+                    label=f"{label} ({len(runs)})",
                 )
         axes.set(
             xlabel="MB sent in the whole run, both ways",
             ylabel=f"test {measured(stories)}, %: mean ± std",
         )
         axes.set_xlim(left=0)
-        _legend_beside(axes, "method (seeds)")
+        axes.margins(x=0.08)
+        figure.legend(title="method (seeds)", loc="outside lower left", alignment="left")
     return figure
 
 
