@@ -291,7 +291,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "own-graphs.md"
 
 def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first example, word for word, and the shown output of its first check."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     commands, *_ = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     shown, problems, *_ = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
