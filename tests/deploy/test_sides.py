@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import ssl
 import stat
 import subprocess
@@ -26,6 +27,7 @@ from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 
 yaml = pytest.importorskip("yaml")
+NGINX = "/usr/sbin/nginx"
 
 
 @dataclass
@@ -202,9 +204,30 @@ def test_units_and_compose_start_the_same_scripts(desk: Desk) -> None:
     for service in site.services():
         unit = (site.folder / f"ramet-rings-{service.name}.service").read_text()
         assert f'ExecStart=/bin/sh "{service.script}"\n' in unit
-        assert composed[service.name]["command"][1] == f"/side/{service.script.name}"
+        assert composed[service.name]["command"][1] == str(service.script)
         assert composed[service.name]["network_mode"] == "host"
+        assert f"{site.folder}:{site.folder}" in composed[service.name]["volumes"]
         assert f"{desk.root / 'data'}:{desk.root / 'data'}:ro" in composed[service.name]["volumes"]
+
+
+def test_compose_knocks_where_a_service_listens(desk: Desk) -> None:
+    folder = desk.init(SETTINGS + "metrics_port = 9464\n").folder
+    composed = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    told = {
+        name: one["healthcheck"]["test"][-1]
+        for name, one in composed.items()
+        if "healthcheck" in one
+    }
+    assert {name: text.split("((")[1] for name, text in told.items()} == {
+        "superlink": "'127.0.0.1', 8000), 5)",
+        "proxy": "'127.0.0.1', 8443), 5)",
+        "metrics": "'127.0.0.1', 9464), 5)",
+    }
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        knock = ["python3", "-c", told["metrics"].replace("9464", str(port))]
+        assert subprocess.run(knock, check=False).returncode == 0
+    assert subprocess.run(knock, check=False, capture_output=True).returncode == 1
 
 
 def test_low_ports_need_a_capability(desk: Desk) -> None:
@@ -248,10 +271,16 @@ def test_another_process_with_the_noted_number_is_not_ours(tmp_path: Path) -> No
     assert not service.stop()
 
 
-@pytest.mark.skipif(not os.access("/usr/sbin/nginx", os.X_OK), reason="nginx is not installed")
+@pytest.mark.skipif(not os.access(NGINX, os.X_OK), reason="nginx is not installed")
 def test_nginx_takes_its_settings(desk: Desk) -> None:
     *_, proxy = desk.init().services()
     done = subprocess.run(
-        [*proxy.command, "-t"], cwd=proxy.folder, capture_output=True, text=True, check=False
+        [NGINX, *proxy.command[1:], "-t"],
+        cwd=proxy.folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
+    made = {path.name for path in (proxy.folder / "nginx").iterdir()}
+    assert made == {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}

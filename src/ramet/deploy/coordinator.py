@@ -10,7 +10,7 @@ from typing import Any
 
 from ramet.deploy import keys
 from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
-from ramet.deploy.proxy import nginx_conf
+from ramet.deploy.proxy import TEMPORARY, nginx_conf
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError, unknown
@@ -38,6 +38,12 @@ class Coordinator(Side):
         """The public keys of the sites that may take part, one file SITE.pub each."""
         return self.folder / "admitted"
 
+    @property
+    def _proxy_host(self) -> str:
+        """Where this machine itself reaches the proxy."""
+        listen = self.consortium.listen
+        return "127.0.0.1" if listen.is_unspecified else str(listen)
+
     def services(self) -> Sequence[Service]:
         link = f"127.0.0.1:{self.consortium.link_port}"
         trust = ("--root-certificates", self.authority.name)
@@ -55,6 +61,7 @@ class Coordinator(Side):
                     *("--superexec-auth-secret-file", "superexec.secret"),
                     *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
                 ),
+                listens=("127.0.0.1", self.consortium.link_port),
             ),
             superexec(self.folder, link, trust),
             Service(
@@ -62,7 +69,7 @@ class Coordinator(Side):
                 "proxy",
                 "nginx, which lets sites and nobody else reach the Fleet API and nothing else",
                 ("nginx", "-e", "stderr", "-p", "./", "-c", "nginx.conf"),
-                low_port=self.consortium.port < 1024,
+                listens=(self._proxy_host, self.consortium.port),
             ),
             *exporter(self.folder, self.consortium.metrics_port),
         )
@@ -164,7 +171,7 @@ def init(settings: Path, folder: Path | None, tell: Tell) -> Coordinator:
     where = (folder or Path(consortium.name)).absolute()
     side = Coordinator(where, consortium)
     make_private_folder(where)
-    for part in ("admitted", "invitations", "logs", "flower", "runs"):
+    for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY):
         (where / part).mkdir(exist_ok=True)
     authority_key, server_key = where / "authority.key", where / "server.key"
     made = {

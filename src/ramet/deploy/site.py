@@ -79,6 +79,7 @@ class Site(Side):
                     *("--superexec-auth-secret-file", "superexec.secret"),
                     *("--node-config", config),
                 ),
+                listens=("127.0.0.1", self.settings.runtime_port),
             ),
             replace(superexec(self.folder, runtime, ("--insecure",)), programs=GUARD),
             *exporter(self.folder, self.settings.metrics_port),
