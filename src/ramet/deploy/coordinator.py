@@ -157,6 +157,16 @@ class Coordinator(Side):
         if self.services()[0].process() is None:
             raise RametError(f"the SuperLink does not run. Do `ramet deploy start {self.folder}`.")
 
+    def check_admitted(self) -> None:
+        """Rounds with fewer sites than the quorum never count."""
+        quorum, sites = self.consortium.quorum, self.consortium.sites
+        admitted = [site for site in sites if self._key_of(site).exists()]
+        if len(admitted) < quorum:
+            raise RametError(
+                f"{len(admitted)} of {len(sites)} sites are admitted, and the quorum is {quorum}. "
+                f"Do `ramet deploy admit SITE.application.toml {self.folder}` for each first."
+            )
+
     def _key_of(self, site: str) -> Path:
         return self.admitted / f"{site}.pub"
 
