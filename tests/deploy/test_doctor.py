@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
 
 from ramet.cli import app
 from ramet.deploy.coordinator import init
-from ramet.deploy.doctor import Finding, examine
+from ramet.deploy.doctor import examine
+from ramet.deploy.findings import Finding, reach
 from ramet.deploy.site import Site, join
+from ramet.errors import RametError
 from ramet.flower.programs import free_ports
 
 
@@ -50,6 +57,41 @@ def test_what_is_wrong_at_a_site(site: Site) -> None:
     assert not seen["node.key"].well
     assert not seen["authority"].well
     assert not seen[f"port {site.settings.runtime_port}"].well
+
+
+def test_a_site_does_not_start_where_trying_again_is_in_vain(site: Site, tmp_path: Path) -> None:
+    def refused(folder: Site, reason: str) -> None:
+        with pytest.raises(RametError, match=reason):
+            folder.start(lambda _: None)
+        assert not folder.services()[0].is_wanted
+
+    refused(site, r"coordinator: 127\.0\.0\.1.*refused\. Ask the coordinator whether it runs")
+    settings = site.settings
+    lost = settings.model_copy(update={"address": "no-such-host.invalid"})
+    refused(Site(site.folder, lost), "no host is known as no-such-host.invalid")
+    with socket.create_server(("127.0.0.1", settings.runtime_port)):
+        refused(site, rf"port {settings.runtime_port}: .*in use.*give another --runtime-port")
+    other = init(tmp_path / "consortium.toml", tmp_path / "other", lambda _: None).folder
+    with _tls_server(settings.port, other):
+        refused(site, "coordinator: .*compare fingerprints")
+    with _tls_server(settings.port, tmp_path / "three"):
+        next(reach(settings.address, settings.port, site.authority)).demand()
+
+
+@contextmanager
+def _tls_server(port: int, folder: Path) -> Iterator[None]:
+    server = HTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    serving = Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()
 
 
 def test_a_coordinator_that_does_not_run_yet(site: Site) -> None:

@@ -18,6 +18,7 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
+from ramet.deploy.findings import port, reach
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError
@@ -88,6 +89,8 @@ class Site(Side):
     def start(self, tell: Tell) -> None:
         """A SuperNode that was killed is refused for up to a minute: try again until it is in."""
         node, *others = self.services()
+        if node.process() is None:
+            self._check_way(node)
         end = time.monotonic() + _JOINING
         while True:
             before = node.log.stat().st_size if node.log.exists() else 0
@@ -101,13 +104,22 @@ class Site(Side):
             if time.monotonic() > end:
                 node.stop()
                 raise RametError(
-                    f"the coordinator did not accept this site within {_JOINING:.0f} s. Ask "
-                    f"whether it is admitted, do `ramet doctor {self.folder}`, and see {node.log}."
+                    f"the coordinator answers, but did not accept this site within {_JOINING:.0f} "
+                    f"s: it is not admitted. Ask for `ramet deploy admit` there; see {node.log}."
                 )
-            tell(f"{node.name}: refused; trying again in {_REFUSED_FOR:.0f} s")
+            tell(
+                f"{node.name}: the coordinator refused it, as it does with a site that is not "
+                f"admitted or was killed lately; trying again in {_REFUSED_FOR:.0f} s"
+            )
             time.sleep(_REFUSED_FOR)
         for service in others:
             tell(f"{service.name}: {'started' if service.start() else 'runs already'}")
+
+    def _check_way(self, node: Service) -> None:
+        """What trying again would not mend."""
+        settings = self.settings
+        port(node, "127.0.0.1", settings.runtime_port, "--runtime-port").demand()
+        next(reach(settings.address, settings.port, self.authority)).demand()
 
     def _joined(self, node: Service, before: int, end: float) -> bool:
         """Whether the SuperNode got its number; False once it gave up."""
