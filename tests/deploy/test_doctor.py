@@ -19,6 +19,8 @@ from ramet.deploy.doctor import examine
 from ramet.deploy.findings import Finding, reach
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
+from ramet.flower import THIN_APP
+from ramet.flower.guard import app_hash
 from ramet.flower.programs import free_ports
 
 
@@ -44,11 +46,13 @@ def test_a_site_before_its_coordinator_runs(site: Site) -> None:
     assert bad == {"coordinator"}
     assert "firewall" in seen["coordinator"].remedy
     assert "graphs" in seen["data"].seen
+    assert seen["accepted apps"].seen == f"{site.accepted} has the app of this Ramet"
 
 
 def test_what_is_wrong_at_a_site(site: Site) -> None:
     (site.folder / "node.key").chmod(0o644)
     (site.folder / "authority.pem").unlink()
+    site.accepted.write_text(f"{'0' * 64}  # another\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", site.settings.runtime_port))
         taken.listen()
@@ -56,6 +60,8 @@ def test_what_is_wrong_at_a_site(site: Site) -> None:
     assert seen["node.key"].remedy == f"chmod 600 {site.folder / 'node.key'}"
     assert not seen["node.key"].well
     assert not seen["authority"].well
+    assert seen["accepted apps"].remedy.endswith(app_hash(THIN_APP))
+    assert not seen["accepted apps"].well
     assert not seen[f"port {site.settings.runtime_port}"].well
 
 

@@ -16,6 +16,8 @@ from ramet.deploy.opening import found_side
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.flower import THIN_APP
+from ramet.flower.guard import app_hash, listed_in
 
 _FLOWER = "1.41."
 _SPACE = 2 * 10**9
@@ -60,6 +62,7 @@ def _of_site(side: Site) -> Iterator[Finding]:
         yield _private(side.folder / name)
     yield _certificate("authority", side.authority, "Ask the coordinator for a new invitation.")
     yield port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
+    yield _app(side.accepted)
     yield _data(side)
     yield from reach(side.settings.address, side.settings.port, side.authority)
 
@@ -109,6 +112,18 @@ def _certificate(what: str, path: Path, remedy: str) -> Finding:
         return found
     days = keys.days_left(path.read_text())
     return Finding(what, days > _WARN_DAYS, f"{days} days left", remedy)
+
+
+def _app(accepted: Path) -> Finding:
+    """Whether the site's guard lets the app of this Ramet through."""
+    found = _there("accepted apps", accepted, "Do `ramet deploy join` again: it writes the list.")
+    if not found.well:
+        return found
+    sha256 = app_hash(THIN_APP)
+    well = sha256 in listed_in(accepted)
+    seen = f"{accepted} {'has' if well else 'lacks'} the app of this Ramet"
+    remedy = f"If you trust the Ramet installed here, add this line to the list: {sha256}"
+    return Finding("accepted apps", well, seen, remedy)
 
 
 def _data(side: Site) -> Finding:

@@ -59,6 +59,11 @@ class Site(Side):
     def authority(self) -> Path:
         return self.folder / "authority.pem"
 
+    @property
+    def accepted(self) -> Path:
+        """The list of apps that may run here."""
+        return self.folder / GUARD / "accepted.txt"
+
     def volumes(self) -> Sequence[Path]:
         data = self.settings.data
         return (data.parent if self.settings.setting == OWN else data,)
