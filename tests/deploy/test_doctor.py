@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 from typer.testing import CliRunner
 
+from own_sites import node_site
 from ramet.cli import app
 from ramet.deploy.coordinator import init
 from ramet.deploy.doctor import examine
@@ -105,6 +106,39 @@ def test_a_coordinator_that_does_not_run_yet(site: Site) -> None:
     assert all(seen[key].seen == "mode 0600" for key in ("authority.key", "server.key"))
     assert seen["server certificate"].seen == "396 days left"
     assert "coordinator" not in seen
+
+
+def test_settings_alone_are_no_lost_coordinator(site: Site, tmp_path: Path) -> None:
+    seen = findings(tmp_path)
+    assert "authority.key" not in seen
+    assert seen["side"].remedy.startswith("Do `ramet deploy init consortium.toml`, then")
+
+
+def test_nginx_is_found_where_users_do_not_look(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nginx = tmp_path / "nginx"
+    nginx.write_text("#!/bin/sh\necho nginx version: 0 >&2\n")
+    nginx.chmod(0o755)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("ramet.deploy.doctor.SYSTEM_PROGRAMS", (str(tmp_path),))
+    assert findings(tmp_path / "three")["nginx"].seen == "nginx version: 0"
+
+
+def test_data_for_another_task_are_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "consortium.toml").write_text(
+        'name = "one"\naddress = "127.0.0.1"\nmethod = "fedstar"\nsites = ["north"]\n'
+    )
+    init(tmp_path / "consortium.toml", tmp_path / "one", lambda _: None)
+    data = node_site(tmp_path / "north")
+    invitation = tmp_path / "one" / "invitations" / "north.toml"
+    joined, _ = join(invitation, data, tmp_path / "site", 9094, lambda _: None)
+    found = findings(joined.folder)["data"]
+    assert not found.well
+    assert "for graph-classification, and the sites' graphs are for node" in found.seen
+    assert found.remedy.endswith("fedstar does not.")
+    data.unlink()
+    assert findings(joined.folder)["data"].remedy == f"Put the site's data into {data}."
 
 
 def test_the_command_ends_with_1_where_something_is_wrong(site: Site) -> None:

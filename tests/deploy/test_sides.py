@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from own_sites import CONSORTIUM_TOML as SETTINGS
+from own_sites import graph_site
 from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.opening import side_of
 from ramet.deploy.services import Service
@@ -134,6 +135,8 @@ def test_admitting_takes_members_with_one_good_key(desk: Desk, tmp_path: Path) -
         ('["rings", "trees", "blocks"]', '["rings", "rings"]', "named twice"),
         ('"fedstar"', '"mine.py:mine"', "a method's file is not on the sites"),
         ('"fedstar"', '"fedstar"\nmerge = "mine.py:Mine"', "a rule's file is not on the sites"),
+        ('setting = "tiny"', "quorum = 4", "a quorum of 4 is more than 3 sites"),
+        ('setting = "tiny"', "quorum = 0", "quorum: Input should be greater"),
         ('setting = "tiny"', 'setting = "tiny"\ncolour = 1', "colour: Extra inputs"),
         ('setting = "tiny"', "setting = ", "cannot read"),
     ],
@@ -141,6 +144,31 @@ def test_admitting_takes_members_with_one_good_key(desk: Desk, tmp_path: Path) -
 def test_settings_are_checked(desk: Desk, before: str, after: str, reason: str) -> None:
     with pytest.raises(RametError, match=reason):
         desk.init(SETTINGS.replace(before, after))
+
+
+def test_the_wrong_file_is_called_by_its_name(desk: Desk) -> None:
+    coordinator = desk.init()
+    site, application = desk.join()
+    invitation = coordinator.folder / "invitations" / "rings.toml"
+    with pytest.raises(RametError, match=r"rings.toml is an invitation.*Wanted is a site's app"):
+        coordinator.admit(invitation, desk.said.append)
+    with pytest.raises(RametError, match=r"is a site's application.*Wanted is an invitation"):
+        join(application, desk.root, desk.root / "new", 9094, desk.said.append)
+    graphs = graph_site(desk.root / "graphs", ["a"])
+    with pytest.raises(RametError, match=r"is a description of a site's graphs.*Wanted is a cons"):
+        init(graphs, desk.root / "new", desk.said.append)
+    with pytest.raises(RametError, match=r"is the settings of a site that has joined"):
+        init(site.folder / "site.toml", desk.root / "new", desk.said.append)
+
+
+def test_a_site_joins_with_its_own_graphs_and_no_others(desk: Desk) -> None:
+    desk.init(SETTINGS.replace('setting = "tiny"', ""))
+    graphs = graph_site(desk.root / "trees", ["a"])
+    invitations = desk.root / "three" / "invitations"
+    with pytest.raises(RametError, match=r"describes the graphs of trees, and .* invites rings"):
+        join(invitations / "rings.toml", graphs, desk.root / "r", 9094, desk.said.append)
+    assert not (desk.root / "r").exists()
+    join(invitations / "trees.toml", graphs, desk.root / "t", 9094, desk.said.append)
 
 
 def test_what_ramet_run_takes_the_consortium_takes(desk: Desk) -> None:

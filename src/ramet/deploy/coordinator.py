@@ -34,6 +34,11 @@ class Coordinator(Side):
         return self.folder / "authority.pem"
 
     @property
+    def is_made(self) -> bool:
+        """Whether this is what `init` made, and not just the settings that it is given."""
+        return (self.folder / "admitted").exists()
+
+    @property
     def admitted(self) -> Path:
         """The public keys of the sites that may take part, one file SITE.pub each."""
         return self.folder / "admitted"

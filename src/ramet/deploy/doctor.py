@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ramet.deploy import keys
-from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.coordinator import SETTINGS, Coordinator
 from ramet.deploy.findings import Finding, port, reach
 from ramet.deploy.opening import found_side
+from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
@@ -40,6 +42,10 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 def _of_coordinator(side: Coordinator) -> Iterator[Finding]:
     yield _nginx()
+    if not side.is_made:
+        todo = f"Do `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
+        yield Finding("side", False, f"{SETTINGS} is here, and no keys: not begun yet", todo)
+        return
     for name in ("authority.key", "server.key", "superexec.secret"):
         yield _private(side.folder / name)
     again = "Do `ramet deploy init` again: it makes a new certificate for the same key."
@@ -87,7 +93,7 @@ def _disk(folder: Path) -> Finding:
 
 def _nginx() -> Finding:
     remedy = "Install it (Debian: apt-get install nginx-light); ours runs with its own settings."
-    found = shutil.which("nginx")
+    found = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
     if found is None:
         return Finding("nginx", False, "not found", remedy)
     told = subprocess.run([found, "-v"], capture_output=True, text=True, check=False)
@@ -138,6 +144,12 @@ def _data(side: Site) -> Finding:
                 options=settings.options,
             )
         )
+        if experiment.own_graphs:
+            schema = experiment.schema(settings.site)
+            remedy = (
+                f"Ask the coordinator for a method that suits them; {settings.method} does not."
+            )
+            experiment.method.task.declared_shape(schema, experiment.method.inputs)
         manifest = experiment.samples(settings.site).manifest
     except RametError as error:
         return Finding("data", False, str(error), remedy)

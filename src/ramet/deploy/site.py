@@ -156,9 +156,16 @@ def join(
     metrics_port: int | None = None,
 ) -> tuple[Site, Path]:
     """Make the site's folder and key; gives the file with the public key for the coordinator."""
+    from ramet.data.own import site_name  # PyTorch: those who watch a side do without
+
     given = read(invitation, Invitation)
     if given.setting == OWN and data.suffix != ".toml":
         raise RametError("sites bring their own graphs here. Name their TOML: --data site.toml.")
+    if given.setting == OWN and data.exists() and (named := site_name(data)) != given.site:
+        raise RametError(
+            f"{data} describes the graphs of {named}, and {invitation} invites {given.site}. Name "
+            f'the other file, or write site = "{given.site}" in it.'
+        )
     where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
     if any(letter in f"{data}{where}" for letter in '"\n'):
         raise RametError("quotation marks in a folder's name are too much. Give another folder.")
