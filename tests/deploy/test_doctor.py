@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -139,6 +140,19 @@ def test_data_for_another_task_are_not_called_missing(tmp_path: Path) -> None:
     assert found.remedy.endswith("fedstar does not.")
     data.unlink()
     assert findings(joined.folder)["data"].remedy == f"Put the site's data into {data}."
+
+
+def test_the_documented_consortium_suits_the_documented_graphs(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "deploy.md"
+    (settings,) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "consortium.toml").write_text(settings)
+    init(tmp_path / "consortium.toml", tmp_path / "c", lambda _: None)
+    invitation = tmp_path / "c" / "invitations" / "north.toml"
+    joined, _ = join(
+        invitation, node_site(tmp_path / "north"), tmp_path / "s", 9094, lambda _: None
+    )
+    data = next(one for one in examine(joined.folder) if one.what == "data")  # calls nobody yet
+    assert data.well, data.seen
 
 
 def test_the_command_ends_with_1_where_something_is_wrong(site: Site) -> None:
