@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -86,9 +86,29 @@ def test_a_site_does_not_start_where_trying_again_is_in_vain(site: Site, tmp_pat
         next(reach(settings.address, settings.port, site.authority)).demand()
 
 
+def test_a_superlink_is_found_whoever_started_it(site: Site, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    settings = tmp_path / "consortium.toml"
+    settings.write_text(f"link_port = {port}\n{settings.read_text()}")
+    side = init(settings, tmp_path / "three", lambda _: None)
+    other = init(settings, tmp_path / "other", lambda _: None)
+    for reached in (nullcontext(), _tls_server(port, other.folder)):
+        with reached, pytest.raises(RametError, match="the SuperLink does not run"):
+            side.check_running()
+    with _tls_server(port, side.folder):
+        side.check_running()
+    assert f"127.0.0.1:{port}" in (side.flower.home / "config.toml").read_text()
+
+
+class _Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+
 @contextmanager
 def _tls_server(port: int, folder: Path) -> Iterator[None]:
-    server = HTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler)
+    server = HTTPServer(("127.0.0.1", port), _Healthy)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem", folder / "server.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)

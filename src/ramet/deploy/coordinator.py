@@ -83,8 +83,7 @@ class Coordinator(Side):
         link, *others = self.services()
         self.flower.connect(self.consortium.link_port, self.authority)
         _tell_started(link, link.start(), tell)
-        url = f"https://127.0.0.1:{self.consortium.link_port}/health"
-        if not answers(url, lambda: link.process() is not None, self.authority):
+        if not answers(self._link_health, lambda: link.process() is not None, self.authority):
             raise RametError(f"the SuperLink did not start. See {link.log}.")
         for service in others:
             _tell_started(service, service.start(), tell)
@@ -137,7 +136,7 @@ class Coordinator(Side):
 
     def _register(self, site: str, tell: Tell) -> None:
         key, node = self._key_of(site), self._node_of(site)
-        if not key.exists() or node.exists() or self.services()[0].process() is None:
+        if not key.exists() or node.exists() or not self._link_runs():
             return
         answer = self.flower.ask("supernode", "register", str(key))
         node.write_text(str(answer["node-id"]))
@@ -159,8 +158,19 @@ class Coordinator(Side):
             raise unknown("site", site, self.consortium.sites)
 
     def check_running(self) -> None:
-        if self.services()[0].process() is None:
+        if not self._link_runs():
             raise RametError(f"the SuperLink does not run. Do `ramet deploy start {self.folder}`.")
+
+    def _link_runs(self) -> bool:
+        """Whether `ramet deploy start` started the SuperLink, or systemd or Docker did."""
+        if self.services()[0].process() is not None:
+            return True
+        self.flower.connect(self.consortium.link_port, self.authority)
+        return answers(self._link_health, lambda: True, self.authority, within=1.0)
+
+    @property
+    def _link_health(self) -> str:
+        return f"https://127.0.0.1:{self.consortium.link_port}/health"
 
     def check_admitted(self) -> None:
         """Rounds with fewer sites than the quorum never count."""

@@ -57,7 +57,7 @@ def _of_coordinator(side: Coordinator) -> Iterator[Finding]:
     yield port(proxy, str(side.consortium.listen), side.consortium.port, "port")
     if proxy.process():
         yield from reach(side.consortium.address, side.consortium.port, side.authority)
-    if link.process():
+    if link.process():  # systemd's and Docker's are not seen as ours
         for member, status in side.online().items():
             remedy = f"Ask {member} to do `ramet doctor` and `ramet deploy start`."
             yield Finding(f"site {member}", status == "online", status, remedy)

@@ -138,10 +138,7 @@ class Facts:
 
 
 class Look:
-    """Gathers a side's facts. What the SuperLink says costs seconds: ask it now, or now and then.
-
-    Systemd's and Docker's services have no process file here, so their SuperLink is not asked.
-    """
+    """Gathers a side's facts. What the SuperLink says costs seconds: ask it now and then."""
 
     def __init__(self, side: Coordinator | Site) -> None:
         self._side = side
