@@ -67,13 +67,19 @@ def test_what_is_wrong_at_a_site(site: Site) -> None:
     assert not seen[f"port {site.settings.runtime_port}"].well
 
 
-def test_a_site_does_not_start_where_trying_again_is_in_vain(site: Site, tmp_path: Path) -> None:
+def test_a_site_does_not_start_where_trying_again_is_in_vain(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(folder: Site, reason: str) -> None:
         with pytest.raises(RametError, match=reason):
             folder.start(lambda _: None)
         assert not folder.services()[0].is_wanted
 
+    with pytest.raises(_TriedAgainError, match=r"^coordinator: .* Trying again in 5 s\.$"):
+        site.start(_try_no_more)
+    monkeypatch.setattr("ramet.deploy.site._JOINING", 0.0)
     refused(site, r"coordinator: 127\.0\.0\.1.*refused\. Ask the coordinator whether it runs")
+    monkeypatch.undo()
     settings = site.settings
     lost = settings.model_copy(update={"address": "no-such-host.invalid"})
     refused(Site(site.folder, lost), "no host is known as no-such-host.invalid")
@@ -98,6 +104,14 @@ def test_a_superlink_is_found_whoever_started_it(site: Site, tmp_path: Path) -> 
     with _tls_server(port, side.folder):
         side.check_running()
     assert f"127.0.0.1:{port}" in (side.flower.home / "config.toml").read_text()
+
+
+class _TriedAgainError(Exception):
+    pass
+
+
+def _try_no_more(text: str) -> None:
+    raise _TriedAgainError(text)
 
 
 class _Healthy(BaseHTTPRequestHandler):

@@ -283,6 +283,11 @@ def test_the_command_gave_up_is_a_failure_though_its_run_was_stopped(
     assert (facts.state, facts.reason) == ("failed", "no round ended for 5 s.")
 
 
+def test_the_help_names_the_extra_that_is_needed() -> None:
+    shown = CliRunner().invoke(app, ["deploy", "metrics", "--help"])
+    assert "needs the extra `metrics`." in " ".join(shown.output.split())
+
+
 def test_ctrl_c_says_how_to_go_on(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

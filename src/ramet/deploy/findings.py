@@ -26,11 +26,17 @@ class Finding:
     well: bool
     seen: str
     remedy: str = ""
+    may_pass: bool = False
+    """It may be well in a moment, without anybody's help here."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.what}: {self.seen.rstrip('.')}. {self.remedy}"
 
     def demand(self) -> None:
         """Go no further unless this is well."""
         if not self.well:
-            raise RametError(f"{self.what}: {self.seen.rstrip('.')}. {self.remedy}")
+            raise RametError(self.sentence)
 
 
 def port(service: Service, host: str, number: int, name: str) -> Finding:
@@ -62,7 +68,7 @@ def reach(address: str, port: int, authority: Path) -> Iterator[Finding]:
         return
     except (OSError, HTTPException) as error:
         remedy = "Ask the coordinator whether it runs; open the firewall outwards to this port."
-        yield Finding("coordinator", False, f"{where}: {error}", remedy)
+        yield Finding("coordinator", False, f"{where}: {error}", remedy, may_pass=True)
         return
     yield Finding("coordinator", True, f"{where} answers, with the consortium's certificate")
     remedy = "Stop the coordinator: something else than our proxy stands there."

@@ -82,7 +82,7 @@ class Service:
         """False if it runs already."""
         if self.process():
             return False
-        self._bury()
+        self.bury()
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("ab") as log:
             started = subprocess.Popen(
@@ -111,7 +111,7 @@ class Service:
         self._note.unlink()
         return True
 
-    def _bury(self) -> None:
+    def bury(self) -> None:
         """End what a program that was killed left behind: nginx's workers keep its port."""
         if not self._note.exists():
             return

@@ -18,7 +18,7 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
-from ramet.deploy.findings import port, reach
+from ramet.deploy.findings import Finding, port, reach
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError
@@ -30,6 +30,7 @@ GUARD = "guard"
 """The folder with the list of apps that may run here, and the program that reads it."""
 _JOINING = 150.0
 _REFUSED_FOR = 15.0
+_AWAY_FOR = 5.0
 
 
 class SiteSettings(Membership):
@@ -94,9 +95,11 @@ class Site(Side):
     def start(self, tell: Tell) -> None:
         """A SuperNode that was killed is refused for up to a minute: try again until it is in."""
         node, *others = self.services()
-        if node.process() is None:
-            self._check_way(node)
         end = time.monotonic() + _JOINING
+        if node.process() is None:
+            node.bury()
+            port(node, "127.0.0.1", self.settings.runtime_port, "--runtime-port").demand()
+            self._await_coordinator(end, tell)
         while True:
             before = node.log.stat().st_size if node.log.exists() else 0
             if not node.start():
@@ -120,11 +123,16 @@ class Site(Side):
         for service in others:
             tell(f"{service.name}: {'started' if service.start() else 'runs already'}")
 
-    def _check_way(self, node: Service) -> None:
-        """What trying again would not mend."""
-        settings = self.settings
-        port(node, "127.0.0.1", settings.runtime_port, "--runtime-port").demand()
-        next(reach(settings.address, settings.port, self.authority)).demand()
+    def _await_coordinator(self, end: float, tell: Tell) -> None:
+        """It may be starting; but waiting gives no host its name, and none another certificate."""
+        while not (seen := self._coordinator()).well:
+            if not seen.may_pass or time.monotonic() > end:
+                seen.demand()
+            tell(f"{seen.sentence} Trying again in {_AWAY_FOR:.0f} s.")
+            time.sleep(_AWAY_FOR)
+
+    def _coordinator(self) -> Finding:
+        return next(reach(self.settings.address, self.settings.port, self.authority))
 
     def _joined(self, node: Service, before: int, end: float) -> bool:
         """Whether the SuperNode got its number; False once it gave up."""
