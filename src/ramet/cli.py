@@ -838,7 +838,7 @@ def deploy_metrics(
         typer.Option(help="Write this file once instead, for node_exporter's textfile collector."),
     ] = None,
 ) -> None:
-    """Tell Prometheus what is known of the side in FOLDER; needs `ramet[metrics]`."""
+    """Tell Prometheus what is known of the side in FOLDER; needs the extra `metrics`."""
     from ramet.deploy.facts import Look
     from ramet.deploy.opening import side_of
 
@@ -894,11 +894,15 @@ def deploy_run(
 
     side = Coordinator.open(folder.absolute())
     where = runs or side.fresh_run()
+    again = f"ramet deploy run {folder} --out {where}"
     followed = tracking(RunFolder(where.absolute()), track or ())
     with _progress() as observe, followed as trackers:
         watch = trackers.watching(observe)
-        done = run_together(side, where, _data(data), deadline, watch)
-    again = f"ramet deploy run {folder} --out {where}"
+        try:
+            done = run_together(side, where, _data(data), deadline, watch, _remark)
+        except KeyboardInterrupt as stop:
+            stop.add_note(f"stopped. Go on with `{again}`.")
+            raise
     _show(finished(done, again, trackers.lost), as_json)
 
 
@@ -940,6 +944,11 @@ def _print_table(table: Table) -> None:
 
 def _tell(text: str) -> None:
     out.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _remark(text: str) -> None:
+    """Beside the result, which may be JSON."""
+    err.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def main() -> None:

@@ -46,17 +46,30 @@ def written_to(path: Path, **always: str) -> Iterator[None]:
 
 
 @contextmanager
-def ending(well: str, badly: str) -> Iterator[dict[str, Any]]:
-    """Tell how something ended, after how long, and with the facts that were put into the dict."""
+def ending(well: str, badly: str, stopped: str) -> Iterator[dict[str, Any]]:
+    """Tell how something ended, after how long, and with the facts that were put into the dict.
+
+    Whoever is stopped by somebody, by Ctrl-C or a signal, has not failed.
+    """
     started, facts = time.monotonic(), dict[str, Any]()
     try:
         yield facts
     except BaseException as error:
+        if _was_stopped(error):
+            tell(logging.INFO, stopped, **facts, seconds=_since(started))
+            raise
         # Texts of other errors may quote anything, so only their kind is told.
         reason = str(error) if isinstance(error, RametError) else type(error).__name__
         tell(logging.ERROR, badly, **facts, seconds=_since(started), reason=reason)
         raise
     tell(logging.INFO, well, **facts, seconds=_since(started))
+
+
+def _was_stopped(error: BaseException) -> bool:
+    """Flower's programs exit with 0 when they are told to end, and with 1 when they must."""
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, SystemExit) and not error.code
+    )
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

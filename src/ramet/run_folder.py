@@ -162,7 +162,7 @@ class RunFolder:
         with (
             self.locked("run"),
             written_to(self.path / EVENTS, run=self.run_name),
-            ending("run finished", "run failed"),
+            ending("run finished", "run failed", "run stopped"),
         ):
             experiment = self.experiment()
             rounds = experiment.rounds(self.path / "server")

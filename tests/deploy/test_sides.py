@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import ssl
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from own_sites import CONSORTIUM_TOML as SETTINGS
+from own_sites import graph_site
 from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.opening import side_of
 from ramet.deploy.services import Service
@@ -26,6 +28,7 @@ from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 
 yaml = pytest.importorskip("yaml")
+NGINX = "/usr/sbin/nginx"
 
 
 @dataclass
@@ -132,6 +135,8 @@ def test_admitting_takes_members_with_one_good_key(desk: Desk, tmp_path: Path) -
         ('["rings", "trees", "blocks"]', '["rings", "rings"]', "named twice"),
         ('"fedstar"', '"mine.py:mine"', "a method's file is not on the sites"),
         ('"fedstar"', '"fedstar"\nmerge = "mine.py:Mine"', "a rule's file is not on the sites"),
+        ('setting = "tiny"', "quorum = 4", "a quorum of 4 is more than 3 sites"),
+        ('setting = "tiny"', "quorum = 0", "quorum: Input should be greater"),
         ('setting = "tiny"', 'setting = "tiny"\ncolour = 1', "colour: Extra inputs"),
         ('setting = "tiny"', "setting = ", "cannot read"),
     ],
@@ -139,6 +144,31 @@ def test_admitting_takes_members_with_one_good_key(desk: Desk, tmp_path: Path) -
 def test_settings_are_checked(desk: Desk, before: str, after: str, reason: str) -> None:
     with pytest.raises(RametError, match=reason):
         desk.init(SETTINGS.replace(before, after))
+
+
+def test_the_wrong_file_is_called_by_its_name(desk: Desk) -> None:
+    coordinator = desk.init()
+    site, application = desk.join()
+    invitation = coordinator.folder / "invitations" / "rings.toml"
+    with pytest.raises(RametError, match=r"rings.toml is an invitation.*Wanted is a site's app"):
+        coordinator.admit(invitation, desk.said.append)
+    with pytest.raises(RametError, match=r"is a site's application.*Wanted is an invitation"):
+        join(application, desk.root, desk.root / "new", 9094, desk.said.append)
+    graphs = graph_site(desk.root / "graphs", ["a"])
+    with pytest.raises(RametError, match=r"is a description of a site's graphs.*Wanted is a cons"):
+        init(graphs, desk.root / "new", desk.said.append)
+    with pytest.raises(RametError, match=r"is the settings of a site that has joined"):
+        init(site.folder / "site.toml", desk.root / "new", desk.said.append)
+
+
+def test_a_site_joins_with_its_own_graphs_and_no_others(desk: Desk) -> None:
+    desk.init(SETTINGS.replace('setting = "tiny"', ""))
+    graphs = graph_site(desk.root / "trees", ["a"])
+    invitations = desk.root / "three" / "invitations"
+    with pytest.raises(RametError, match=r"describes the graphs of trees, and .* invites rings"):
+        join(invitations / "rings.toml", graphs, desk.root / "r", 9094, desk.said.append)
+    assert not (desk.root / "r").exists()
+    join(invitations / "trees.toml", graphs, desk.root / "t", 9094, desk.said.append)
 
 
 def test_what_ramet_run_takes_the_consortium_takes(desk: Desk) -> None:
@@ -202,9 +232,30 @@ def test_units_and_compose_start_the_same_scripts(desk: Desk) -> None:
     for service in site.services():
         unit = (site.folder / f"ramet-rings-{service.name}.service").read_text()
         assert f'ExecStart=/bin/sh "{service.script}"\n' in unit
-        assert composed[service.name]["command"][1] == f"/side/{service.script.name}"
+        assert composed[service.name]["command"][1] == str(service.script)
         assert composed[service.name]["network_mode"] == "host"
+        assert f"{site.folder}:{site.folder}" in composed[service.name]["volumes"]
         assert f"{desk.root / 'data'}:{desk.root / 'data'}:ro" in composed[service.name]["volumes"]
+
+
+def test_compose_knocks_where_a_service_listens(desk: Desk) -> None:
+    folder = desk.init(SETTINGS + "metrics_port = 9464\n").folder
+    composed = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    told = {
+        name: one["healthcheck"]["test"][-1]
+        for name, one in composed.items()
+        if "healthcheck" in one
+    }
+    assert {name: text.split("((")[1] for name, text in told.items()} == {
+        "superlink": "'127.0.0.1', 8000), 5)",
+        "proxy": "'127.0.0.1', 8443), 5)",
+        "metrics": "'127.0.0.1', 9464), 5)",
+    }
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        knock = ["python3", "-c", told["metrics"].replace("9464", str(port))]
+        assert subprocess.run(knock, check=False).returncode == 0
+    assert subprocess.run(knock, check=False, capture_output=True).returncode == 1
 
 
 def test_low_ports_need_a_capability(desk: Desk) -> None:
@@ -248,10 +299,16 @@ def test_another_process_with_the_noted_number_is_not_ours(tmp_path: Path) -> No
     assert not service.stop()
 
 
-@pytest.mark.skipif(not os.access("/usr/sbin/nginx", os.X_OK), reason="nginx is not installed")
+@pytest.mark.skipif(not os.access(NGINX, os.X_OK), reason="nginx is not installed")
 def test_nginx_takes_its_settings(desk: Desk) -> None:
     *_, proxy = desk.init().services()
     done = subprocess.run(
-        [*proxy.command, "-t"], cwd=proxy.folder, capture_output=True, text=True, check=False
+        [NGINX, *proxy.command[1:], "-t"],
+        cwd=proxy.folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
+    made = {path.name for path in (proxy.folder / "nginx").iterdir()}
+    assert made == {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from logging import INFO
+from logging import ERROR, INFO
 from pathlib import Path
 
 import psutil
@@ -32,7 +32,7 @@ from ramet.deploy.site import Site, join
 from ramet.deploy.status import status_lines
 from ramet.errors import RametError
 from ramet.events import NAME, ending, read_lines, tell, written_to
-from ramet.flower.programs import answers, free_ports
+from ramet.flower.programs import Flower, answers, free_ports
 from ramet.run_folder import RunFolder
 
 NOW = "2026-11-15T13:47:41.653+00:00"
@@ -102,13 +102,16 @@ def test_a_runs_events_agree_with_its_rounds(run: Path) -> None:
 
 def test_the_coordinators_metrics_are_the_runs(coordinator: Coordinator, run: Path) -> None:
     submit(coordinator, run)
-    with written_to(coordinator.events), ending("submission ended", "submission failed"):
+    with (
+        written_to(coordinator.events),
+        ending("submission ended", "submission failed", "submission stopped"),
+    ):
         pass  # it was finished before, so it ends at once
     found = scraped(Look(coordinator).facts())
     records, name = RunFolder(run).records(), RunFolder(run).run_name
     assert found["ramet_run_info", "fedstar", name] == 1
     states = {key[1]: value for key, value in found.items() if key[0] == "ramet_run_state"}
-    assert states == {"submitted": 0, "running": 0, "finished": 1, "failed": 0}
+    assert states == {"submitted": 0, "running": 0, "finished": 1, "stopped": 0, "failed": 0}
     assert found["ramet_run_round",] == found["ramet_run_rounds",] == 2
     assert found["ramet_run_clients_asked",] == 3
     for client in ("rings", "trees", "blocks"):
@@ -163,7 +166,7 @@ def test_a_broken_run_tells_who_was_missing_and_why(
     assert any("failed; 0 of 3 clients gave a sound reply" in line for line in lines)
 
 
-def test_a_resumed_submission_counts_on_and_is_no_longer_failed(
+def test_a_stopped_submission_has_not_failed_and_counts_on_when_resumed(
     coordinator: Coordinator, run: Path, tmp_path: Path
 ) -> None:
     lines = (run / NAME).read_text().splitlines(keepends=True)
@@ -174,12 +177,12 @@ def test_a_resumed_submission_counts_on_and_is_no_longer_failed(
     with (
         pytest.raises(KeyboardInterrupt),
         written_to(coordinator.events),
-        ending("submission ended", "submission failed"),
+        ending("submission ended", "submission failed", "submission stopped"),
     ):
         raise KeyboardInterrupt
     facts = Look(coordinator).facts().run
     assert facts is not None
-    assert (facts.state, facts.reason, facts.committed) == ("failed", "KeyboardInterrupt", 1)
+    assert (facts.state, facts.reason, facts.committed) == ("stopped", "", 1)
     submit(coordinator, half)
     facts = Look(coordinator).facts().run
     assert facts is not None
@@ -237,12 +240,76 @@ def test_errors_that_may_quote_data_are_told_by_their_kind_alone(tmp_path: Path)
     with (
         pytest.raises(ValueError, match="4711"),
         written_to(tmp_path / NAME),
-        ending("message answered", "message failed"),
+        ending("message answered", "message failed", "message stopped"),
     ):
         raise ValueError("patient 4711")
     (event,) = read_lines(tmp_path / NAME)
     assert event["reason"] == "ValueError"
     assert "4711" not in (tmp_path / NAME).read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "event", "level"),
+    [
+        (KeyboardInterrupt(), "run stopped", "info"),
+        (SystemExit(0), "run stopped", "info"),
+        (SystemExit(1), "run failed", "error"),
+        (RametError("no"), "run failed", "error"),
+    ],
+)
+def test_a_run_that_somebody_stops_has_not_failed(
+    tmp_path: Path, error: BaseException, event: str, level: str
+) -> None:
+    with (
+        pytest.raises(type(error)),
+        written_to(tmp_path / NAME),
+        ending("run finished", "run failed", "run stopped"),
+    ):
+        raise error
+    (told,) = read_lines(tmp_path / NAME)
+    assert (told["event"], told["level"]) == (event, level)
+
+
+def test_the_command_gave_up_is_a_failure_though_its_run_was_stopped(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    submit(coordinator, tmp_path / "r")
+    with written_to(coordinator.events):
+        tell(ERROR, "submission failed", reason="no round ended for 5 s.")
+    with written_to(tmp_path / "r" / NAME):
+        tell(INFO, "run stopped")
+    facts = Look(coordinator).facts().run
+    assert facts is not None
+    assert (facts.state, facts.reason) == ("failed", "no round ended for 5 s.")
+
+
+def test_the_help_names_the_extra_that_is_needed() -> None:
+    shown = CliRunner().invoke(app, ["deploy", "metrics", "--help"])
+    assert "needs the extra `metrics`." in " ".join(shown.output.split())
+
+
+def test_ctrl_c_says_how_to_go_on(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Flower, "run", stopped)
+    monkeypatch.setattr(Coordinator, "check_running", lambda _: None)
+    command = ["deploy", "run", str(coordinator.folder), "--out", str(tmp_path / "r")]
+    with pytest.raises(RametError, match=r"0 of 3 sites are admitted.*ramet deploy admit"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert not coordinator.events.exists()
+    (coordinator.admitted / "rings.pub").write_text("a key")
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 130
+    assert done.stderr.splitlines() == [
+        f"run submitted; its folder: {tmp_path / 'r'}",
+        f"ramet: stopped. Go on with `ramet {' '.join(command)}`.",
+    ]
+    levels = {event["event"]: event["level"] for event in read_lines(coordinator.events)}
+    assert levels == {"run submitted": "info", "submission stopped": "info"}
+    assert status_lines(Look(coordinator).facts())[-1] == "run: stopped"
 
 
 def test_events_go_on_after_logrotate(tmp_path: Path) -> None:

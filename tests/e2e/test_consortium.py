@@ -48,8 +48,14 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
     )
     assert members.coordinator.online() == dict.fromkeys(SITES, "online")
     run = run_together(
-        members.coordinator, tmp_path / "together", tmp_path, 300.0, lambda record: None
+        members.coordinator,
+        tmp_path / "together",
+        tmp_path,
+        300.0,
+        lambda record: None,
+        members.said.append,
     )
+    assert f"run submitted; its folder: {run.path}" in members.said
     result = run.result()
     assert result is not None
     for fact in ("sha256", "scores", "traffic", "model"):

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -33,7 +33,7 @@ from ramet.flower.wire import GridWire
 from ramet.payload import Payload
 
 RUN = "0" * 32
-Site = Callable[[Payload, bool], Payload | RecordDict | None]
+Site = Callable[[Payload, bool], Payload | RecordDict | Error | None]
 """From a request, and whether it asks for an introduction, to a reply; None for silence."""
 
 
@@ -101,10 +101,15 @@ def site(client: str, key: Path | None, change: Callable[[Payload], Payload] = l
     return answer
 
 
-def wire(sites: Mapping[int, Site], clients: list[str], keys: Path | None) -> GridWire:
+def wire(
+    sites: Mapping[int, Site],
+    clients: list[str],
+    keys: Path | None,
+    names: Mapping[int, str] | None = None,
+) -> GridWire:
     keyring = None if keys is None else Keyring(keys)
     grid = cast(Grid, InProcessGrid(sites))
-    made = GridWire(grid, clients, deadline=0.3, gathering=0.3, keyring=keyring)
+    made = GridWire(grid, clients, deadline=0.3, gathering=0.3, keyring=keyring, names=names)
     made.begin(RUN, {})
     return made
 
@@ -188,7 +193,9 @@ def test_a_node_that_claims_to_be_another_client_is_not_believed(tmp_path: Path)
     right, wrong = make_key(tmp_path, "rings"), make_key(tmp_path, "trees")
     over = wire({7: site("rings", right), 8: site("rings", wrong)}, ["rings"], tmp_path / "keys")
     assert isinstance(ask(over, "rings")["rings"], Payload)
-    with pytest.raises(RametError, match=r"no client's node connected"):
+    with pytest.raises(
+        RametError, match=r"no client takes part: rings: its node's introduction is not"
+    ):
         wire({8: site("rings", wrong)}, ["rings"], tmp_path / "keys")
 
 
@@ -208,6 +215,20 @@ def test_unsigned_and_unknown_clients_are_refused_where_there_are_keys(tmp_path:
 def test_an_empty_folder_of_keys_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RametError, match="holds no public key"):
         Keyring(tmp_path)
+
+
+def test_a_node_that_refuses_the_app_is_not_called_absent() -> None:
+    refuses = Error(0, "this site does not accept the app")
+    sites: dict[int, Site] = {7: site("rings", None), 8: lambda *_: refuses}
+    over = wire(sites, ["rings", "trees", "blocks"], None, names={7: "rings", 8: "trees"})
+    answers = ask(over, "rings", "trees", "blocks")
+    assert isinstance(answers["rings"], Payload)
+    why = "its node is connected, but answered: this site does not accept the app (Flower's code 0)"
+    assert answers["trees"] == why
+    assert answers["blocks"] == "its node is not connected"
+    assert over.reasons(["trees", "blocks"]) == f"trees: {why}; blocks: its node is not connected"
+    with pytest.raises(RametError, match="no client takes part: trees: its node is connected, but"):
+        wire({8: sites[8]}, ["trees"], None, names={8: "trees"})
 
 
 def test_silence_ends_at_the_deadline(tmp_path: Path) -> None:

@@ -30,6 +30,16 @@ OWN = "own"
 """The setting in which sites bring their own graphs."""
 
 
+_FILES = {
+    "sites": "a consortium's settings, which the coordinator writes for `ramet deploy init`",
+    "authority": "an invitation, which the coordinator has in invitations/ and sends",
+    "public_key": "a site's application, SITE.application.toml, which `ramet deploy join` makes",
+    "runtime_port": "the settings of a site that has joined",
+    "task": "a description of a site's graphs, for --data",
+}
+"""Each file's name for people, by a key that it alone has."""
+
+
 class _Written(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +61,7 @@ class Consortium(_Written):
     setting: str = OWN
     rounds: int | None = None
     seed: int = 0
-    quorum: int = 1
+    quorum: int = Field(1, ge=1)
     """A round counts when so many sites gave a sound reply."""
     deadline: float = 600.0
     """Seconds that a round waits for news from any site."""
@@ -66,6 +76,8 @@ class Consortium(_Written):
     def _check(self) -> Self:
         if len(set(self.sites)) < len(self.sites):
             raise ValueError("a site is named twice")
+        if self.quorum > len(self.sites):
+            raise ValueError(f"a quorum of {self.quorum} is more than {len(self.sites)} sites")
         if ".py:" in self.method:
             raise ValueError("a method's file is not on the sites; name one of `ramet methods`")
         if ".py:" in f"{self.activation} {self.merge}":
@@ -140,9 +152,17 @@ def read(path: Path, kind: type[Model]) -> Model:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RametError(f"cannot read {path}: {error}.") from error
     except ValidationError as error:
+        found, wanted = _file_with(given), _file_with(kind.model_fields)
+        if found and wanted and found != wanted:
+            raise RametError(f"{path} is {found}. Wanted is {wanted}.") from error
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise RametError(f"{path}: {place}{': ' if place else ''}{first['msg']}.") from error
+
+
+def _file_with(keys: Iterable[str]) -> str | None:
+    """Which of a consortium's files has such keys."""
+    return next((name for sign, name in _FILES.items() if sign in keys), None)
 
 
 def write(path: Path, content: BaseModel) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ramet.deploy import keys
 from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
-from ramet.deploy.proxy import nginx_conf
+from ramet.deploy.proxy import TEMPORARY, nginx_conf
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError, unknown
@@ -34,9 +34,20 @@ class Coordinator(Side):
         return self.folder / "authority.pem"
 
     @property
+    def is_made(self) -> bool:
+        """Whether this is what `init` made, and not just the settings that it is given."""
+        return (self.folder / "admitted").exists()
+
+    @property
     def admitted(self) -> Path:
         """The public keys of the sites that may take part, one file SITE.pub each."""
         return self.folder / "admitted"
+
+    @property
+    def _proxy_host(self) -> str:
+        """Where this machine itself reaches the proxy."""
+        listen = self.consortium.listen
+        return "127.0.0.1" if listen.is_unspecified else str(listen)
 
     def services(self) -> Sequence[Service]:
         link = f"127.0.0.1:{self.consortium.link_port}"
@@ -55,6 +66,7 @@ class Coordinator(Side):
                     *("--superexec-auth-secret-file", "superexec.secret"),
                     *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
                 ),
+                listens=("127.0.0.1", self.consortium.link_port),
             ),
             superexec(self.folder, link, trust),
             Service(
@@ -62,7 +74,7 @@ class Coordinator(Side):
                 "proxy",
                 "nginx, which lets sites and nobody else reach the Fleet API and nothing else",
                 ("nginx", "-e", "stderr", "-p", "./", "-c", "nginx.conf"),
-                low_port=self.consortium.port < 1024,
+                listens=(self._proxy_host, self.consortium.port),
             ),
             *exporter(self.folder, self.consortium.metrics_port),
         )
@@ -71,8 +83,7 @@ class Coordinator(Side):
         link, *others = self.services()
         self.flower.connect(self.consortium.link_port, self.authority)
         _tell_started(link, link.start(), tell)
-        url = f"https://127.0.0.1:{self.consortium.link_port}/health"
-        if not answers(url, lambda: link.process() is not None, self.authority):
+        if not answers(self._link_health, lambda: link.process() is not None, self.authority):
             raise RametError(f"the SuperLink did not start. See {link.log}.")
         for service in others:
             _tell_started(service, service.start(), tell)
@@ -125,7 +136,7 @@ class Coordinator(Side):
 
     def _register(self, site: str, tell: Tell) -> None:
         key, node = self._key_of(site), self._node_of(site)
-        if not key.exists() or node.exists() or self.services()[0].process() is None:
+        if not key.exists() or node.exists() or not self._link_runs():
             return
         answer = self.flower.ask("supernode", "register", str(key))
         node.write_text(str(answer["node-id"]))
@@ -147,8 +158,29 @@ class Coordinator(Side):
             raise unknown("site", site, self.consortium.sites)
 
     def check_running(self) -> None:
-        if self.services()[0].process() is None:
+        if not self._link_runs():
             raise RametError(f"the SuperLink does not run. Do `ramet deploy start {self.folder}`.")
+
+    def _link_runs(self) -> bool:
+        """Whether `ramet deploy start` started the SuperLink, or systemd or Docker did."""
+        if self.services()[0].process() is not None:
+            return True
+        self.flower.connect(self.consortium.link_port, self.authority)
+        return answers(self._link_health, lambda: True, self.authority, within=1.0)
+
+    @property
+    def _link_health(self) -> str:
+        return f"https://127.0.0.1:{self.consortium.link_port}/health"
+
+    def check_admitted(self) -> None:
+        """Rounds with fewer sites than the quorum never count."""
+        quorum, sites = self.consortium.quorum, self.consortium.sites
+        admitted = [site for site in sites if self._key_of(site).exists()]
+        if len(admitted) < quorum:
+            raise RametError(
+                f"{len(admitted)} of {len(sites)} sites are admitted, and the quorum is {quorum}. "
+                f"Do `ramet deploy admit SITE.application.toml {self.folder}` for each first."
+            )
 
     def _key_of(self, site: str) -> Path:
         return self.admitted / f"{site}.pub"
@@ -164,7 +196,7 @@ def init(settings: Path, folder: Path | None, tell: Tell) -> Coordinator:
     where = (folder or Path(consortium.name)).absolute()
     side = Coordinator(where, consortium)
     make_private_folder(where)
-    for part in ("admitted", "invitations", "logs", "flower", "runs"):
+    for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY):
         (where / part).mkdir(exist_ok=True)
     authority_key, server_key = where / "authority.key", where / "server.key"
     made = {

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import shutil
-import socket
-import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 from ramet.deploy import keys
-from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.coordinator import SETTINGS, Coordinator
+from ramet.deploy.findings import Finding, port, reach
 from ramet.deploy.opening import found_side
-from ramet.deploy.services import Service
+from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.flower import THIN_APP
+from ramet.flower.guard import app_hash, listed_in
 
 _FLOWER = "1.41."
 _SPACE = 2 * 10**9
 _WARN_DAYS = 30
-_AHEAD, _BEHIND = 5.0, 300.0
-"""Seconds that Flower lets a site's clock be ahead of the coordinator's, or behind it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    what: str
-    well: bool
-    seen: str
-    remedy: str = ""
 
 
 def examine(folder: Path) -> Iterator[Finding]:
@@ -56,6 +42,10 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 def _of_coordinator(side: Coordinator) -> Iterator[Finding]:
     yield _nginx()
+    if not side.is_made:
+        todo = f"Do `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
+        yield Finding("side", False, f"{SETTINGS} is here, and no keys: not begun yet", todo)
+        return
     for name in ("authority.key", "server.key", "superexec.secret"):
         yield _private(side.folder / name)
     again = "Do `ramet deploy init` again: it makes a new certificate for the same key."
@@ -63,11 +53,11 @@ def _of_coordinator(side: Coordinator) -> Iterator[Finding]:
     long = "Make a new consortium: all sites must join anew."
     yield _certificate("authority", side.authority, long)
     link, _, proxy, *_ = side.services()
-    yield _port(link, "127.0.0.1", side.consortium.link_port, "link_port")
-    yield _port(proxy, str(side.consortium.listen), side.consortium.port, "port")
+    yield port(link, "127.0.0.1", side.consortium.link_port, "link_port")
+    yield port(proxy, str(side.consortium.listen), side.consortium.port, "port")
     if proxy.process():
-        yield from _reach(side.consortium.address, side.consortium.port, side.authority)
-    if link.process():
+        yield from reach(side.consortium.address, side.consortium.port, side.authority)
+    if link.process():  # systemd's and Docker's are not seen as ours
         for member, status in side.online().items():
             remedy = f"Ask {member} to do `ramet doctor` and `ramet deploy start`."
             yield Finding(f"site {member}", status == "online", status, remedy)
@@ -77,9 +67,10 @@ def _of_site(side: Site) -> Iterator[Finding]:
     for name in ("node.key", "superexec.secret"):
         yield _private(side.folder / name)
     yield _certificate("authority", side.authority, "Ask the coordinator for a new invitation.")
-    yield _port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "runtime_port")
+    yield port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
+    yield _app(side.accepted)
     yield _data(side)
-    yield from _reach(side.settings.address, side.settings.port, side.authority)
+    yield from reach(side.settings.address, side.settings.port, side.authority)
 
 
 def _python() -> Finding:
@@ -102,7 +93,7 @@ def _disk(folder: Path) -> Finding:
 
 def _nginx() -> Finding:
     remedy = "Install it (Debian: apt-get install nginx-light); ours runs with its own settings."
-    found = shutil.which("nginx")
+    found = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
     if found is None:
         return Finding("nginx", False, "not found", remedy)
     told = subprocess.run([found, "-v"], capture_output=True, text=True, check=False)
@@ -129,18 +120,16 @@ def _certificate(what: str, path: Path, remedy: str) -> Finding:
     return Finding(what, days > _WARN_DAYS, f"{days} days left", remedy)
 
 
-def _port(service: Service, host: str, port: int, name: str) -> Finding:
-    what = f"port {port}"
-    if service.process():
-        return Finding(what, True, f"our {service.name}'s")
-    remedy = f"End what listens there, or give another {name}."
-    try:
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind((host, port))
-    except OSError as error:
-        return Finding(what, False, str(error.strerror), remedy)
-    return Finding(what, True, "free")
+def _app(accepted: Path) -> Finding:
+    """Whether the site's guard lets the app of this Ramet through."""
+    found = _there("accepted apps", accepted, "Do `ramet deploy join` again: it writes the list.")
+    if not found.well:
+        return found
+    sha256 = app_hash(THIN_APP)
+    well = sha256 in listed_in(accepted)
+    seen = f"{accepted} {'has' if well else 'lacks'} the app of this Ramet"
+    remedy = f"If you trust the Ramet installed here, add this line to the list: {sha256}"
+    return Finding("accepted apps", well, seen, remedy)
 
 
 def _data(side: Site) -> Finding:
@@ -155,6 +144,12 @@ def _data(side: Site) -> Finding:
                 options=settings.options,
             )
         )
+        if experiment.own_graphs:
+            schema = experiment.schema(settings.site)
+            remedy = (
+                f"Ask the coordinator for a method that suits them; {settings.method} does not."
+            )
+            experiment.method.task.declared_shape(schema, experiment.method.inputs)
         manifest = experiment.samples(settings.site).manifest
     except RametError as error:
         return Finding("data", False, str(error), remedy)
@@ -163,38 +158,3 @@ def _data(side: Site) -> Finding:
 
 def _short(value: object) -> bool:
     return isinstance(value, int | float)
-
-
-def _reach(address: str, port: int, authority: Path) -> Iterator[Finding]:
-    """The proxy answers, with the consortium's certificate, refuses Control, and has our time."""
-    where = f"{address}:{port}"
-    try:
-        status, date = _call(address, port, authority)
-    except ssl.SSLCertVerificationError as error:
-        remedy = "It is not the coordinator, or it has a new authority: compare fingerprints."
-        yield Finding("coordinator", False, f"{where}: {error.verify_message}", remedy)
-        return
-    except (OSError, HTTPException) as error:
-        remedy = "Ask the coordinator whether it runs; open the firewall outwards to this port."
-        yield Finding("coordinator", False, f"{where}: {error}", remedy)
-        return
-    yield Finding("coordinator", True, f"{where} answers, with the consortium's certificate")
-    remedy = "Stop the coordinator: something else than our proxy stands there."
-    yield Finding("Control API from outside", status == 403, f"status {status}", remedy)
-    ahead = time.time() - date
-    well = -_BEHIND < ahead < _AHEAD
-    seen = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the coordinator"
-    yield Finding("clock", well, seen, "Set both clocks by NTP; Flower refuses calls otherwise.")
-
-
-def _call(address: str, port: int, authority: Path) -> tuple[int, float]:
-    context = ssl.create_default_context(cafile=authority)
-    connection = HTTPSConnection(address, port, timeout=10, context=context)
-    try:
-        connection.request("POST", "/v1/control/list-runs")
-        answer = connection.getresponse()
-        date = answer.getheader("Date")
-        when = parsedate_to_datetime(date).timestamp() if date else time.time()
-        return answer.status, when
-    finally:
-        connection.close()

@@ -22,7 +22,7 @@ from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.events import NAME, read_lines
 
-STATES = ("submitted", "running", "finished", "failed")
+STATES = ("submitted", "running", "finished", "stopped", "failed")
 OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
 PROBLEMS = ("app refused", "data problem", "message failed")
 _AUDIT = "audit.jsonl"
@@ -93,6 +93,8 @@ class RunFacts:
                 self.bytes_down += event["bytes_down"]
             case "run finished" | "submission ended":
                 self.state = "finished"
+            case "run stopped" | "submission stopped" if self.state not in ("finished", "failed"):
+                self.state = "stopped"
             case "run failed" | "submission failed" if self.state != "finished":
                 self.state, self.reason = "failed", self.reason or event["reason"]
 
@@ -136,10 +138,7 @@ class Facts:
 
 
 class Look:
-    """Gathers a side's facts. What the SuperLink says costs seconds: ask it now, or now and then.
-
-    Systemd's and Docker's services have no process file here, so their SuperLink is not asked.
-    """
+    """Gathers a side's facts. What the SuperLink says costs seconds: ask it now and then."""
 
     def __init__(self, side: Coordinator | Site) -> None:
         self._side = side

@@ -2,7 +2,8 @@
 
 Flower's port carries the Control and Runtime APIs too, and Control has no login. So everything is
 refused but POST to one path below /v1/fleet/, and what goes on is the normalised path that was
-checked, without a query. Nothing is buffered on disk.
+checked, without a query. Nothing is buffered on disk; the folders for that lie in the side's own
+all the same, since nginx makes them when it starts and may not make the system's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from ramet.deploy.consortium import Consortium
 from ramet.deploy.keys import LOOPBACK_NAME
 
+TEMPORARY = "nginx"
+"""nginx makes its folders in this one."""
 LARGEST_MESSAGE = "64m"
 """Flower cuts arrays into pieces of 5 MB."""
 
@@ -25,7 +28,7 @@ http {{
   log_format counted '$time_iso8601 $remote_addr "$request" $status $request_length $bytes_sent';
   access_log logs/access.log counted;
   server_tokens off;
-  upstream superlink {{
+{_temporary()}  upstream superlink {{
     server 127.0.0.1:{consortium.link_port};
     keepalive 16;
   }}
@@ -50,3 +53,8 @@ http {{
   }}
 }}
 """
+
+
+def _temporary() -> str:
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    return "".join(f"  {kind}_temp_path {TEMPORARY}/{kind};\n" for kind in kinds)

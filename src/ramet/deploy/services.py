@@ -17,6 +17,8 @@ import psutil
 
 from ramet.flower.programs import QUIET
 
+SYSTEM_PROGRAMS = ("/usr/sbin", "/usr/local/sbin")
+"""Where nginx lies; not in everybody's PATH."""
 _STOPPING = 15.0
 
 
@@ -28,8 +30,8 @@ class Service:
     name: str
     about: str
     command: tuple[str, ...]
-    low_port: bool = False
-    """It listens on a port below 1024."""
+    listens: tuple[str, int] | None = None
+    """The address and port at which this machine reaches it, if any."""
     programs: str = ""
     """A folder whose programs it finds before all others."""
 
@@ -41,6 +43,10 @@ class Service:
     def log(self) -> Path:
         return self.folder / "logs" / f"{self.name}.log"
 
+    @property
+    def low_port(self) -> bool:
+        return self.listens is not None and self.listens[1] < 1024
+
     def script_text(self) -> str:
         exports = "".join(f"export {key}={value}\n" for key, value in QUIET.items())
         programs = shlex.quote(str(Path(sys.executable).parent))
@@ -51,7 +57,7 @@ class Service:
             "set -eu\n"
             "umask 077\n"
             'cd "$(dirname "$0")"\n'
-            f'export PATH={first}{programs}:"$PATH"\n'
+            f'export PATH={first}{programs}:"$PATH":{":".join(SYSTEM_PROGRAMS)}\n'
             'export FLWR_HOME="$PWD/flower"\n'
             f"{exports}"
             f"exec {shlex.join(self.command)}\n"
@@ -76,7 +82,7 @@ class Service:
         """False if it runs already."""
         if self.process():
             return False
-        self._bury()
+        self.bury()
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("ab") as log:
             started = subprocess.Popen(
@@ -105,7 +111,7 @@ class Service:
         self._note.unlink()
         return True
 
-    def _bury(self) -> None:
+    def bury(self) -> None:
         """End what a program that was killed left behind: nginx's workers keep its port."""
         if not self._note.exists():
             return
@@ -128,7 +134,8 @@ def exporter(folder: Path, port: int | None) -> tuple[Service, ...]:
     if port is None:
         return ()
     command = ("ramet", "deploy", "metrics", ".", "--port", str(port))
-    return (Service(folder, "metrics", "Ramet's metrics for Prometheus, on loopback", command),)
+    about = "Ramet's metrics for Prometheus, on loopback"
+    return (Service(folder, "metrics", about, command, listens=("127.0.0.1", port)),)
 
 
 def superexec(folder: Path, runtime: str, trust: tuple[str, ...]) -> Service:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -93,13 +94,16 @@ WantedBy=multi-user.target
 
 
 def _compose(services: Sequence[Service], volumes: Sequence[Path]) -> str:
-    """Host networking: what is bound to loopback stays on this machine's loopback."""
+    """Host networking: what is bound to loopback stays on this machine's loopback.
+
+    The folder has the same path inside: runs name it whole.
+    """
     mounts = "".join(f'      - "{path}:{path}:ro"\n' for path in volumes)
     blocks = [
         f"""\
   {service.name}:
     image: ${{RAMET_IMAGE:-ramet}}
-    command: ["/bin/sh", "/side/{service.script.name}"]
+    command: ["/bin/sh", "{service.script}"]
     user: "{os.getuid()}:{os.getgid()}"
     network_mode: host
     restart: unless-stopped
@@ -107,8 +111,17 @@ def _compose(services: Sequence[Service], volumes: Sequence[Path]) -> str:
     cap_add: [{"NET_BIND_SERVICE" if service.low_port else ""}]
     security_opt: ["no-new-privileges:true"]
     volumes:
-      - .:/side
-{mounts}"""
+      - "{service.folder}:{service.folder}"
+{mounts}{_healthcheck(service)}"""
         for service in services
     ]
     return "# Written by `ramet deploy`, which overwrites it.\nservices:\n" + "".join(blocks)
+
+
+def _healthcheck(service: Service) -> str:
+    if service.listens is None:
+        return ""
+    test = f"import socket; socket.create_connection({service.listens}, 5)"
+    return (
+        f"    healthcheck: {{test: {json.dumps(['CMD', 'python3', '-c', test])}, interval: 30s}}\n"
+    )

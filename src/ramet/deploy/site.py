@@ -18,6 +18,7 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
+from ramet.deploy.findings import Finding, port, reach
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError
@@ -29,6 +30,7 @@ GUARD = "guard"
 """The folder with the list of apps that may run here, and the program that reads it."""
 _JOINING = 150.0
 _REFUSED_FOR = 15.0
+_AWAY_FOR = 5.0
 
 
 class SiteSettings(Membership):
@@ -58,6 +60,11 @@ class Site(Side):
     def authority(self) -> Path:
         return self.folder / "authority.pem"
 
+    @property
+    def accepted(self) -> Path:
+        """The list of apps that may run here."""
+        return self.folder / GUARD / "accepted.txt"
+
     def volumes(self) -> Sequence[Path]:
         data = self.settings.data
         return (data.parent if self.settings.setting == OWN else data,)
@@ -79,6 +86,7 @@ class Site(Side):
                     *("--superexec-auth-secret-file", "superexec.secret"),
                     *("--node-config", config),
                 ),
+                listens=("127.0.0.1", self.settings.runtime_port),
             ),
             replace(superexec(self.folder, runtime, ("--insecure",)), programs=GUARD),
             *exporter(self.folder, self.settings.metrics_port),
@@ -88,6 +96,10 @@ class Site(Side):
         """A SuperNode that was killed is refused for up to a minute: try again until it is in."""
         node, *others = self.services()
         end = time.monotonic() + _JOINING
+        if node.process() is None:
+            node.bury()
+            port(node, "127.0.0.1", self.settings.runtime_port, "--runtime-port").demand()
+            self._await_coordinator(end, tell)
         while True:
             before = node.log.stat().st_size if node.log.exists() else 0
             if not node.start():
@@ -100,13 +112,27 @@ class Site(Side):
             if time.monotonic() > end:
                 node.stop()
                 raise RametError(
-                    f"the coordinator did not accept this site within {_JOINING:.0f} s. Ask "
-                    f"whether it is admitted, do `ramet doctor {self.folder}`, and see {node.log}."
+                    f"the coordinator answers, but did not accept this site within {_JOINING:.0f} "
+                    f"s: it is not admitted. Ask for `ramet deploy admit` there; see {node.log}."
                 )
-            tell(f"{node.name}: refused; trying again in {_REFUSED_FOR:.0f} s")
+            tell(
+                f"{node.name}: the coordinator refused it, as it does with a site that is not "
+                f"admitted or was killed lately; trying again in {_REFUSED_FOR:.0f} s"
+            )
             time.sleep(_REFUSED_FOR)
         for service in others:
             tell(f"{service.name}: {'started' if service.start() else 'runs already'}")
+
+    def _await_coordinator(self, end: float, tell: Tell) -> None:
+        """It may be starting; but waiting gives no host its name, and none another certificate."""
+        while not (seen := self._coordinator()).well:
+            if not seen.may_pass or time.monotonic() > end:
+                seen.demand()
+            tell(f"{seen.sentence} Trying again in {_AWAY_FOR:.0f} s.")
+            time.sleep(_AWAY_FOR)
+
+    def _coordinator(self) -> Finding:
+        return next(reach(self.settings.address, self.settings.port, self.authority))
 
     def _joined(self, node: Service, before: int, end: float) -> bool:
         """Whether the SuperNode got its number; False once it gave up."""
@@ -138,9 +164,16 @@ def join(
     metrics_port: int | None = None,
 ) -> tuple[Site, Path]:
     """Make the site's folder and key; gives the file with the public key for the coordinator."""
+    from ramet.data.own import site_name  # PyTorch: those who watch a side do without
+
     given = read(invitation, Invitation)
     if given.setting == OWN and data.suffix != ".toml":
         raise RametError("sites bring their own graphs here. Name their TOML: --data site.toml.")
+    if given.setting == OWN and data.exists() and (named := site_name(data)) != given.site:
+        raise RametError(
+            f"{data} describes the graphs of {named}, and {invitation} invites {given.site}. Name "
+            f'the other file, or write site = "{given.site}" in it.'
+        )
     where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
     if any(letter in f"{data}{where}" for letter in '"\n'):
         raise RametError("quotation marks in a folder's name are too much. Give another folder.")

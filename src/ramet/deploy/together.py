@@ -8,6 +8,7 @@ from logging import INFO
 from pathlib import Path
 
 from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.side import Tell
 from ramet.engine import Observer
 from ramet.errors import RametError
 from ramet.events import ending, tell, written_to
@@ -20,7 +21,7 @@ from ramet.run_folder import RunFolder
 
 
 def run_together(
-    side: Coordinator, path: Path, data: Path, patience: float, observe: Observer
+    side: Coordinator, path: Path, data: Path, patience: float, observe: Observer, say: Tell
 ) -> RunFolder:
     """Run the consortium's method, or go on with the run in `path`, and wait for its end.
 
@@ -30,13 +31,16 @@ def run_together(
     watched again.
     """
     side.check_running()
+    side.check_admitted()
     settings = side.consortium.settings(data)
     folder = RunFolder(path.absolute())
     if folder.started:
         folder.check_same(settings)
     flower = Flower(side.flower.home, side.folder / "logs" / "-".join(folder.path.parts[1:]))
-    with written_to(side.events), ending("submission ended", "submission failed"):
+    ended = ending("submission ended", "submission failed", "submission stopped")
+    with written_to(side.events), ended:
         tell(INFO, "run submitted", folder=str(folder.path))
+        say(f"run submitted; its folder: {folder.path}")
         try:
             flower.run(
                 app=THIN_APP,

@@ -53,7 +53,8 @@ def introduce(message: Message, context: Context) -> Message:
 @contextmanager
 def _answering() -> Iterator[dict[str, Any]]:
     """The site notes how each message ended."""
-    with site_events(), ending("message answered", "message failed") as facts:
+    answered = ending("message answered", "message failed", "message stopped")
+    with site_events(), answered as facts:
         yield facts
 
 

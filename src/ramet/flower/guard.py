@@ -94,7 +94,7 @@ def check_accepted(method: str, activation: str = "", merge: str = "") -> None:
     )
     for kind, text, ours in asked:
         name, _ = name_and_options(text)
-        if name and name not in ours and name not in _listed(Path(path)):
+        if name and name not in ours and name not in listed_in(Path(path)):
             raise RametError(
                 f"this site does not accept the {kind} '{name}'. It lists those it does."
             )
@@ -103,7 +103,7 @@ def check_accepted(method: str, activation: str = "", merge: str = "") -> None:
 def check_app(content: bytes, accepted: Path) -> None:
     """Refuse an app that the list does not have."""
     sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 not in _listed(accepted):
+    if sha256 not in listed_in(accepted):
         tell(ERROR, "app refused", sha256=sha256)
         raise RametError(f"this site does not accept the app with the SHA-256 {sha256}.")
 
@@ -144,7 +144,7 @@ def _guard(accepted: Path) -> None:
     flower.install_from_fab = unpack_if_accepted  # type: ignore[attr-defined]
 
 
-def _listed(path: Path) -> set[str]:
+def listed_in(path: Path) -> set[str]:
     lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
     return {line for line in lines if line}
 

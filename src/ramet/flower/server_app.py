@@ -36,12 +36,14 @@ def main(grid: Grid, context: Context) -> None:
         experiment = Experiment(settings)
         keys = str(context.run_config.get("keys") or "")
         keyring = Keyring(Path(keys)) if keys else None
-        wire = GridWire(grid, experiment.clients, settings.deadline, keyring=keyring)
+        wire = GridWire(
+            grid, experiment.clients, settings.deadline, keyring=keyring, names=_names(keyring)
+        )
         told = _forms(experiment, wire.forms)
         if folder.started:
             folder.check_sites(told)
         else:
-            folder = RunFolder.create(path, settings, _all(experiment, told))
+            folder = RunFolder.create(path, settings, _all(experiment, told, wire))
         wire.begin(folder.run_name, folder.experiment().schemas)
         folder.execute(wire, _tell_round)
     log(INFO, "The run is done: %s", path)
@@ -58,15 +60,24 @@ def _forms(experiment: Experiment, said: Mapping[str, str]) -> dict[str, Schema]
     return {site: Schema.parse(said[site], site) for site in experiment.clients if site in said}
 
 
-def _all(experiment: Experiment, told: Mapping[str, Schema]) -> Mapping[str, Schema] | None:
+def _names(keyring: Keyring | None) -> dict[int, str]:
+    """Beside a consortium's public keys lie Flower's numbers for them."""
+    numbers = keyring.folder.glob("*.node") if keyring else ()
+    return {int(path.read_text()): path.stem for path in numbers}
+
+
+def _all(
+    experiment: Experiment, told: Mapping[str, Schema], wire: GridWire
+) -> Mapping[str, Schema] | None:
     """Before the first round every site must have told the form of its graphs."""
     if not experiment.own_graphs:
         return None
     silent = [site for site in experiment.clients if site not in told]
     if silent:
         raise RametError(
-            f"the run does not start: {', '.join(silent)} did not connect, so their graphs could "
-            "not be compared with the others'. Start their SuperNodes, or name fewer sites."
+            "the run does not start, since not all sites' graphs could be compared. "
+            f"{wire.reasons(silent)}. See `ramet deploy status` there, start the SuperNodes that "
+            "are missing, or name fewer sites."
         )
     return told
 

@@ -34,7 +34,9 @@ class GridWire:
         deadline: float = 600.0,
         gathering: float = 120.0,
         keyring: Keyring | None = None,
+        names: Mapping[int, str] | None = None,
     ) -> None:
+        """`names`: the clients that nodes are known to be, though they have yet to prove it."""
         self._grid = grid
         self._run = ""
         self._expected: Mapping[str, Schema] = {}
@@ -43,7 +45,9 @@ class GridWire:
         self._deadline = deadline
         self._keyring = keyring
         self._nodes: dict[str, int] = {}
-        self._refused: dict[str, str] = {}
+        self._names = names or {}
+        self.refused: dict[str, str] = {}
+        """Clients whose node is connected and does not take part, and why."""
         self._met: set[int] = set()
         self._gather(set(clients), gathering)
 
@@ -53,6 +57,13 @@ class GridWire:
         A node that comes later with graphs of another form does not take part.
         """
         self._run, self._expected = run, expected
+
+    def reasons(self, clients: Iterable[str]) -> str:
+        """Why these take no part."""
+        return "; ".join(f"{one}: {self._reason(one)}" for one in clients)
+
+    def _reason(self, client: str) -> str:
+        return self.refused.get(client, "its node is not connected")
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         self._meet()
@@ -65,7 +76,7 @@ class GridWire:
                     occasion = self._occasion(client, int(asked.numbers["round"]))
                     pending[self._push(self._train(occasion, asked))] = occasion
                 else:
-                    yield client, self._refused.get(client, "its node is not connected")
+                    yield client, self._reason(client)
             if not pending:
                 return
             for sent in list(pending):
@@ -127,6 +138,8 @@ class GridWire:
                 break
             time.sleep(_PAUSE)
         if not self._nodes:
+            if self.refused:
+                raise RametError(f"no client takes part: {self.reasons(self.refused)}.")
             raise RametError(
                 f"no client's node connected within {patience:.0f} s. Start SuperNodes with "
                 '--node-config \'client="NAME" state="FOLDER"\'.'
@@ -154,11 +167,13 @@ class GridWire:
         """Believe a node which client it is, if it can prove it where proof is asked for."""
         self._met.add(node)
         if isinstance(reply, str) or "client" not in reply.notes:
+            if node in self._names and isinstance(reply, str):
+                self.refused[self._names[node]] = f"its node is connected, but answered: {reply}"
             return
         client = reply.notes["client"]
         checked = self._checked(reply, Occasion(self._run, client, INTRODUCTION, nonce))
         if isinstance(checked, str):
-            self._refused[client] = Refused(f"its node's introduction {checked}")
+            self.refused[client] = Refused(f"its node's introduction {checked}")
         elif self._fits(client, reply.notes.get("form")):
             self._nodes[client] = node
 
