@@ -3,7 +3,7 @@
     python benchmarks/first_hour.py
 
 Runs every command of docs/first-run.md, from the first `pip install` to the first picture; then the
-method of docs/your-own-method.md in the local engine; then the tutorials. Word for word, each
+methods of docs/your-own-method.md in the local engine; then the tutorials. Word for word, each
 timed. What a person takes to read and to type is not in it.
 """
 
@@ -28,7 +28,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "ramet"
         subprocess.run(["git", "clone", "-q", ROOT, checkout], check=True)
-        (checkout / "momentum.py").write_text(first_python("your-own-method.md"))
+        for name, code in python_files("your-own-method.md"):
+            (checkout / name).write_text(code)
         done = timed([*first, *own, *shown], checkout)
         pictures = [checkout / "report" / "report.html"]
         pictures += [checkout / f"{tutorial.stem}.png" for tutorial in tutorials]
@@ -49,9 +50,11 @@ def bash_lines(page: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def first_python(page: str) -> str:
-    (block, *_) = re.findall(r"^```python\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
-    return str(block)
+def python_files(page: str) -> list[tuple[str, str]]:
+    """The Python blocks that are files, by the name in their first line."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
+    named = [(re.match(r"# (\w+\.py)\n", block), block) for block in blocks]
+    return [(found[1], block) for found, block in named if found]
 
 
 def text(page: str) -> str:
