@@ -30,6 +30,7 @@ NAMES = {
     "fedda,activation=restart,keep_own=true": "Restart, `keep_own`",
     "fedda,activation=explore,keep_own=true,train_away=true": "Explore, `keep_own`, `train_away`",
 }
+NBSP = "\u00a0"
 OVER = ("fedstar", "feddense,width=32")
 HEADS_OVER = (
     *("method", "activation", "seeds", "accuracy", "beside everyone", "worst seed", "MB both ways"),
@@ -37,7 +38,7 @@ HEADS_OVER = (
 )
 HEADS = (
     *("method", "seeds", "ROC-AUC", "worst seed", "last ten rounds", "best validation", "MRR"),
-    *("tensors up", "MB up", "MB both ways"),
+    *("MB both ways", "MB up", "tensors up"),
 )
 
 
@@ -156,16 +157,19 @@ def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tup
     both = fmean(story.result["traffic"]["total"] for story in own.values())
     beside = saving("", name, own, fedavg)
     shares = (
-        [f" ({100 * s:.0f} %)" for s in (beside.tensors_up, beside.bytes_up, beside.bytes_both)]
+        [
+            f"{NBSP}({100 * s:.0f}{NBSP}%)"
+            for s in (beside.tensors_up, beside.bytes_up, beside.bytes_both)
+        ]
         if beside and name != "FedAvg"
         else [""] * 3
     )
-    sent = (f"{tensors:,.0f}", f"{up / 1e6:,.1f}", f"{both / 1e6:,.1f}")
+    sent = (f"{both / 1e6:,.1f}", f"{up / 1e6:,.1f}", f"{tensors:,.0f}")
     return *cells, *(amount + share for amount, share in zip(sent, shares, strict=True))
 
 
 def spread(scores: Sequence[float]) -> str:
-    return f"{fmean(scores):.2f}" + (f" ± {stdev(scores):.2f}" if len(scores) > 1 else "")
+    return f"{fmean(scores):.2f}" + (f"{NBSP}±{NBSP}{stdev(scores):.2f}" if len(scores) > 1 else "")
 
 
 def at_best_validation(story: Story) -> float:
