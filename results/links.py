@@ -159,7 +159,7 @@ def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tup
     shares = (
         [
             f"{NBSP}({100 * s:.0f}{NBSP}%)"
-            for s in (beside.tensors_up, beside.bytes_up, beside.bytes_both)
+            for s in (beside.bytes_both, beside.bytes_up, beside.tensors_up)
         ]
         if beside and name != "FedAvg"
         else [""] * 3
