@@ -30,8 +30,9 @@ package:        ## wheel and sdist, each in a clean environment without extras, 
 	RAMET_DIST=$(PWD)/dist pytest -q -m e2e tests/packaging
 
 bill-of-materials: ## what an installation with all extras is made of, as CycloneDX
-	rm -rf dist/bill && python -m venv dist/bill
+	rm -rf dist/bill dist/tool && python -m venv dist/bill && python -m venv dist/tool
+	dist/tool/bin/pip install -q cyclonedx-bom
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[flower,gcfl,metrics,mlflow,parquet,report,tensorboard,wandb]'
-	cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
-	rm -rf dist/bill
+	dist/tool/bin/cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
+	rm -rf dist/bill dist/tool
