@@ -521,7 +521,7 @@ def check_data(
     from dataclasses import asdict
 
     from ramet.data.own import check_site, statistics
-    from ramet.experiment import RunSettings
+    from ramet.experiment import SPLIT_SEED
     from ramet.report import several, site_table
 
     if not file.is_file():
@@ -530,7 +530,7 @@ def check_data(
         )
     checked = check_site(file)
     site, fingerprint = checked.site, file.with_suffix(".fingerprint.json")
-    counted = statistics(site, RunSettings.model_fields["split_seed"].default) if site else None
+    counted = statistics(site, SPLIT_SEED) if site else None
     if site is not None:
         try:
             fingerprint.write_text(site.schema.text())

@@ -238,11 +238,13 @@ class Sweep:
 @contextmanager
 def _at_once() -> Iterator[None]:
     """Ctrl-C ends the runs that are under way, wherever they are; all they did is on disk."""
+    others = active_children()
     try:
         yield
     except KeyboardInterrupt as stop:
         for process in active_children():
-            process.terminate()
+            if process not in others:
+                process.terminate()
         stop.add_note("stopped. The same command goes on where it was.")
         raise
 
