@@ -1,10 +1,10 @@
 """FedDA's tables from kept runs: `python results/links.py [PAGE] [--from FOLDER]`.
 
-Prints a table for each data set and number of clients, and one of FedDA's activation over methods
-for graphs; with a page, writes each table between its marks there, `<!-- amazon-8 -->` and
-`<!-- end -->`. Scores are of the last round: of the server's model over the whole graph, of Local
-and over methods for graphs the clients' mean. Shares are of what asking everyone for everything
-sends, on common seeds.
+Prints a table for each data set and number of clients, one of how the claim fares in them, and one
+of FedDA's activation over methods for graphs; with a page, writes each table between its marks
+there, `<!-- amazon-8 -->` and `<!-- end -->`. Scores are of the last round: of the server's model
+over the whole graph, of Local and over methods for graphs the clients' mean. Shares are of what
+asking everyone for everything sends, on common seeds.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from ramet.metrics import Stories, Story, saving
 from ramet.sweeps import Contender
 
 CENTRAL = {"amazon": "amazon-central", "acm-hetero": "acm-central"}
+DATA = {"amazon": "Amazon", "acm-hetero": "ACM"}
 CLIENTS = {"amazon": (8, 16), "acm-hetero": (4, 8, 16)}
 NAMES = {
     "local-hgn": "Local",
     "fed-hgn": "FedAvg",
     "fedda": "FedDA, Restart",
     "fedda,activation=explore": "FedDA, Explore",
+    "fedda,activation=restart,beta=0.2": "Restart, `beta=0.2`",
     "fedda,activation=restart,keep_own=true": "Restart, `keep_own`",
     "fedda,activation=explore,keep_own=true,train_away=true": "Explore, `keep_own`, `train_away`",
 }
@@ -35,6 +37,10 @@ OVER = ("fedstar", "feddense,width=32")
 HEADS_OVER = (
     *("method", "activation", "seeds", "accuracy", "beside everyone", "worst seed", "MB both ways"),
     "of everyone's",
+)
+HEADS_CLAIM = (
+    *("data", "clients", "rule", "seeds", "beside FedAvg", "worst seed beside FedAvg's"),
+    *("bytes both ways", "as good for less", "no worse at worst"),
 )
 HEADS = (
     *("method", "seeds", "ROC-AUC", "worst seed", "last ten rounds", "best validation", "MRR"),
@@ -54,6 +60,7 @@ def main() -> None:
         for setting, numbers in CLIENTS.items()
         for clients in numbers
     }
+    tables["claim"] = claim(given.folder)
     tables["single"] = over_methods(kept(given.folder / "single"))
     text = given.page.read_text() if given.page else ""
     for place, made in tables.items():
@@ -76,6 +83,31 @@ def table(central: Path, place: Path) -> str:
         if runs.get(name)
     ]
     return in_markdown(HEADS, rows)
+
+
+def claim(folder: Path) -> str:
+    """Each rule beside FedAvg, on common seeds; the bounds are those of `ramet reproduce`."""
+    rows = [
+        (
+            DATA[setting],
+            str(clients),
+            name.removeprefix("FedDA, "),
+            str(beside.seeds),
+            f"{beside.gain:+.2f}",
+            f"{beside.worst:+.2f}",
+            f"{100 * beside.bytes_both:.1f} %",
+            "**holds**" if beside.as_good and beside.cheaper else "does not",
+            "**holds**" if beside.steadier else "does not",
+        )
+        for setting, numbers in CLIENTS.items()
+        for clients in numbers
+        for runs in [named(folder / f"{setting}-{clients}")]
+        for name in NAMES.values()
+        if name not in ("Local", "FedAvg")
+        for beside in [saving("", name, runs.get(name, {}), runs.get("FedAvg", {}))]
+        if beside is not None
+    ]
+    return in_markdown(HEADS_CLAIM, rows)
 
 
 def over_methods(stories: Stories) -> str:
