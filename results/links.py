@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import TypeAlias
 
 from ramet.archive import kept
 from ramet.experiment import written
@@ -33,6 +34,7 @@ NAMES = {
     "fedda,activation=explore,keep_own=true,train_away=true": "Explore, `keep_own`, `train_away`",
 }
 NBSP = "\u00a0"
+Cells: TypeAlias = Mapping[tuple[str, int], Stories]
 OVER = ("fedstar", "feddense,width=32")
 HEADS_OVER = (
     *("method", "activation", "seeds", "accuracy", "beside everyone", "worst seed", "MB both ways"),
@@ -53,14 +55,16 @@ def main() -> None:
     words.add_argument("page", nargs="?", type=Path)
     words.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
     given = words.parse_args()
-    tables = {
-        f"{setting}-{clients}": table(
-            given.folder / CENTRAL[setting], given.folder / f"{setting}-{clients}"
-        )
+    cells: Cells = {
+        (setting, clients): named(given.folder / f"{setting}-{clients}")
         for setting, numbers in CLIENTS.items()
         for clients in numbers
     }
-    tables["claim"] = claim(given.folder)
+    tables = {
+        f"{setting}-{clients}": table(given.folder / CENTRAL[setting], runs)
+        for (setting, clients), runs in cells.items()
+    }
+    tables["claim"] = claim(cells)
     tables["single"] = over_methods(kept(given.folder / "single"))
     text = given.page.read_text() if given.page else ""
     for place, made in tables.items():
@@ -72,8 +76,7 @@ def main() -> None:
         given.page.write_text(text)
 
 
-def table(central: Path, place: Path) -> str:
-    own = named(place)
+def table(central: Path, own: Stories) -> str:
     if not own:
         return "Not run yet."
     runs = {"Global": kept(central).get("fed-hgn,partition=central", {}), **own}
@@ -85,7 +88,7 @@ def table(central: Path, place: Path) -> str:
     return in_markdown(HEADS, rows)
 
 
-def claim(folder: Path) -> str:
+def claim(cells: Cells) -> str:
     """Each rule beside FedAvg, on common seeds; the bounds are those of `ramet reproduce`."""
     rows = [
         (
@@ -96,12 +99,10 @@ def claim(folder: Path) -> str:
             f"{beside.gain:+.2f}",
             f"{beside.worst:+.2f}",
             f"{100 * beside.bytes_both:.1f} %",
-            "**holds**" if beside.as_good and beside.cheaper else "does not",
+            "**holds**" if beside.as_good_for_less else "does not",
             "**holds**" if beside.steadier else "does not",
         )
-        for setting, numbers in CLIENTS.items()
-        for clients in numbers
-        for runs in [named(folder / f"{setting}-{clients}")]
+        for (setting, clients), runs in cells.items()
         for name in NAMES.values()
         if name not in ("Local", "FedAvg")
         for beside in [saving("", name, runs.get(name, {}), runs.get("FedAvg", {}))]

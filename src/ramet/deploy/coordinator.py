@@ -36,7 +36,7 @@ class Coordinator(Side):
     @property
     def is_made(self) -> bool:
         """Whether this is what `init` made, and not just the settings that it is given."""
-        return (self.folder / "admitted").exists()
+        return self.admitted.exists()
 
     @property
     def admitted(self) -> Path:

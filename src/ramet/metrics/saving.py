@@ -32,12 +32,8 @@ class Saving:
     bytes_both: float
 
     @property
-    def as_good(self) -> bool:
-        return self.gain >= -POINTS_LOST
-
-    @property
-    def cheaper(self) -> bool:
-        return self.bytes_both <= SHARE_SENT
+    def as_good_for_less(self) -> bool:
+        return self.gain >= -POINTS_LOST and self.bytes_both <= SHARE_SENT
 
     @property
     def steadier(self) -> bool:

@@ -357,7 +357,7 @@ def saving_table(rows: Sequence[Saving], title: str, judged: bool = True) -> Tab
         table.add_column("as good for less")
         table.add_column("no worse at worst")
     for row in rows:
-        marks = (_held(row.as_good and row.cheaper), _held(row.steadier)) if judged else ()
+        marks = (_held(row.as_good_for_less), _held(row.steadier)) if judged else ()
         table.add_row(
             row.place,
             row.label,
