@@ -1,10 +1,11 @@
-"""FedDA's formulas (eqs. 8 to 11) beside what its rules sent, as shares of FedAvg's tensors.
+"""FedDA's cost formulas (eqs. 8 to 11) and what its rules sent, as shares of FedAvg's tensors.
 
-python benchmarks/activation_cost.py PATH … [PICTURE]  runs with `restart` or `explore`: run folders
-                                                       (stopped ones too), or folders of kept runs
-python benchmarks/activation_cost.py                   makes two on a made-up graph first
+    python benchmarks/activation_cost.py PATH … [PICTURE]
+    python benchmarks/activation_cost.py
 
-PICTURE, a name that ends in .png, gets a panel per method; seeds are taken together.
+PATH is a run folder, finished or not, or a folder of kept runs, with `restart` or `explore`.
+Without one, both rules are first run on a generated graph. PICTURE, a file name ending in .png,
+gets a panel per method, averaged over seeds.
 """
 
 from __future__ import annotations
@@ -18,27 +19,25 @@ from pathlib import Path
 import numpy as np
 
 import ramet
-from ramet.archive import found
-from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.experiment import Experiment, MethodSpec, RunFolder, checked_settings, default_data
 from ramet.methods.base import switchable_arrays
 from ramet.methods.fedda import Explore, Restart
-from ramet.metrics.activity import (
+from ramet.metrics.summary import tensors_sent
+from ramet.report import figures
+from ramet.studies.archive import finished_runs
+from ramet.studies.fedda_cost import (
     Activity,
     activity,
     explore_at_most,
     restart,
     restart_as_printed,
     rounds_between,
-    tensors_sent,
 )
-from ramet.report import figures
-from ramet.run_folder import RunFolder
-from ramet.sweeps import Contender
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was sent in each round by each client, and the rule by which it was asked for."""
+    """A run's activation rule, and the number of tensors each client sent in each round."""
 
     label: str
     rule: Restart | Explore
@@ -57,15 +56,15 @@ class Run:
     def expected(self) -> dict[str, float]:
         rates = (self.seen.stay, self.seen.off, self.switchable / self.tensors)
         if isinstance(self.rule, Explore):
-            return {"eq. 11, at most": explore_at_most(*rates, self.rule.beta)}
+            return {"eq. 11, upper bound": explore_at_most(*rates, self.rule.beta)}
         rounds = rounds_between(self.seen.stay, self.rule.beta)
         return {
             "eq. 8": restart_as_printed(*rates, rounds),
-            "what is off stays off": restart(*rates, rounds),
-            "eq. 8, restarts as often as seen": restart_as_printed(*rates, self.seen.between),
+            "eq. 8, off stays off": restart(*rates, rounds),
+            "eq. 8, measured restarts": restart_as_printed(*rates, self.seen.between),
         }
 
-    def told(self) -> str:
+    def line(self) -> str:
         seen = self.seen
         expected = "; ".join(f"{name} {level:.3f}" for name, level in self.expected().items())
         rates = f"r_c {seen.stay:.3f}, r_p {seen.off:.3f}, sent {seen.share:.3f}"
@@ -83,36 +82,36 @@ def main() -> None:
                 ramet.run("fedda", "planted-hetero", clients=8, activation=rule, hidden=16, out=out)
         runs = [run for path in paths for run in runs_of(path)]
     for run in runs:
-        print(run.told())
+        print(run.line())
     for picture in pictures:
         drawn = figures.tensors_over_rounds(panels(runs))
         figures.save(drawn, picture.parent, picture.stem)
 
 
 def runs_of(path: Path) -> Iterator[Run]:
-    """A run folder's own run, finished or not; of other folders the finished and kept ones."""
+    """The run of a run folder, finished or not, or all finished and kept runs below a folder."""
     folder = RunFolder(path)
     if folder.started:
         experiment = folder.experiment()
         sent = tensors_sent(folder.records(), experiment.clients)
         yield from of_a_rule(experiment.settings.label, experiment, sent)
         return
-    for label, stories in found([path]).items():
-        contender = Contender.parse(label)
-        for story in stories.values():
-            if story.tensors:
+    for label, runs in finished_runs([path]).items():
+        spec = MethodSpec.parse(label)
+        for run in runs.values():
+            if run.tensors:
                 settings = checked_settings(
-                    method=contender.method,
-                    setting=story.setting,
+                    method=spec.method,
+                    setting=run.setting,
                     data=default_data().absolute(),
-                    options=contender.options,
-                    activation=contender.activation,
+                    options=spec.options,
+                    activation=spec.activation,
                 )
-                yield from of_a_rule(label, Experiment(settings), story.tensors)
+                yield from of_a_rule(label, Experiment(settings), run.tensors)
 
 
 def of_a_rule(label: str, experiment: Experiment, sent: Sequence[Sequence[int]]) -> Iterator[Run]:
-    rule, names = experiment.method.activation, experiment.shared_names()
+    rule, names = experiment.method.activation, experiment.sizes.shared_names()
     if isinstance(rule, Restart | Explore) and sent:
         count = len(switchable_arrays(experiment.method, names))
         yield Run(label, rule, sent, len(names), count)
@@ -121,7 +120,7 @@ def of_a_rule(label: str, experiment: Experiment, sent: Sequence[Sequence[int]])
 def panels(
     runs: Sequence[Run],
 ) -> dict[str, tuple[np.ndarray, Mapping[str, float]]]:
-    """By label: shares [seeds, rounds] over the rounds that all seeds have, and mean levels."""
+    """By label: shares [seeds, rounds] of the rounds all seeds have, and mean formula values."""
     found: dict[str, tuple[np.ndarray, Mapping[str, float]]] = {}
     for label in dict.fromkeys(run.label for run in runs):
         own = [run for run in runs if run.label == label]

@@ -1,12 +1,12 @@
-"""Clustering of links: the factored form against links as vectors, and a whole epoch of FedLIT.
+"""Link clustering in factored form and as vectors: one step, and a whole epoch of FedLIT.
 
-    python benchmarks/edge_clustering.py            # 10^4 to 4·10^7 links, both forms
-    python benchmarks/edge_clustering.py epoch      # one epoch, time and memory, both forms
+    python benchmarks/edge_clustering.py            # one step, 10^4 to 4·10^7 links
+    python benchmarks/edge_clustering.py epoch      # one epoch, time and memory
 
-One thread, CPU time, one trial of each in turns. The last line of the first is what is claimed: the
-speed-up of one step (assign links, move centres) at DBLP-dm's size, 46,582 nodes and 7,097,924
-links, d = 64, k = 6. The second compares an epoch of FedLIT (clustering, forward, backward) with a
-GCN's on the same graph, and with FedLIT's when links are clustered as vectors.
+CPU time of one thread, one trial each. The last line of the first form is the speed-up of one step
+(assign links, move centres) at DBLP-dm's size: 46,582 nodes, 7,097,924 links, d = 64, k = 6. The
+second form compares an epoch of FedLIT (clustering, forward, backward) with an epoch of a GCN on
+the same graph, and with FedLIT's when links are clustered as vectors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ramet.data import NodeGraph
-from ramet.data.planted import PlantedKind, planted
+from ramet.data.sources.planted import PlantedKind, planted
 from ramet.metrics import peak_memory
-from ramet.models import GCN, MultiChannelGCN, NodeShape
+from ramet.models import GCN, LinkClustering, MultiChannelGCN, MultiChannelNetwork, NodeShape
 from ramet.models.link_kinds import LINKS_AT_ONCE, assign, means, seeded
 from ramet.tasks import NodeClassification
 
@@ -47,7 +47,7 @@ def main() -> None:
             whole_epoch(nodes, links)
         return
     ratios = {size: both_forms(*size) for size in SIZES}
-    print(f"speed-up of a step at {CLAIMED[1]:,} links: {ratios[CLAIMED]:.1f}")
+    print(f"speed-up of one step at {CLAIMED[1]:,} links: {ratios[CLAIMED]:.1f}")
 
 
 def both_forms(nodes: int, links: int) -> float:
@@ -70,13 +70,13 @@ def both_forms(nodes: int, links: int) -> float:
     print(
         f"{links:>11,} links, {nodes:,} nodes: factored {ours:.2f} s "
         f"({1e6 * ours / links:.3f} s per million), as vectors {theirs:.2f} s, "
-        f"{theirs / ours:.1f} times; other kinds {apart:.1e} of links, centres off by {off:.1e}"
+        f"ratio {theirs / ours:.1f}; kind differs for {apart:.1e} of links, centres by {off:.1e}"
     )
     return theirs / ours
 
 
 def direct(h: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Every link as a vector, a slice of links at a time."""
+    """Cluster links as explicit vectors, in chunks."""
     unit = functional.normalize(centres)
     sums, kinds = torch.zeros_like(centres), []
     for start in range(0, left.numel(), LINKS_AT_ONCE):
@@ -91,33 +91,34 @@ def direct(h: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> tuple[Ten
 
 
 def whole_epoch(nodes: int, links: int) -> None:
-    """Clustering, forward and backward on one client, beside a GCN on the same graph."""
+    """Time clustering, forward and backward on one client, and the same for a GCN."""
     kinds = [PlantedKind(links // 4, homophily, 0.9) for homophily in (0.9, 0.05, 0.6, 0.25)]
     graph, drawing = timed(lambda: planted(nodes, 4, kinds).with_trained(torch.arange(nodes)))
-    made = f"{graph.links:,} links drawn and sorted by row in {drawing:.0f} s"
-    print(f"{made}, {peak_memory() / 2**30:.2f} GB so far")
+    made = f"{graph.links:,} links generated and sorted by row in {drawing:.0f} s"
+    print(f"{made}, peak memory {peak_memory() / 2**30:.2f} GB so far")
     shape, task = NodeShape(graph.features.size(1), graph.classes), NodeClassification()
 
     def epoch(model: torch.nn.Module) -> Callable[[], None]:
         return lambda: task.loss(model, graph).backward()  # type: ignore[no-untyped-call]
 
     _, plain = timed(epoch(GCN(shape)))
-    print(f"GCN: {plain:.1f} s, {peak_memory() / 2**30:.2f} GB at most so far")
-    _, clustered = timed(epoch(MultiChannelGCN(shape, KINDS, cluster=True, steps=1)))
+    print(f"GCN: {plain:.1f} s, peak memory {peak_memory() / 2**30:.2f} GB so far")
+    network, clustering = MultiChannelNetwork(kinds=KINDS), LinkClustering(smallest=0)
+    _, clustered = timed(epoch(MultiChannelGCN(shape, network, clustering)))
     print(
-        f"FedLIT's epoch with k = {KINDS} and one step of clustering: {clustered:.1f} s "
+        f"FedLIT, k = {KINDS}, one clustering step: {clustered:.1f} s "
         f"({1e6 * clustered / graph.links:.2f} s per million links), "
-        f"{peak_memory() / 2**30:.2f} GB at most"
+        f"peak memory {peak_memory() / 2**30:.2f} GB"
     )
-    _, slow = timed(epoch(AsVectors(shape, KINDS, cluster=True, steps=1)))
+    _, slow = timed(epoch(AsVectors(shape, network, clustering)))
     print(
-        f"ratio to GCN's: {clustered / plain:.2f}; with links as vectors {slow:.1f} s, ratio "
+        f"ratio to the GCN: {clustered / plain:.2f}; with links as vectors {slow:.1f} s, ratio "
         f"{slow / plain:.2f}"
     )
 
 
 class AsVectors(MultiChannelGCN):
-    """FedLIT's network with the direct form of clustering."""
+    """FedLIT's network, with links clustered as vectors."""
 
     @torch.no_grad()
     def kinds_of(self, graph: NodeGraph, nodes: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""What the engine costs: CPU time of a local federated run over the bare loop of the same work.
+"""Engine overhead: CPU time of a local federated run relative to a plain loop of the same work.
 
-Both sides train FedStar on `single` for the same rounds, on the same batches, and judge every
-client on the same held-out batches each round, in one process and one thread. The federated side
-also keeps every client's state on disk with a hash, checks and merges replies and writes the run
-folder. The ratio to a loop that only trains and never looks at its scores is printed too.
+Both train FedStar on `single` for the same rounds on the same batches, and evaluate every client on
+the same validation and test batches each round, in one process and one thread. The federated run
+also saves every client's state to disk with a hash, checks and merges replies, and writes the run
+folder. The ratio to a loop that only trains is printed as well.
 
     RAMET_DATA=DIR python benchmarks/engine_overhead.py [ROUNDS] [TRIALS]
 """
@@ -19,23 +19,22 @@ import torch
 
 from ramet.engine import LocalWire
 from ramet.engine.node import start_model
-from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
+from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
 from ramet.randomness import Randomness
-from ramet.run_folder import RunFolder
 
 
 def bare(experiment: Experiment) -> tuple[float, float]:
-    """Train and judge every client round by round, and nothing else: seconds of each."""
+    """Train and evaluate every client in every round; return the CPU seconds of each."""
     method, seed = experiment.method, experiment.settings.seed
     sites = []
     for client in experiment.clients:
         samples = experiment.samples(client)
         model = start_model(method, method.task.shape(samples), seed, client)
         sites.append((client, samples, model, method.training.optimiser(model)))
-    training = judging = 0.0
+    training = evaluating = 0.0
     for number in range(1, experiment.settings.rounds + 1):
         for client, samples, model, optimiser in sites:
-            began = time.process_time()
+            start = time.process_time()
             model.train()
             order = Randomness(seed, client, number).generator("order of epoch 0")
             for batch in method.task.batches(samples, method.training.batch_size, order):
@@ -44,10 +43,10 @@ def bare(experiment: Experiment) -> tuple[float, float]:
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
             trained = time.process_time()
-            method.task.judge(model, samples, torch.device("cpu"))
-            training += trained - began
-            judging += time.process_time() - trained
-    return training, judging
+            method.task.evaluate(model, samples, torch.device("cpu"))
+            training += trained - start
+            evaluating += time.process_time() - trained
+    return training, evaluating
 
 
 def federated(settings: RunSettings) -> float:
@@ -57,9 +56,9 @@ def federated(settings: RunSettings) -> float:
         for client in experiment.clients:
             experiment.samples(client)
         wire = LocalWire(lambda client: experiment.node(client, run.clients))
-        began = time.process_time()
+        start = time.process_time()
         run.execute(wire, lambda _: None)
-        return time.process_time() - began
+        return time.process_time() - start
 
 
 def main() -> None:
@@ -72,16 +71,16 @@ def main() -> None:
     bare(experiment)
     plain, same, whole = [], [], []
     for trial in range(trials):
-        training, judging = bare(experiment)
+        training, evaluating = bare(experiment)
         plain.append(training)
-        same.append(training + judging)
+        same.append(training + evaluating)
         whole.append(federated(settings))
         print(
-            f"trial {trial + 1}: bare {training:.2f} s of training and {judging:.2f} s of judging, "
-            f"federated {whole[-1]:.2f} s of CPU"
+            f"trial {trial + 1}: plain loop {training:.2f} s training and {evaluating:.2f} s "
+            f"evaluation, federated {whole[-1]:.2f} s (CPU time)"
         )
-    print(f"all trials, over a loop that only trains: {sum(whole) / sum(plain):.3f}")
-    print(f"all trials, over a loop that trains and judges: ratio {sum(whole) / sum(same):.3f}")
+    print(f"all trials, relative to training alone: ratio {sum(whole) / sum(plain):.3f}")
+    print(f"all trials, relative to training and evaluation: ratio {sum(whole) / sum(same):.3f}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How long the first steps take, in a fresh checkout and a fresh environment, as docs say them.
+"""Time the documented first steps in a fresh checkout and a fresh environment.
 
     python benchmarks/first_hour.py
 
-Runs every command of docs/first-run.md, from the first `pip install` to the first picture; then the
-methods of docs/your-own-method.md in the local engine; then the tutorials. Word for word, each
-timed. What a person takes to read and to type is not in it.
+Runs every command of docs/first-run.md, from the first `pip install` to the first figure, then the
+methods of docs/your-own-method.md in the local engine, then the tutorials. Commands are run exactly
+as documented and timed one by one. Reading and typing time is not included.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         pictures += [checkout / f"{tutorial.stem}.png" for tutorial in tutorials]
         missing = [str(picture) for picture in pictures if not picture.exists()]
     if missing:
-        sys.exit(f"no picture: {', '.join(missing)}")
+        sys.exit(f"missing output: {', '.join(missing)}")
     print("| command | seconds | since the start |\n|---|---|---|")
     since = 0.0
     for line, seconds in done:
@@ -44,14 +44,14 @@ def main() -> None:
 
 
 def bash_lines(page: str) -> list[str]:
-    """The commands of a page's bash blocks, without remarks."""
+    """The commands of a page's bash blocks, without comments."""
     blocks = re.findall(r"^```bash\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
     lines = [re.sub(r"\s+#.*", "", line) for block in blocks for line in block.splitlines()]
     return [line for line in lines if line]
 
 
 def python_files(page: str) -> list[tuple[str, str]]:
-    """The Python blocks that are files, by the name in their first line."""
+    """The name and code of each Python block whose first line names a file."""
     blocks = re.findall(r"^```python\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
     named = [(re.match(r"# (\w+\.py)\n", block), block) for block in blocks]
     return [(found[1], block) for found, block in named if found]
@@ -62,7 +62,7 @@ def text(page: str) -> str:
 
 
 def timed(lines: list[str], folder: Path) -> list[tuple[str, float]]:
-    """Each command with its seconds, all in one shell, which ends at the first that fails."""
+    """Run the commands in one shell, which stops at the first failure; time each of them."""
     marked = [f"{STAMP.format(place)}\n{line}" for place, line in enumerate(lines)]
     script = "\n".join(["set -e", "exec 3>stamps 1>&2", *marked, STAMP.format("end")])
     subprocess.run(["bash", "-c", script], cwd=folder, check=True)

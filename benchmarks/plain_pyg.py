@@ -1,9 +1,8 @@
-"""One training round of FedStar: ours over the straightforward PyG way.
+"""CPU time of one training round of FedStar, relative to a plain PyG implementation.
 
-The straightforward way: DataLoader over `Data` objects, GINConv and GCNConv with `gcn_norm` at
-every call, `F.dropout`, Adam. Both sides train the same network on the same graphs with the same
-batch size, in one process and one thread, turn by turn. Encodings are computed beforehand on both
-sides.
+The plain implementation uses a DataLoader over `Data` objects, GINConv, GCNConv with `gcn_norm` in
+every call, `F.dropout` and Adam. Both train the same network on the same graphs with the same batch
+size, in one process and one thread, in alternation. Structure encodings are precomputed for both.
 
     RAMET_DATA=DIR python benchmarks/plain_pyg.py [TRIALS] [SETTING]      default: 5 single
 """
@@ -31,7 +30,7 @@ BATCH = 128
 
 
 class PlainDualChannel(nn.Module):
-    """FedStar's network as one would write it with PyG."""
+    """FedStar's network in plain PyG."""
 
     def __init__(self, shape: GraphShape, hidden: int = 64, layers: int = 3) -> None:
         super().__init__()
@@ -61,7 +60,7 @@ class PlainDualChannel(nn.Module):
 
 
 def as_data(samples: GraphSamples) -> list[Data]:
-    """The training graphs as PyG keeps them, one object each."""
+    """The training graphs as PyG objects, one per graph."""
     graphs = []
     for graph in samples.split.train:
         batch = samples.block.cut(graph.unsqueeze(0))
@@ -74,14 +73,14 @@ def as_data(samples: GraphSamples) -> list[Data]:
 
 
 def plain_round(sites: Sequence[tuple[DataLoader, nn.Module, torch.optim.Optimizer]]) -> float:
-    began = time.process_time()
+    start = time.process_time()
     for loader, model, optimiser in sites:
         for data in loader:
             loss = functional.cross_entropy(model(data), data.y)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 def our_round(
@@ -90,14 +89,14 @@ def our_round(
     number: int,
 ) -> float:
     task, order = experiment.method.task, torch.Generator().manual_seed(number)
-    began = time.process_time()
+    start = time.process_time()
     for samples, model, optimiser in sites:
         for batch in task.batches(samples, BATCH, order):
             loss = task.loss(model, batch)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 def main() -> None:
@@ -113,9 +112,9 @@ def main() -> None:
         samples = experiment.samples(client)
         ours = DualChannel(experiment.method.task.shape(samples))
         our_sites.append((samples, ours, experiment.method.training.optimiser(ours)))
-    our_round(experiment, our_sites, 0)  # warms up
+    our_round(experiment, our_sites, 0)  # warm-up
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{setting}: {peak:.2f} GB at most for data and a round of ours")
+    print(f"{setting}: peak memory {peak:.2f} GB for the data and one Ramet round")
     for samples, ours, _ in our_sites:
         plain = PlainDualChannel(experiment.method.task.shape(samples))
         assert sum(p.numel() for p in plain.parameters()) == sum(
@@ -123,13 +122,13 @@ def main() -> None:
         )
         adam = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=5e-4)
         plain_sites.append((DataLoader(as_data(samples), BATCH, shuffle=True), plain, adam))
-    plain_round(plain_sites[:1])  # warms up
+    plain_round(plain_sites[:1])  # warm-up
     theirs, mine = [], []
     for trial in range(1, trials + 1):
         theirs.append(plain_round(plain_sites))
         mine.append(our_round(experiment, our_sites, trial))
-        print(f"trial {trial}: plain PyG {theirs[-1]:.2f} s, Ramet {mine[-1]:.2f} s of CPU")
-    print(f"ratio of the medians {median(mine) / median(theirs):.3f}")
+        print(f"trial {trial}: plain PyG {theirs[-1]:.2f} s, Ramet {mine[-1]:.2f} s (CPU time)")
+    print(f"ratio of medians, Ramet to plain PyG: {median(mine) / median(theirs):.3f}")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,31 @@
 """FedDA's tables from kept runs: `python results/links.py [PAGE] [--from FOLDER]`.
 
-Prints a table for each data set and number of clients, one of how the claim fares in them, and one
-of FedDA's activation over methods for graphs; with a page, writes each table between its marks
-there, `<!-- amazon-8 -->` and `<!-- end -->`. Scores are of the last round: of the server's model
-over the whole graph, of Local and over methods for graphs the clients' mean. Shares are of what
-asking everyone for everything sends, on common seeds.
+Prints a table for each dataset and number of clients, a table that tests FedDA's claim in each of
+them, and a table of FedDA's activation rules over FedStar and FedDense. With PAGE, replaces each
+table between its marks there, for example `<!-- amazon-8 -->` and `<!-- end -->`.
+
+Unless a column says otherwise, scores are those after the last round: the server's model on the
+whole graph, or the mean over the clients for Local and for graph classification. Differences and
+shares of bytes are taken on common seeds, against the run that asks all clients for all tensors;
+brackets hold 95 % intervals of paired t-tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TypeAlias
 
-from ramet.archive import kept
-from ramet.experiment import written
-from ramet.metrics import Stories, Story, saving
-from ramet.sweeps import Contender
+from scipy.stats import ttest_1samp
+
+from ramet.experiment import MethodSpec
+from ramet.studies.archive import finished_runs
+from ramet.studies.comparison import p_value
+from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.savings import POINTS_LOST, SHARE_SENT, saving
 
 CENTRAL = {"amazon": "amazon-central", "acm-hetero": "acm-central"}
 DATA = {"amazon": "Amazon", "acm-hetero": "ACM"}
@@ -34,27 +40,30 @@ NAMES = {
     "fedda,activation=explore,keep_own=true,train_away=true": "Explore, `keep_own`, `train_away`",
 }
 NBSP = "\u00a0"
-Cells: TypeAlias = Mapping[tuple[str, int], Stories]
+Cells: TypeAlias = Mapping[tuple[str, int], FinishedRuns]
+Score: TypeAlias = Callable[[FinishedRun], float]
 OVER = ("fedstar", "feddense,width=32")
 HEADS_OVER = (
-    *("method", "activation", "seeds", "accuracy", "beside everyone", "worst seed", "MB both ways"),
-    "of everyone's",
+    *("method", "activation", "seeds", "last round", "difference", "p", "best validation"),
+    *("difference", "p", "worst seed", "MB both ways", "share"),
 )
 HEADS_CLAIM = (
-    *("data", "clients", "rule", "seeds", "beside FedAvg", "worst seed beside FedAvg's"),
-    *("bytes both ways", "as good for less", "no worse at worst"),
+    *("data", "clients", "rule", "seeds", "last round", "p", "best validation", "p"),
+    *("worst seed", "bytes both ways"),
+    f"within {POINTS_LOST:g} points at no more than {100 * SHARE_SENT:g} % of the bytes",
+    "worst seed no lower",
 )
 HEADS = (
-    *("method", "seeds", "ROC-AUC", "worst seed", "last ten rounds", "best validation", "MRR"),
-    *("MB both ways", "MB up", "tensors up"),
+    *("method", "seeds", "last round", "worst seed", "last ten rounds", "best validation"),
+    *("MRR", "MB both ways", "MB up", "tensors up"),
 )
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("page", nargs="?", type=Path)
-    words.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
-    given = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("page", nargs="?", type=Path)
+    parser.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
+    given = parser.parse_args()
     cells: Cells = {
         (setting, clients): named(given.folder / f"{setting}-{clients}")
         for setting, numbers in CLIENTS.items()
@@ -76,7 +85,7 @@ def main() -> None:
         given.page.write_text(text)
 
 
-def table(central: Path, own: Stories) -> str:
+def table(central: Path, own: FinishedRuns) -> str:
     if not own:
         return "Not run yet."
     runs = {"Global": kept(central).get("fed-hgn,partition=central", {}), **own}
@@ -89,36 +98,52 @@ def table(central: Path, own: Stories) -> str:
 
 
 def claim(cells: Cells) -> str:
-    """Each rule beside FedAvg, on common seeds; the bounds are those of `ramet reproduce`."""
-    rows = [
-        (
-            DATA[setting],
-            str(clients),
-            name.removeprefix("FedDA, "),
-            str(beside.seeds),
-            f"{beside.gain:+.2f}",
-            f"{beside.worst:+.2f}",
-            f"{100 * beside.bytes_both:.1f} %",
-            "**holds**" if beside.as_good_for_less else "does not",
-            "**holds**" if beside.steadier else "does not",
-        )
-        for (setting, clients), runs in cells.items()
-        for name in NAMES.values()
-        if name not in ("Local", "FedAvg")
-        for beside in [saving("", name, runs.get(name, {}), runs.get("FedAvg", {}))]
-        if beside is not None
-    ]
+    """Each rule compared with FedAvg; the bounds are those of `ramet reproduce`."""
+    rows = []
+    for (setting, clients), runs in cells.items():
+        fedavg = runs.get("FedAvg", {})
+        for name in NAMES.values():
+            own = {} if name in ("Local", "FedAvg") else runs.get(name, {})
+            saved = saving("", name, own, fedavg)
+            if saved is not None:
+                rows.append(
+                    (
+                        DATA[setting],
+                        str(clients),
+                        name.removeprefix("FedDA, "),
+                        str(saved.seeds),
+                        *difference(own, fedavg, after_last_round),
+                        *difference(own, fedavg, at_best_validation),
+                        f"{saved.worst:+.2f}",
+                        f"{100 * saved.bytes_both:.1f} %",
+                        "**yes**" if saved.as_good_for_less else "no",
+                        "**yes**" if saved.steadier else "no",
+                    )
+                )
     return in_markdown(HEADS_CLAIM, rows)
 
 
-def over_methods(stories: Stories) -> str:
+def difference(
+    own: Mapping[int, FinishedRun], other: Mapping[int, FinishedRun], score: Score
+) -> tuple[str, str]:
+    """The mean difference on common seeds with its 95 % interval, and the p-value."""
+    gains = [score(own[seed]) - score(other[seed]) for seed in sorted(own.keys() & other.keys())]
+    p = p_value(gains)
+    if p is None:
+        return f"{fmean(gains):+.2f}", "–"
+    low, high = ttest_1samp(gains, 0.0).confidence_interval(0.95)
+    return f"{fmean(gains):+.2f}{NBSP}[{low:+.2f},{NBSP}{high:+.2f}]", f"{p:.3f}"
+
+
+def over_methods(runs: FinishedRuns) -> str:
+    """FedDA's rules over methods for graphs, on the seeds that some rule was run with."""
     rows = []
     for whole in OVER:
-        asked_less = [label for label in stories if label.startswith(f"{whole},activation=")]
+        asked_less = [label for label in runs if label.startswith(f"{whole},activation=")]
         if asked_less:
-            common = set.union(*(set(stories[label]) for label in asked_less))
+            common = set.union(*(set(runs[label]) for label in asked_less))
             rows += [
-                row_over(whole, label, stories[label], stories[whole], common)
+                row_over(whole, label, runs[label], runs[whole], common)
                 for label in [whole, *sorted(asked_less)]
             ]
     return in_markdown(HEADS_OVER, rows)
@@ -127,23 +152,29 @@ def over_methods(stories: Stories) -> str:
 def row_over(
     whole: str,
     label: str,
-    own: Mapping[int, Story],
-    everyone: Mapping[int, Story],
+    own: Mapping[int, FinishedRun],
+    everyone: Mapping[int, FinishedRun],
     common: Set[int],
 ) -> tuple[str, ...]:
-    """Its mean over the seeds in common, and beside the same seeds of whoever asks everyone."""
+    """The rule's mean over the common seeds, and its difference from `everyone`."""
     seeds = sorted(own.keys() & everyone.keys() & common)
-    ours, theirs = ([100 * runs[seed].score for seed in seeds] for runs in (own, everyone))
-    sent, all_sent = (
-        fmean(runs[seed].result["traffic"]["total"] for seed in seeds) for runs in (own, everyone)
+    ours, theirs = ({seed: runs[seed] for seed in seeds} for runs in (own, everyone))
+    last, best = (
+        [score(run) for run in ours.values()] for score in (after_last_round, at_best_validation)
     )
+    sent, all_sent = (
+        fmean(run.summary.traffic.total for run in runs.values()) for runs in (ours, theirs)
+    )
+    itself = own is everyone
     return (
         f"`{whole}`",
         f"`{label.partition('activation=')[2] or 'everyone'}`",
         str(len(seeds)),
-        spread(ours),
-        f"{fmean(ours) - fmean(theirs):+.2f}" if own is not everyone else "–",
-        f"{min(ours):.2f}",
+        spread(last),
+        *(("–", "–") if itself else difference(ours, theirs, after_last_round)),
+        spread(best),
+        *(("–", "–") if itself else difference(ours, theirs, at_best_validation)),
+        f"{min(last):.2f}",
         f"{sent / 1e6:.1f}",
         f"{100 * sent / all_sent:.1f} %",
     )
@@ -154,19 +185,26 @@ def in_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
 
 
-def named(folder: Path) -> dict[str, Mapping[int, Story]]:
-    """Kept runs by the names of the table; runs with other options are not in it."""
+def kept(folder: Path) -> FinishedRuns:
+    """The kept runs of a folder; empty if it has none yet."""
+    return finished_runs([folder]) if folder.exists() and any(folder.iterdir()) else {}
+
+
+def named(folder: Path) -> dict[str, Mapping[int, FinishedRun]]:
+    """Kept runs by their name in the table; runs with other options are left out."""
     found = {}
     for label, runs in kept(folder).items():
-        contender = Contender.parse(label)
-        method = written(contender.method, {}, activation=contender.activation)
-        if contender.options.keys() <= {"clients"} and method in NAMES:
+        spec = MethodSpec.parse(label)
+        method = str(MethodSpec(spec.method, activation=spec.activation))
+        if spec.options.keys() <= {"clients"} and method in NAMES:
             found[NAMES[method]] = runs
     return found
 
 
-def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tuple[str, ...]:
-    scores = [100 * story.score for story in own.values()]
+def row(
+    name: str, own: Mapping[int, FinishedRun], fedavg: Mapping[int, FinishedRun]
+) -> tuple[str, ...]:
+    scores = [after_last_round(run) for run in own.values()]
     cells = (
         name,
         str(len(own)),
@@ -174,27 +212,26 @@ def row(name: str, own: Mapping[int, Story], fedavg: Mapping[int, Story]) -> tup
         f"{min(scores):.2f}",
         spread(
             [
-                100 * fmean(line[-1 if name != "Local" else 2] for line in story.rounds[-10:])
-                for story in own.values()
+                100 * fmean(one.test if one.overview is None else one.overview for one in last)
+                for last in (run.rounds[-10:] for run in own.values())
             ]
         ),
-        f"{100 * fmean(at_best_validation(story) for story in own.values()):.2f}",
-        f"{100 * fmean(story.reciprocal_rank for story in own.values()):.2f}",
+        f"{fmean(at_best_validation(run) for run in own.values()):.2f}",
+        f"{100 * fmean(run.reciprocal_rank for run in own.values()):.2f}",
     )
     if name in ("Global", "Local"):
         return *cells, *("–",) * 3
-    tensors, up = (
-        fmean(story.result["sent"][kind]["up"] for story in own.values())
-        for kind in ("tensors", "bytes")
-    )
-    both = fmean(story.result["traffic"]["total"] for story in own.values())
-    beside = saving("", name, own, fedavg)
+    amounts = [run.summary.sent for run in own.values() if run.summary.sent]
+    tensors = fmean(amount.tensors.up for amount in amounts)
+    up = fmean(amount.bytes.up for amount in amounts)
+    both = fmean(run.summary.traffic.total for run in own.values())
+    saved = saving("", name, own, fedavg)
     shares = (
         [
             f"{NBSP}({100 * s:.0f}{NBSP}%)"
-            for s in (beside.bytes_both, beside.bytes_up, beside.tensors_up)
+            for s in (saved.bytes_both, saved.bytes_up, saved.tensors_up)
         ]
-        if beside and name != "FedAvg"
+        if saved and name != "FedAvg"
         else [""] * 3
     )
     sent = (f"{both / 1e6:,.1f}", f"{up / 1e6:,.1f}", f"{tensors:,.0f}")
@@ -205,9 +242,13 @@ def spread(scores: Sequence[float]) -> str:
     return f"{fmean(scores):.2f}" + (f"{NBSP}±{NBSP}{stdev(scores):.2f}" if len(scores) > 1 else "")
 
 
-def at_best_validation(story: Story) -> float:
-    on_all_data = story.on_all_data
-    return story.result["scores"]["test_at_best_val"] if on_all_data is None else on_all_data
+def after_last_round(run: FinishedRun) -> float:
+    return 100 * run.score
+
+
+def at_best_validation(run: FinishedRun) -> float:
+    on_all_data = run.on_all_data
+    return 100 * (run.summary.scores.test_at_best_val if on_all_data is None else on_all_data)
 
 
 def filled(text: str, place: str, made: str) -> str:
@@ -216,7 +257,7 @@ def filled(text: str, place: str, made: str) -> str:
         pattern, lambda _: f"<!-- {place} -->\n{made}\n<!-- end -->", text, flags=re.DOTALL
     )
     if count != 1:
-        raise SystemExit(f"the page has {count} places for {place}, not one.")
+        raise SystemExit(f"the page has {count} places marked {place}, expected one.")
     return changed
 
 

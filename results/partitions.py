@@ -1,59 +1,127 @@
-"""Methods over partitions, from kept runs: `python results/partitions.py SETTING`.
+"""FedLIT and its baselines over partitions, from kept runs.
 
-Accuracy of the server's model on the whole graph, at the round that is best there in validation:
-mean ± standard deviation over seeds; in brackets the gain over Fed-GCN on common seeds with p of a
-paired t-test, and the agreement (NMI, last round) of found with true kinds of links.
+    python results/partitions.py SETTING                # planted or acm-links
+    python results/partitions.py SETTING CLIENT …       # only these clients' own test nodes
+
+The first form prints two tables of the server's model on the whole graph: at the round with the
+best validation score there, and after the last round. A cell has the mean ± standard deviation over
+seeds and, in brackets, the number of seeds if it is not five, the gain over Fed-GCN on common seeds
+with the p-value of a paired t-test, and the NMI of found and true link kinds after the last round.
+Local GCNs have no common model, so their cells are means over the clients' own test nodes and have
+no gain. The second form prints the mean over the given clients after the last round.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import TypeAlias
 
-from ramet.archive import found
-from ramet.metrics import Story, chance
+from ramet.studies.archive import finished_runs
+from ramet.studies.comparison import p_value
+from ramet.studies.finished_run import FinishedRun
 
-PARTITIONS, YARDSTICK = ("distinct", "dominant", "balanced", "central"), "fed-gcn"
+PARTITIONS, BASELINE = ("distinct", "dominant", "balanced", "central"), "fed-gcn"
+ByPartition: TypeAlias = Mapping[str, Mapping[int, FinishedRun]]
+Score: TypeAlias = Callable[[FinishedRun], float]
 
 
 def main() -> None:
-    by_method: dict[str, dict[str, Mapping[int, Story]]] = {}
-    for label, runs in found([Path(__file__).parent / sys.argv[1]]).items():
+    setting, *clients = sys.argv[1:]
+    by_method = runs_by_method(setting)
+    if clients:
+        of_clients = {method: without_central(cells) for method, cells in by_method.items()}
+        print(table(of_clients, on_clients(clients), comparable=lambda _: True))
+        return
+    print("At the round with the best validation score:\n")
+    print(table(by_method, at_best_validation, has_common_model, agreement=True))
+    print("\nAfter the last round:\n")
+    print(table(by_method, after_last_round, has_common_model))
+
+
+def runs_by_method(setting: str) -> dict[str, dict[str, Mapping[int, FinishedRun]]]:
+    """The kept runs of a setting by method, then by partition."""
+    by_method: dict[str, dict[str, Mapping[int, FinishedRun]]] = {}
+    for label, runs in finished_runs([Path(__file__).parent / setting]).items():
         method, *options = label.split(",")
         partition = next(o for o in options if o.startswith("partition=")).partition("=")[2]
         rest = [option for option in options if not option.startswith("partition=")]
         by_method.setdefault(",".join([method, *rest]), {})[partition] = runs
+    return by_method
+
+
+def table(
+    by_method: Mapping[str, ByPartition],
+    score: Score,
+    comparable: Callable[[Mapping[int, FinishedRun]], bool],
+    agreement: bool = False,
+) -> str:
+    """A row per method, a column per partition that some method was run on."""
     shown = [p for p in PARTITIONS if any(p in cells for cells in by_method.values())]
-    print("| | " + " | ".join(shown) + " |\n" + "|---" * (len(shown) + 1) + "|")
+    lines = ["| | " + " | ".join(shown) + " |", "|---" * (len(shown) + 1) + "|"]
     for method, cells in by_method.items():
-        texts = [
-            cell(cells[p], by_method.get(YARDSTICK, {}).get(p, {})) if p in cells else "–"
-            for p in shown
-        ]
-        print(f"| {method} | " + " | ".join(texts) + " |")
+        texts = []
+        for partition in shown:
+            runs = cells.get(partition, {})
+            baseline = by_method[BASELINE].get(partition, {}) if comparable(runs) else {}
+            texts.append(cell(runs, baseline, score, agreement) if runs else "–")
+        lines.append(f"| {method} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
 
 
-def cell(runs: Mapping[int, Story], yardstick: Mapping[int, Story]) -> str:
-    own = {seed: _score(story) for seed, story in runs.items()}
+def cell(
+    runs: Mapping[int, FinishedRun],
+    baseline: Mapping[int, FinishedRun],
+    score: Score,
+    agreement: bool,
+) -> str:
+    own = {seed: score(run) for seed, run in runs.items()}
     spread = f" ± {stdev(own.values()):.2f}" if len(own) > 1 else ""
     notes = [] if len(own) == 5 else [f"{len(own)} seeds"]
-    gains = [own[s] - _score(yardstick[s]) for s in sorted(own.keys() & yardstick.keys())]
+    gains = [own[s] - score(baseline[s]) for s in sorted(own.keys() & baseline.keys())]
     if gains and any(gains):
-        p = chance(gains)
+        p = p_value(gains)
         notes.append(f"{fmean(gains):+.2f}" + ("" if p is None else f", p {p:.3f}"))
-    agreement = [s.result["scores"].get("overview", {}).get("nmi") for s in runs.values()]
-    told = [nmi for nmi in agreement if nmi is not None]
-    if told:
-        notes.append(f"NMI {fmean(told):.2f}")
+    known = [run.summary.scores.overview["nmi"] for run in runs.values() if has_nmi(run)]
+    if known and agreement:
+        notes.append(f"NMI {fmean(known):.2f}")
     return f"{fmean(own.values()):.2f}{spread}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _score(story: Story) -> float:
-    """On the whole graph; the clients' mean where nothing is shared, so that no model is common."""
-    scores = story.result["scores"]
-    return 100 * float(scores.get("overview", scores)["test_at_best_val"])
+def without_central(cells: ByPartition) -> ByPartition:
+    """The central partition has one client."""
+    return {partition: runs for partition, runs in cells.items() if partition != "central"}
+
+
+def has_common_model(runs: Mapping[int, FinishedRun]) -> bool:
+    return all(run.on_all_data is not None for run in runs.values())
+
+
+def has_nmi(run: FinishedRun) -> bool:
+    return "nmi" in run.summary.scores.overview
+
+
+def at_best_validation(run: FinishedRun) -> float:
+    """On the whole graph; the mean over the clients if they have no common model."""
+    on_all_data = run.on_all_data
+    return 100 * (run.summary.scores.test_at_best_val if on_all_data is None else on_all_data)
+
+
+def after_last_round(run: FinishedRun) -> float:
+    """On the whole graph; the mean over the clients if they have no common model."""
+    return 100 * run.score
+
+
+def on_clients(clients: list[str]) -> Score:
+    """After the last round, the mean over these clients' own test nodes."""
+
+    def score(run: FinishedRun) -> float:
+        scores = (run.summary.scores.clients[client] for client in clients)
+        return 100 * fmean(one for one in scores if one is not None)
+
+    return score
 
 
 if __name__ == "__main__":

@@ -11,23 +11,26 @@ from typing import Any
 import pytest
 import torch
 
+import ramet
 from ramet.data import (
+    ClientData,
     GraphBlock,
-    Held,
     HeteroGraph,
     NodeGraph,
     Split,
     StructureEncoding,
-    read_block,
     stratified,
 )
-from ramet.data.link_split import Questioned
-from ramet.data.planted import PlantedKind, planted
+from ramet.data.link_split import HeldOutPairs
+from ramet.data.sources.graph_sets import read_block
+from ramet.data.sources.planted import PlantedKind, planted
 from ramet.data.splits import nodes_in_folds
 from ramet.engine import Node, Snapshots
 from ramet.methods import Method
 from ramet.partition import Reading
-from ramet.partition.hetero_settings import planted_hetero
+from ramet.partition.by_relation import planted_hetero
+from ramet.studies.archive import finished_runs
+from ramet.studies.finished_run import FinishedRuns
 from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what is in the background
@@ -61,17 +64,17 @@ def tiny_samples() -> Callable[[str, Method], Any]:
 TINY = ("rings", "trees", "blocks")
 
 
-def _small_planted(seed: int) -> Held[NodeGraph, Split]:
+def _small_planted(seed: int) -> ClientData[NodeGraph, Split]:
     """150 nodes, four kinds of links."""
     kinds = [PlantedKind(100, homophily, 0.9) for homophily in (0.9, 0.6, 0.3, 0.1)]
     graph = planted(150, 3, kinds, features=8, class_signal=1.5, seed=seed)
-    return Held(graph, nodes_in_folds(graph.labels, 123, 0))
+    return ClientData(graph, nodes_in_folds(graph.labels, 123, 0))
 
 
-def _small_hetero(part: int) -> Held[HeteroGraph, Questioned]:
+def _small_hetero(part: int) -> ClientData[HeteroGraph, HeldOutPairs]:
     """160 nodes of two types, three relations."""
     setting = planted_hetero(clients=3, nodes=80, links=300)
-    return setting.held(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
+    return setting.client_data(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
 
 
 @pytest.fixture
@@ -108,3 +111,33 @@ def two_graphs() -> GraphBlock:
         name="two graphs",
     )
     return block.with_structure(StructureEncoding(3, 4)(block))
+
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run folders of Local and FedStar on `tiny`: two rounds, two seeds. Only read them."""
+    folder = tmp_path_factory.mktemp("tiny")
+    for method in ("local", "fedstar"):
+        for seed in (1, 2):
+            ramet.run(method, "tiny", rounds=2, seed=seed, out=folder / f"{method}-{seed}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(tiny_folder: Path) -> FinishedRuns:
+    return finished_runs([tiny_folder])
+
+
+@pytest.fixture(scope="session")
+def single_runs() -> FinishedRuns:
+    """Kept ones: 200 rounds on seven molecule datasets."""
+    return finished_runs([RESULTS / "single"])
+
+
+@pytest.fixture(scope="session")
+def acm_runs() -> FinishedRuns:
+    """Kept ones: link prediction, where the server's model is evaluated on all data."""
+    return finished_runs([RESULTS / "acm-hetero-8"])

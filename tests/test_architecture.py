@@ -1,4 +1,4 @@
-"""Who may import whom: the house plan, held by a test."""
+"""Who imports whom: the house plan of docs/decisions/05-house.md, measured from the code."""
 
 from __future__ import annotations
 
@@ -8,80 +8,108 @@ from pathlib import Path
 import ramet
 
 ROOT = Path(ramet.__file__).parent
-GROUND = {"errors", "events", "randomness"}
-CORE = GROUND | {"payload", "data", "models", "tasks", "metrics", "methods", "engine"}
-MAY_IMPORT = {
+IMPORTS: dict[str, set[str]] = {  # from the ground floor up
+    "version": set(),
     "errors": set(),
-    "events": {"errors"},
+    "source_names": set(),
     "randomness": set(),
-    "payload": GROUND,
-    "data": GROUND,
-    "models": GROUND | {"data"},
-    "partition": GROUND | {"data"},
-    "tasks": GROUND | {"data", "models"},
-    "metrics": GROUND | {"payload"},
-    "methods": GROUND | {"payload", "models", "tasks", "metrics"},
-    "engine": GROUND | {"payload", "models", "tasks", "methods", "metrics"},
-    "options": GROUND,
-    "completion": set(),
-    "experiment": CORE | {"options", "partition"},
-    "run_folder": CORE | {"experiment"},
-    "tracking": CORE | {"experiment", "run_folder"},
-    "flower": CORE | {"options", "experiment", "run_folder"},
-    "deploy": CORE | {"experiment", "run_folder", "flower"},
-    "runs": CORE | {"experiment", "run_folder", "flower", "tracking"},
-    "archive": CORE | {"experiment", "run_folder"},
-    "inspection": CORE | {"experiment"},
-    "sweeps": CORE | {"options", "experiment", "run_folder", "runs", "archive"},
-    "reproduction": CORE | {"partition", "experiment", "archive", "sweeps"},
-    "report": GROUND | {"metrics", "experiment"},
-    "cli": CORE
-    | {"partition", "experiment", "run_folder", "runs", "report", "flower", "options", "sweeps"}
-    | {"reproduction", "archive", "inspection", "deploy", "tracking", "completion"},
+    "metrics": set(),
+    "events": {"errors"},
+    "payload": {"errors"},
+    "options": {"errors"},
+    "data/graphs": {"errors"},
+    "data": {"data/graphs", "errors"},
+    "data/sources": {"data", "data/graphs", "errors"},
+    "data/own": {"data", "data/graphs", "errors", "version"},
+    "partition": {"data", "data/graphs", "data/own", "data/sources", "errors", "options"},
+    "models": {"data", "data/graphs"},
+    "tasks": {"data", "data/graphs", "data/own", "errors", "models"},
+    "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
+    "engine": {"errors", "events", "methods", "metrics", "payload", "randomness", "tasks"},
+    "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "options"}
+    | {"partition", "payload", "tasks"},
+    "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
+    | {"options", "payload", "randomness"},
+    "tracking": {"engine", "errors", "experiment", "metrics"},
+    "runs": {"engine", "errors", "experiment", "flower", "metrics", "tracking"},
+    "deploy": {"data/own", "engine", "errors", "events", "experiment", "flower", "metrics"},
+    "studies": {"errors", "experiment", "methods", "metrics", "models", "options", "partition"}
+    | {"runs"},
+    "report": {"engine", "errors", "experiment", "metrics", "partition", "studies"},
+    "cli": {"data/own", "deploy", "engine", "errors", "experiment", "flower", "methods", "metrics"}
+    | {"options", "partition", "report", "runs", "source_names", "studies", "tracking", "version"},
     "__main__": {"cli"},
-    "__init__": CORE | {"archive", "partition", "runs"},
+    "__init__": {"errors", "methods", "partition", "runs", "source_names", "studies", "version"},
 }
+"""What each room imports, no more and no less; `__init__` is what users import."""
 
 
-def _room(path: Path) -> str:
-    first = path.relative_to(ROOT).parts[0]
-    return first.removesuffix(".py")
+def _room(parts: tuple[str, ...]) -> str:
+    """A room is a file or folder of the package; the folders in `data` are rooms of their own."""
+    first = parts[0].removesuffix(".py")
+    if first == "data" and len(parts) > 1 and (ROOT / "data" / parts[1]).is_dir():
+        return f"data/{parts[1]}"
+    return first
 
 
-def _imports(path: Path) -> set[str]:
-    found = set()
+def _modules(path: Path) -> set[str]:
+    """Every module that a file imports, at its top or inside a function."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return modules
 
 
-def test_rooms_import_only_what_the_plan_allows() -> None:
-    wrong = []
-    for path in sorted(ROOT.rglob("*.py")):
-        room = _room(path)
-        for name in _imports(path):
-            parts = name.split(".")
-            if parts[0] != "ramet" or len(parts) < 2 or parts[1] == room:
-                continue
-            is_room = (ROOT / parts[1]).is_dir() or (ROOT / f"{parts[1]}.py").exists()
-            if is_room and parts[1] not in MAY_IMPORT[room]:
-                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
-    assert not wrong
+def _exists(parts: tuple[str, ...]) -> bool:
+    return bool(parts) and (
+        (ROOT / parts[0]).is_dir() or (ROOT / parts[0]).with_suffix(".py").exists()
+    )
 
 
-def test_every_room_is_in_the_plan() -> None:
-    rooms = {_room(path) for path in ROOT.rglob("*.py")}
-    assert rooms == set(MAY_IMPORT)
+def _measured() -> dict[str, set[str]]:
+    rooms: dict[str, set[str]] = {}
+    for path in ROOT.rglob("*.py"):
+        room = _room(path.relative_to(ROOT).parts)
+        imported = rooms.setdefault(room, set())
+        for module in _modules(path):
+            package, *parts = module.split(".")
+            if package == "ramet" and _exists(tuple(parts)):
+                imported |= {_room(tuple(parts))} - {room}
+    return rooms
+
+
+def test_every_room_imports_exactly_what_the_plan_says() -> None:
+    assert _measured() == IMPORTS
+
+
+def test_rooms_import_only_rooms_below_them() -> None:
+    floors = list(IMPORTS)
+    upwards = [
+        f"{room} imports {other}"
+        for room, imported in IMPORTS.items()
+        for other in imported
+        if floors.index(other) >= floors.index(room)
+    ]
+    assert not upwards
+
+
+def test_no_room_imports_the_public_interface() -> None:
+    from_inside = [
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if "ramet" in _modules(path) and path != ROOT / "__init__.py"
+    ]
+    assert not from_inside
 
 
 def test_flower_is_imported_in_its_room_only() -> None:
     outside = [
         path
         for path in ROOT.rglob("*.py")
-        if _room(path) != "flower" and any(n.split(".")[0] == "flwr" for n in _imports(path))
+        if _room(path.relative_to(ROOT).parts) != "flower"
+        and any(module.split(".")[0] == "flwr" for module in _modules(path))
     ]
     assert not outside

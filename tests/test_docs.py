@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ramet.methods import METHODS
+from ramet.options import arguments
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,6 +51,15 @@ def test_a_page_says_what_leaves_and_what_it_costs(method_pages: ModuleType) -> 
     runs = [json.loads(path.read_text()) for path in (ROOT / "results/single").glob("fedstar-s*")]
     mean = 100 * fmean(run["result"]["scores"]["test"] for run in runs)
     assert f"| `single` | `fedstar` | {len(runs)} | {mean:.2f} ±" in text
+
+
+def test_a_page_names_what_can_be_set_and_its_default(method_pages: ModuleType) -> None:
+    for name, factory in METHODS.items():
+        told = method_pages.arguments(name)
+        assert told.startswith(f"`ramet run {name} --set …`: ")
+        for option in arguments(factory):
+            assert f"`{option}=" in told
+    assert "`hidden=64`, `layers=3`, `dropout=0.5`, `lr=0.001`" in method_pages.arguments("fedstar")
 
 
 def test_formulas_and_tables_of_docstrings_are_turned(method_pages: ModuleType) -> None:

@@ -23,8 +23,9 @@ import click
 import pytest
 import typer
 
-import ramet.cli
-from ramet.run_folder import RunFolder
+import ramet.cli.main
+import ramet.cli.study
+from ramet.experiment import RunFolder
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -64,12 +65,13 @@ NOT_STARTED = {
     "flower-superlink": "does not end; tests/e2e starts it",
     "flower-supernode": "does not end; tests/e2e starts it",
     "flwr": "needs a SuperLink; tests/e2e has one",
-    "tensorboard": "does not end; tests/test_tracking.py reads its files",
+    "tensorboard": "does not end; tests/tracking/test_tracking.py reads its files",
     "ssh-keygen": "is not everywhere; tests/flower/test_wire.py makes such keys",
     "sudo": "changes the machine",
     "docker": "is not here",
 }
-PYTHON_NOT_RUN = {"def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py"}
+PYTHON_NOT_RUN: dict[str, str] = {}
+"""Blocks that are excerpts, by their first line, and what of."""
 NEEDS_FILES = "--site"
 """Settings that cannot be checked without files that the reader has."""
 
@@ -118,7 +120,7 @@ class _Enough(BaseException):
 
 def check(words: list[str]) -> None:
     """Read a `ramet` command with the real parser; check a run's or a comparison's settings."""
-    command: click.Command = typer.main.get_command(ramet.cli.app)
+    command: click.Command = typer.main.get_command(ramet.cli.main.app)
     name, rest = "", words[1:]
     while isinstance(command, click.Group):
         name, *rest = rest
@@ -136,16 +138,16 @@ def start(words: list[str]) -> None:
     with (
         patch.object(sys, "argv", words),
         patch.object(RunFolder, "create", side_effect=_Enough),
-        patch.object(ramet.cli, "_run_sweep", side_effect=_Enough),
+        patch.object(ramet.cli.study, "run_sweep", side_effect=_Enough),
     ):
-        ramet.cli.main()
+        ramet.cli.main.main()
 
 
 def run(words: list[str]) -> None:
     code: object = 0
     with patch.object(sys, "argv", words):
         try:
-            ramet.cli.main()
+            ramet.cli.main.main()
         except SystemExit as leaving:
             code = leaving.code
     assert not code, shlex.join(words)
@@ -206,7 +208,7 @@ def test_examples_in_help_are_read() -> None:
     """`Example: ramet …` and the lines under `Examples:` in every command's help."""
     found = [
         shlex.split(line)
-        for text in _helps(typer.main.get_command(ramet.cli.app))
+        for text in _helps(typer.main.get_command(ramet.cli.main.app))
         for line in re.findall(r"^(?:Example: )?(ramet [a-z].*)$", text, re.MULTILINE)
     ]
     assert len(found) > 12

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ramet.experiment import Experiment, checked_settings
+from ramet.experiment import Experiment, MethodSpec, checked_settings
 from ramet.methods import METHODS
 from ramet.partition import SETTINGS
-from ramet.reproduction import experiments, figures, tables
-from ramet.sweeps import Contender
+from ramet.studies.printed import baselines, experiments, figures, tables
 
 FILES = sorted(experiments().glob("*.toml"))
 
@@ -25,7 +24,8 @@ def read(path: Path) -> dict[str, Any]:
 def test_the_papers_settings_are_our_defaults(path: Path) -> None:
     content = read(path)
     assert {"paper", "run"} <= set(content) <= {"paper", "run", "printed", "drawn"}
-    stated = Experiment(checked_settings(**content["run"], data=Path())).method
+    given = {key: value for key, value in content["run"].items() if key != "baseline"}
+    stated = Experiment(checked_settings(**given, data=Path())).method
     default = METHODS[content["run"]["method"]]()
     for axis in ("inputs", "shared", "training", "penalty", "activation", "merging", "task"):
         assert getattr(stated, axis) == getattr(default, axis)
@@ -60,7 +60,7 @@ def test_drawn_curves_are_of_known_methods_and_settings() -> None:
     }
     for panel in (panel for panels in found.values() for panel in panels):
         for curve in panel.curves:
-            one = Contender.parse(curve)
+            one = MethodSpec.parse(curve)
             checked_settings(
                 method=one.method,
                 setting=panel.setting,
@@ -68,6 +68,12 @@ def test_drawn_curves_are_of_known_methods_and_settings() -> None:
                 activation=one.activation,
                 data=Path(),
             )
+
+
+def test_methods_that_claim_to_save_bytes_name_a_method_for_the_same_task() -> None:
+    assert baselines() == {"fedda": "fed-hgn"}
+    for method, baseline in baselines().items():
+        assert METHODS[method]().task == METHODS[baseline]().task
 
 
 def test_every_method_has_its_file() -> None:

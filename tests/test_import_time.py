@@ -43,7 +43,7 @@ def test_all_lazy_names_are_listed_without_loading_anything_heavy() -> None:
 
 @pytest.mark.parametrize("words", [[], ["run"], ["compare"], ["data"], ["deploy", "run"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
-    found = _loaded("from ramet.cli import main; main()", *words, "--help")
+    found = _loaded("from ramet.cli.main import main; main()", *words, "--help")
     assert "typer" in found
     assert not found & set(HEAVY)
 

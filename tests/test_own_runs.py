@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import ramet
+from command_line import ramet as command
 from own_sites import graph_site, link_site, node_site
 from ramet.data.own import Schema, read_site
 from ramet.errors import RametError
-from ramet.experiment import Experiment, checked_settings
-from ramet.run_folder import RunFolder
-from test_cli import ramet as command
+from ramet.experiment import Experiment, RunFolder, checked_settings
+from ramet.runs import start
 
 
 def sites(*files: Path) -> str:
@@ -60,7 +60,7 @@ def test_check_ends_with_1_where_there_are_problems(tmp_path: Path) -> None:
     shown = command("data", "check", toml).stdout.splitlines()
     assert (len(shown), shown[-1]) == (
         21,
-        "contacts.csv, column 'target': 30 more; --json tells them all.",
+        "contacts.csv, column 'target': 30 more; --json lists them all.",
     )
     missing = command("data", "check", tmp_path / "nowhere.toml")
     assert (missing.code, missing.stderr.count("\n")) == (2, 1)
@@ -77,9 +77,9 @@ def test_nodes_learn_together_and_alone_differ(
     found = json.loads(done.stdout)
     assert list(found["scores"]["clients"]) == ["north", "south", "east"]
     again = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "again")
-    assert again.summary["sha256"] == found["sha256"]
+    assert again.summary.sha256 == found["sha256"]
     alone = ramet.run("local-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "alone")
-    assert alone.summary["sha256"] != found["sha256"]
+    assert alone.summary.sha256 != found["sha256"]
     assert json.loads((tmp_path / "r" / "sites.json").read_text()).keys() == {
         *("north", "south", "east")
     }
@@ -93,6 +93,9 @@ def test_own_sites_are_compared_and_looked_at(tmp_path: Path) -> None:
     assert [row["label"] for row in json.loads(done.stdout)] == ["local-gcn", "fed-gcn"]
     kept = sorted(path.name for path in (tmp_path / "kept").iterdir())
     assert kept == ["fed-gcn-seed1.json", "local-gcn-seed1.json"]
+    again = command(*words, "--out", tmp_path / "t", "--keep", tmp_path / "kept", "--json")
+    assert (again.code, again.stdout) == (0, done.stdout)
+    assert not (tmp_path / "t").exists()
     seen = json.loads(command("data", "inspect", *options, "--json").stdout)
     assert seen["clients"]["south"] == {"nodes": 40, "contact": 40}
     assert seen["kinds"]["contact"]["links"] == 120
@@ -117,6 +120,21 @@ def test_own_sites_with_links_of_types_are_looked_at(tmp_path: Path) -> None:
         assert facts["links"] == north[relation] + south[relation]
 
 
+def test_the_command_that_repeats_a_run_names_no_folder_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _settings(three_nodes(tmp_path), tmp_path)
+    assert settings.command == (
+        "ramet run fed-gcn --setting own --rounds 2 --seed 0 --site north/site.toml "
+        "--site south/site.toml --site east/site.toml"
+    )
+    first = start(settings, tmp_path / "first")
+    monkeypatch.chdir(tmp_path)
+    again = command(*shlex.split(settings.command)[1:], "--out", "again", "--json")
+    assert again.code == 0, again.stderr
+    assert json.loads(again.stdout)["sha256"] == first.summary.sha256
+
+
 @pytest.mark.parametrize("words", [("run", "fed-gcn"), ("compare", "fed-gcn"), ("data", "inspect")])
 def test_sites_and_a_setting_exclude_each_other(words: tuple[str, ...], tmp_path: Path) -> None:
     toml = node_site(tmp_path / "north")
@@ -131,7 +149,7 @@ def test_a_stopped_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> No
     (whole.folder / "result.json").unlink()
     for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
         newest.unlink()
-    assert ramet.resume(whole.folder).summary["sha256"] == whole.summary["sha256"]
+    assert ramet.resume(whole.folder).summary.sha256 == whole.summary.sha256
     (whole.folder / "result.json").unlink()
     table = tmp_path / "east" / "patients.csv"
     table.write_text(table.read_text().replace("p3,", "p3000,", 1) + "p3,0,0,ill\n")
@@ -146,7 +164,7 @@ def test_private_encoders_take_features_of_any_width(tmp_path: Path) -> None:
         graph_site(tmp_path / "south", ("mass", "charge")),
     )
     found = ramet.run("fedstar", "own", sites=files, rounds=2, out=tmp_path / "star").summary
-    north, south = (found["model"]["scalars"][site] for site in ("north", "south"))
+    north, south = (found.model.scalars[site] for site in ("north", "south"))
     assert south == north + 64
     with pytest.raises(RametError) as refused:
         ramet.run("fedavg", "own", sites=files, share=["*"], out=tmp_path / "avg")
@@ -182,10 +200,11 @@ def test_links_are_predicted_where_a_site_lacks_types(tmp_path: Path) -> None:
     found = ramet.run(
         "fed-hgn", "own", sites=sites(*files), rounds=2, out=tmp_path / "r", hidden=8
     ).summary
-    assert found["model"]["scalars"]["north"] == found["model"]["scalars"]["south"]
-    assert all(0 < score < 1 for score in found["scores"]["clients"].values())
+    assert found.model.scalars["north"] == found.model.scalars["south"]
+    assert all(score and 0 < score < 1 for score in found.scores.clients.values())
     again = ramet.run("fedda", "own", sites=sites(*files), rounds=2, out=tmp_path / "d", hidden=8)
-    assert again.summary["sent"]["tensors"]["up"] > 0
+    assert again.summary.sent is not None
+    assert again.summary.sent.tensors.up > 0
 
 
 def test_a_type_that_one_site_does_not_declare_is_named(tmp_path: Path) -> None:
@@ -215,7 +234,7 @@ def test_a_site_learns_its_own_path_only(tmp_path: Path) -> None:
     assert str(tmp_path / "data") not in json.dumps(config)
     there = Experiment(from_run_config(config))
     assert there.clients == ("north", "south", "east")
-    assert Experiment(settings).data_of("south") == files[1]
+    assert Experiment(settings).setting.data_of("south", settings.data) == files[1]
     folder = RunFolder.create(tmp_path / "run", settings)
     folder.check_same(there.settings)
     with pytest.raises(RametError, match="is not known here"):
@@ -240,7 +259,7 @@ def test_ray_agrees_on_own_graphs(tmp_path: Path) -> None:
     expected = ramet.run("fed-gcn", "own", sites=files, rounds=2, out=tmp_path / "local")
     result = ramet.run("fed-gcn", "own", sites=files, rounds=2, engine="ray", out=tmp_path / "ray")
     for fact in ("sha256", "scores", "traffic", "model"):
-        assert result.summary[fact] == expected.summary[fact]
+        assert getattr(result.summary, fact) == getattr(expected.summary, fact)
 
 
 def _over_a_superlink(files: list[Path], out: Path) -> None:
@@ -249,7 +268,7 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
     from ramet.flower.programs import Flower, free_ports
     from ramet.flower.records import to_run_config
 
-    named = Experiment(_settings(files, out.parent, engine="superlink")).named()
+    named = Experiment(_settings(files, out.parent, engine="superlink")).public_settings()
     home = out.with_name(f"{out.name}-home")
     home.mkdir()
     flower, (port, *own) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(4)
@@ -269,9 +288,9 @@ def test_a_server_without_any_file_gives_the_same(tmp_path: Path) -> None:
     files, out = three_nodes(tmp_path / "data"), tmp_path / "fits"
     _over_a_superlink(files, out)
     expected = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "local")
-    assert RunFolder(out).result() is not None
+    assert RunFolder(out).summary() is not None
     found = json.loads((out / "result.json").read_text())
-    assert found["sha256"] == expected.summary["sha256"]
+    assert found["sha256"] == expected.summary.sha256
 
 
 @pytest.mark.e2e

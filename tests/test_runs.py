@@ -10,10 +10,11 @@ import torch
 
 import ramet
 from ramet.errors import RametError
+from ramet.experiment import MethodSpec, RunFolder
 from ramet.methods import fedstar
-from ramet.metrics import Record, scores
-from ramet.run_folder import RunFolder
-from ramet.sweeps import Contender, Sweep
+from ramet.metrics import Record
+from ramet.metrics.summary import scores
+from ramet.studies.sweep import Sweep
 
 
 def test_python_gives_a_frame_with_a_row_per_round_and_client(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_python_gives_a_frame_with_a_row_per_round_and_client(tmp_path: Path) ->
         *("round", "client", "loss", "weight", "up", "val", "test", "down"),
     }
     last = frame[frame["round"] == 3]
-    assert last["test"].mean() == pytest.approx(result.summary["scores"]["test"])
+    assert last["test"].mean() == pytest.approx(result.summary.scores.test)
     assert (frame["up"] == 58_368).all()
     assert [record.round for record in seen] == [1, 2, 3]
 
@@ -41,15 +42,15 @@ def test_all_can_be_shared_where_clients_have_one_domain(tmp_path: Path, data_ro
         clients=4,
         alpha=5.0,
     )
-    assert result.summary["model"]["shared_scalars"] == 29_762
-    assert set(result.summary["model"]["scalars"].values()) == {29_762}
+    assert result.summary.model.shared_scalars == 29_762
+    assert set(result.summary.model.scalars.values()) == {29_762}
 
 
 def test_sizes_on_the_real_bzr(tmp_path: Path, data_root: Path) -> None:
     sizes = {"fedstar": 67_842, "fedavg": 32_706}
     for method, size in sizes.items():
         result = ramet.run(method, "single", rounds=1, data=data_root, out=tmp_path / method)
-        assert result.summary["model"]["scalars"]["BZR"] == size
+        assert result.summary.model.scalars["BZR"] == size
 
 
 def test_a_resumed_run_must_see_its_own_split(tmp_path: Path) -> None:
@@ -96,9 +97,21 @@ def test_rounds_that_judged_fewer_clients_are_not_the_best() -> None:
         return Record(number, 3, {}, judged, dict.fromkeys(judged, 0), {}, 0.1)
 
     found = scores([record(1, a=0.9), record(2, a=0.8, b=0.6), record(3, a=0.7, b=0.5)])
-    assert found["best_val_round"] == 2
-    assert found["test_at_best_val"] == pytest.approx(0.7)
-    assert found["test"] == pytest.approx(0.6)
+    assert found.best_val_round == 2
+    assert found.test_at_best_val == pytest.approx(0.7)
+    assert found.test == pytest.approx(0.6)
+
+
+def test_a_stopped_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
+    whole = ramet.run("fedstar", rounds=3, out=tmp_path / "r")
+    (whole.folder / "result.json").unlink()
+    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+        newest.unlink()
+    lines = (whole.folder / "rounds.jsonl").read_text()
+    (whole.folder / "rounds.jsonl").write_text(lines.replace('"evaluated"', '"judged"'))
+    again = ramet.resume(whole.folder).summary
+    assert (again.sha256, again.scores) == (whole.summary.sha256, whole.summary.scores)
+    assert "judged" not in (whole.folder / "rounds.jsonl").read_text()
 
 
 def test_unknown_names_in_the_package_are_errors() -> None:
@@ -118,31 +131,32 @@ def mine(lr: float = 0.001) -> Method:
 def test_a_method_that_has_changed_is_not_gone_on_with(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text(OWN)
-    result = ramet.run(f"{own}:mine", rounds=1, out=tmp_path / "mine.py:mine-seed1", seed=1)
+    name = f"{own}:mine".replace("/", "_")
+    result = ramet.run(f"{own}:mine", rounds=1, out=tmp_path / f"{name}-seed1", seed=1)
     assert (result.folder / "method.py").read_text() == OWN
-    contender = replace(Contender.parse(f"{own}:mine"), label="mine.py:mine")
-    sweep = Sweep((contender,), "tiny", (1,), tmp_path, rounds=1)
+    spec = MethodSpec.parse(f"{own}:mine")
+    sweep = Sweep((spec,), "tiny", (1,), tmp_path, rounds=1)
     sweep.check()
-    story = sweep.stories()["mine.py:mine"]
+    (run,) = sweep.finished()[str(spec)].values()
     own.write_text(OWN + "# another rule\n")
-    with pytest.raises(RametError, match=r"mine\.py is not what this run began with"):
+    with pytest.raises(RametError, match=r"mine\.py has changed since this run started"):
         sweep.check()
-    elsewhere = replace(sweep, folder=tmp_path / "other", kept={"mine.py:mine": story})
+    elsewhere = replace(sweep, folder=tmp_path / "other", kept=(run,))
     with pytest.raises(RametError, match="or of a method that has changed since"):
         elsewhere.check()
     (result.folder / "result.json").unlink()
-    with pytest.raises(RametError, match="Put the file back"):
+    with pytest.raises(RametError, match="Restore the file"):
         ramet.resume(result.folder)
     own.write_text(OWN)
-    assert ramet.resume(result.folder).summary["sha256"] == result.summary["sha256"]
+    assert ramet.resume(result.folder).summary.sha256 == result.summary.sha256
 
 
 def test_what_a_client_ended_with_predicts_as_it_was_judged(tmp_path: Path) -> None:
     result = ramet.run("fedstar", rounds=2, out=tmp_path / "r")
     for client in ("rings", "trees"):
         model, samples = result.model(client), result.samples(client)
-        judged = fedstar().task.judge(model, samples, torch.device("cpu"))
-        assert judged["test"] == result.summary["scores"]["clients"][client]
+        judged = fedstar().task.evaluate(model, samples, torch.device("cpu"))
+        assert judged["test"] == result.summary.scores.clients[client]
     (result.folder / "result.json").unlink()
     shutil.rmtree(next(result.folder.glob("clients/*/rings/final")))
     with pytest.raises(RametError, match="no final model"):

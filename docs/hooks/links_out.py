@@ -1,8 +1,8 @@
-"""Links that leave `docs/` are written for a code host; here they are turned for the site.
+"""Rewrite links out of `docs/`, which are written for a code host, for the site.
 
-A method's file leads to its page and a tutorial's script to its page. Any other file of the
-repository leads to the code host that `repo_url` names; without one, the text stays and the link
-goes.
+A link to a method's file or a tutorial's script becomes a link to its page. A link to any other
+file of the repository becomes one to the code host in `repo_url`; without `repo_url` only the text
+remains.
 """
 
 from __future__ import annotations

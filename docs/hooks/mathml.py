@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves: no script, nothing from other hosts."""
+"""Formulas as MathML, which browsers render natively: no script, nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """What `pymdownx.arithmatex` has marked."""
+    """Convert what `pymdownx.arithmatex` has marked."""
     html = _BLOCK.sub(lambda found: _mathml(found[1], "block"), html)
     return _INLINE.sub(lambda found: _mathml(found[1], "inline"), html)
 

@@ -1,7 +1,7 @@
-"""A page for each method's file, made when the site is built.
+"""A page for each method's file, generated when the site is built.
 
-Idea and formula are the module's docstring, what leaves a site and what it costs come from the
-method itself, and results from the kept runs. Nothing here has to be kept up by hand.
+The idea and the formulas are the module's docstring. What leaves a site and what it costs come from
+the method itself, and results from the kept runs. Nothing here is maintained by hand.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from ramet.archive import found
+from ramet import options
 from ramet.engine.node import state_names
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.methods import METHODS, Method
 from ramet.methods.base import switchable_arrays
-from ramet.metrics import Story
+from ramet.studies.archive import finished_runs
+from ramet.studies.finished_run import FinishedRun
 from ramet.tasks import LinkPrediction, NodeClassification
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ for role in ("class", "mod"):
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Every method's page stands in the menu, and so does every decision."""
+    """Add every method's page and every decision to the menu."""
     decisions = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     filled: dict[str, list[Any]] = {
         "Methods": [f"{FOLDER}/index.md", *(page.place for page in pages())],
@@ -64,7 +65,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 @cache
 def pages() -> tuple[MethodPage, ...]:
-    """In the order of the methods' own list."""
+    """All pages, in the order of `METHODS`."""
     modules = dict.fromkeys(factory.__module__ for factory in METHODS.values())
     return tuple(MethodPage(sys.modules[name]) for name in modules)
 
@@ -79,15 +80,15 @@ def overview() -> str:
         for page in pages()
     ]
     return (
-        "# Methods\n\nOne paper, one file. [Choosing a method](../choosing.md) says which is for "
-        "what; [your own method](../your-own-method.md) how to write another.\n\n"
+        "# Methods\n\nOne paper, one file. [Choosing a method](../choosing.md) helps to pick one, "
+        "and [Your own method](../your-own-method.md) shows how to write another.\n\n"
         + table(["page", "names", "idea"], rows)
     )
 
 
 @dataclass(frozen=True)
 class MethodPage:
-    """What the site says of one file of `ramet.methods`."""
+    """The page of one file of `ramet.methods`."""
 
     module: ModuleType
 
@@ -101,7 +102,7 @@ class MethodPage:
 
     @cached_property
     def methods(self) -> dict[str, Method]:
-        """By the names that people type."""
+        """The file's methods, by the names used on the command line."""
         own = self.module.__name__
         return {name: make() for name, make in METHODS.items() if make.__module__ == own}
 
@@ -127,23 +128,24 @@ class MethodPage:
             html(rest),
             "## What leaves a site",
             *(leaves(name, method) for name, method in self.methods.items()),
-            "Besides arrays a reply carries numbers: the weight in the mean, the loss, the scores "
-            "on the site's own held-out data, and in the first round what the training cost. "
-            "[Security and privacy](../security.md) says what all this may tell.",
+            "As well as arrays, a reply carries numbers: the weight in the mean, the loss, the "
+            "scores on the site's own validation and test data, and in the client's first round "
+            "the cost of its training. [Security and privacy](../security.md) says what these may "
+            "reveal.",
             "## What it costs",
             costs(self.methods),
-            "## What may be set",
+            "## Options",
             *(arguments(name) for name in self.methods),
-            "## What we measured",
+            "## Results",
             results(self.methods),
-            f'??? note "The file: `src/ramet/methods/{self.stem}.py`"\n',
+            f'??? note "Source: `src/ramet/methods/{self.stem}.py`"\n',
             "\n".join(f"    {line}" for line in ["```python", *source.splitlines(), "```"]),
         ]
         return "\n\n".join(parts)
 
 
 class Translator(HTMLTranslator):  # type: ignore[misc]  # docutils has no types
-    """Literals as code, formulas as MathML, tables without classes: as the site styles them."""
+    """Literals as code, formulas as MathML, tables without classes, to match the site's style."""
 
     def visit_literal(self, node: nodes.literal) -> None:
         self.body.append(f"<code>{self.encode(node.astext())}</code>")
@@ -162,7 +164,7 @@ class Translator(HTMLTranslator):  # type: ignore[misc]  # docutils has no types
 
 
 def html(rest: str) -> str:
-    """A docstring's reST; anything wrong in it stops the build."""
+    """Convert a docstring's reST; an error in it stops the build."""
     writer = Writer()
     writer.translator_class = Translator
     asked = {"report_level": 2, "halt_level": 2}
@@ -172,27 +174,27 @@ def html(rest: str) -> str:
 
 def leaves(name: str, method: Method) -> str:
     experiment = made_up(name, method)
-    shared = experiment.shared_names()
+    shared = experiment.sizes.shared_names()
     client = experiment.clients[0]
     shape = method.task.shape(experiment.samples(client))
     private = [tensor for tensor in state_names(method.model(shape)) if tensor not in shared]
     patterns = " ".join(f"`{pattern}`" for pattern in method.shared.patterns) or "nothing"
     asked = type(method.activation).__name__
     spared = len(switchable_arrays(method, shared)) if method.activation.asks_parts else 0
-    told = [
+    sentences = [
         f"**`{name}`** shares {patterns}.",
-        f"Who is asked: `{asked}`"
-        + (f"; {spared} of the tensors may be spared." if spared else "."),
-        f"Merged by `{type(method.merging).__name__}`." if shared else "Nothing is merged.",
+        f"Activation: `{asked}`"
+        + (f", which may spare clients {spared} of the tensors." if spared else "."),
+        f"Merging: `{type(method.merging).__name__}`." if shared else "Nothing is merged.",
     ]
     folded = [
-        f'??? info "Tensor by tensor, on `{experiment.settings.setting}`"',
+        f'??? info "All tensors, on `{experiment.settings.setting}`"',
         "",
-        f"    Leaves: {_listed(shared)}",
+        f"    Shared: {_listed(shared)}",
         "",
-        f"    Stays: {_listed(private)}",
+        f"    Private: {_listed(private)}",
     ]
-    return " ".join(told) + "\n\n" + "\n".join(folded)
+    return " ".join(sentences) + "\n\n" + "\n".join(folded)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -203,8 +205,8 @@ def costs(methods: dict[str, Method]) -> str:
     rows = []
     for name, method in methods.items():
         experiment = made_up(name, method)
-        shared = experiment.shared_scalars()
-        sizes = sorted(set(experiment.scalars().values()))
+        shared = experiment.sizes.shared_scalars()
+        sizes = sorted(set(experiment.sizes.scalars().values()))
         own = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
         rows.append(
             [
@@ -212,66 +214,62 @@ def costs(methods: dict[str, Method]) -> str:
                 f"`{experiment.settings.setting}`",
                 own,
                 f"{shared:,}",
-                str(len(experiment.shared_names())),
+                str(len(experiment.sizes.shared_names())),
                 f"{4 * shared / 1024:,.2f} KB",
             ]
         )
-    heads = ["method", "setting", "scalars of a client's model", "scalars shared", "tensors"]
+    heads = ["method", "setting", "scalars per client", "scalars shared", "tensors shared"]
     return (
         table([*heads, "bytes each way, per client and round"], rows)
-        + "\n\nComputed from the code with default arguments when this page was built; bytes are "
-        "those of the arrays if everything shared is asked for. What is shared counts a model's "
-        "buffers too, such as FedLIT's centres, and a model's size does not. [What training "
-        "costs](../decisions/08-cost.md) is counted in every run."
+        + "\n\nComputed from the code with default arguments when this page was built. Bytes are "
+        "those of the arrays if every shared tensor is asked for. The shared scalars include a "
+        "model's buffers, such as FedLIT's centres; the scalars per client do not. The [cost of "
+        "training](../decisions/08-cost.md) is counted in every run."
     )
 
 
 def arguments(name: str) -> str:
-    taken = inspect.signature(METHODS[name]).parameters.values()
+    taken = options.arguments(METHODS[name])
     texts = [
-        f"`{parameter.name}={parameter.default}`"
-        for parameter in taken
-        if isinstance(parameter.default, int | float | str | bool)
-    ]
-    training = METHODS[name]().training
-    texts += [
-        f"`{key}={value}`" for key, value in vars(training).items() if not key.startswith("_")
+        f"`{key}={default}`"
+        for key, default in taken.items()
+        if isinstance(default, int | float | str | bool)
     ]
     return f"`ramet run {name} --set …`: " + ", ".join(texts) + "."
 
 
 def results(methods: dict[str, Method]) -> str:
-    """The last round of the kept runs, setting by setting."""
+    """The scores of the kept runs after the last round, by setting."""
     rows, dates, versions = [], set(), set()
     for folder in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
         if folder.name == _ONE_ROUND_ONLY:
             continue
-        for label, runs in found([folder]).items():
+        for label, by_seed in finished_runs([folder]).items():
             if label.partition(",")[0] in methods:
-                told = list(runs.values())
-                rows.append([f"`{told[0].setting}`", f"`{label}`", *_scores(told)])
-                dates |= {story.date for story in told}
-                versions |= {story.versions["torch"] for story in told}
+                runs = list(by_seed.values())
+                rows.append([f"`{runs[0].setting}`", f"`{label}`", *_scores(runs)])
+                dates |= {run.date for run in runs}
+                versions |= {run.versions["torch"] for run in runs}
     if not rows:
-        return "No run is kept yet."
-    heads = ["setting", "as run", "seeds", "clients' mean, %", "server's model on all data, %"]
+        return "There are no kept runs yet."
+    heads = ["setting", "method", "seeds", "mean over clients, %", "server's model on all data, %"]
     return (
         table([*heads, "KB up per client and round"], rows)
-        + "\n\nMean ± standard deviation over seeds after the last round: accuracy, or ROC-AUC "
-        "where links are predicted. The server's model is judged only where all is shared and the "
-        f"setting is a simulation with all data at hand. Runs of {_range(dates)}, torch "
-        f"{', '.join(sorted(versions))}; each one's command and SHA-256 stand in `results/`. "
-        "[Reproducing the papers](../reproducing.md) reads them."
+        + "\n\nMean ± standard deviation over seeds after the last round: ROC-AUC for link "
+        "prediction, accuracy otherwise. The server's model is evaluated only if everything is "
+        f"shared and the setting is a simulation with all data. Runs of {_range(dates)}, torch "
+        f"{', '.join(sorted(versions))}; `results/` has each run's command and SHA-256. "
+        "[Reproducing the papers](../reproducing.md) discusses them."
     )
 
 
-def _scores(runs: Sequence[Story]) -> Iterator[str]:
-    scores = [story.result["scores"] for story in runs]
+def _scores(runs: Sequence[FinishedRun]) -> Iterator[str]:
+    scores = [run.summary.scores for run in runs]
     yield str(len(runs))
-    yield _mean([told["test"] for told in scores])
-    on_all = [told["overview"]["test"] for told in scores if "overview" in told]
+    yield _mean([one.test for one in scores])
+    on_all = [one.overview["test"] for one in scores if one.overview]
     yield _mean(on_all) if on_all else "–"
-    up = fmean(story.result["traffic"]["up_per_client_round"] for story in runs)
+    up = fmean(run.summary.traffic.up_per_client_round for run in runs)
     yield f"{up / 1024:,.2f}"
 
 
@@ -292,7 +290,7 @@ def _experiment(name: str, setting: str) -> Experiment:
 
 
 def made_up(name: str, method: Method) -> Experiment:
-    """The method on the made-up setting of its task, which needs no download."""
+    """The method on the generated setting of its task, which needs no download."""
     return _experiment(name, _MADE_UP.get(type(method.task), "tiny"))
 
 

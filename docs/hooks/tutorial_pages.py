@@ -1,4 +1,4 @@
-"""A page for each tutorial: its script in cells, then what it prints and the picture it draws."""
+"""A page for each tutorial: its script in cells, then its output and its figure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def scripts() -> list[Path]:
-    """In the order in which the README names them."""
+    """All scripts, in the order of the README."""
     named = (FOLDER / "README.md").read_text()
     return sorted(FOLDER.glob("*.py"), key=lambda script: named.index(f"]({script.name})"))
 
@@ -38,15 +38,15 @@ def scripts() -> list[Path]:
 def page(script: Path) -> str:
     parts = [
         *cells(script.read_text()),
-        "## What it prints",
+        "## Output",
         f"```text\n{script.with_suffix('.txt').read_text()}```",
-        f"![The picture that the script saves]({script.stem}.png)",
+        f"![The figure that the script saves]({script.stem}.png)",
     ]
     return "\n\n".join(parts)
 
 
 def cells(source: str) -> Iterator[str]:
-    """Cells of text as they are, cells of code in fences."""
+    """Text cells as they are, code cells in fences."""
     for cell in source.split(f"\n{_CELL}"):
         first, _, body = f"{_CELL}{cell.removeprefix(_CELL)}\n".partition("\n")
         if f"{first}\n" == _TEXT:

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # FedDA: ask only for what a client changes
 #
-# Eight sites predict links in a graph with several types of nodes and relations. Each has many
-# links of some relations and few of others, so each moves some tensors of the network a lot and
+# Eight sites predict links in a graph with several types of nodes and relations. Each site has many
+# links of some relations and few of others, so it changes some tensors of the network a lot and
 # others hardly. FedDA stops asking a client for tensors that it changes less than the others do,
-# and leaves out a client of which too little is asked.
+# and leaves out clients that have too few tensors left.
 #
-# That rule is an *activation*, and it runs over any method that merges by the mean. Run it: `python
-# docs/tutorials/fedda.py fedda.png`.
+# This rule is an *activation*. It runs over any method that merges by the mean. Run it:
+# `python docs/tutorials/fedda.py fedda.png`.
 
 # %%
 import sys
@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ramet
-from ramet.archive import found
+from ramet.studies.archive import finished_runs
 
 picture = Path(sys.argv[1] if len(sys.argv) > 1 else "fedda.png")
 runs = tempfile.TemporaryDirectory()
@@ -30,9 +30,9 @@ runs = tempfile.TemporaryDirectory()
 # ## Everyone, Restart, Explore
 #
 # - `everyone` is FedAvg: all clients send everything, every round.
-# - `restart` lets clients fade out; when fewer than 40 % are left, all come back and are asked for
+# - `restart` lets clients drop out. When fewer than 40 % are left, all return and are asked for
 #   everything.
-# - `explore` keeps two thirds of the places filled, by drawing from those that left earlier.
+# - `explore` keeps two thirds of the places filled with a draw from the clients that left earlier.
 
 # %%
 for activation in ("everyone", "restart", "explore"):
@@ -47,40 +47,42 @@ for activation in ("everyone", "restart", "explore"):
         lr=0.02,
         out=Path(runs.name) / activation,
     )
-stories = {label.rpartition("=")[2]: told[1] for label, told in found([Path(runs.name)]).items()}
+by_rule = {
+    label.rpartition("=")[2]: by_seed[1]
+    for label, by_seed in finished_runs([Path(runs.name)]).items()
+}
 
 # %% [markdown]
 # ## What was sent
 
 # %%
-whole = stories["everyone"].result["sent"]
+whole = by_rule["everyone"].summary.traffic.total
 print(f"{'':<10}{'tensors up':>12}{'bytes both ways':>18}{'ROC-AUC, %':>12}")
 shares = {}
-for rule, story in stories.items():
-    sent = story.result["sent"]
-    shares[rule] = sum(sent["bytes"].values()) / sum(whole["bytes"].values())
-    tensors = f"{sent['tensors']['up']:,}"
-    print(f"{rule:<10}{tensors:>12}{shares[rule]:>18.0%}{100 * story.score:>12.1f}")
+for rule, run in by_rule.items():
+    shares[rule] = run.summary.traffic.total / whole
+    tensors = f"{run.summary.sent.tensors.up:,}" if run.summary.sent else ""
+    print(f"{rule:<10}{tensors:>12}{shares[rule]:>18.0%}{100 * run.score:>12.1f}")
 
 # %% [markdown]
-# The score is that of the server's model on the whole graph after the last round. Who takes part is
-# sent the whole model, so the way down is saved only by clients that are left out; with
-# `keep_own=true` it is saved too.
+# The score is that of the server's model on the whole graph after the last round. Active clients
+# receive the whole model, so only clients that are left out save bytes on the way down. With
+# `keep_own=true`, active clients save them too.
 
 # %%
-apart = 100 * (stories["explore"].score - stories["everyone"].score)
+apart = 100 * (by_rule["explore"].score - by_rule["everyone"].score)
 print(f"\nExplore sends {shares['explore']:.0%} of the bytes, {apart:+.1f} points from FedAvg.")
 print(f"Restart sends {shares['restart']:.0%}: it saves less, since all return again and again.")
 print("One seed.")
 
 # %% [markdown]
-# Whether that is worth it depends on the data and on the number of clients: [results for
+# Whether this is worth it depends on the data and the number of clients. [Results for
 # links](../results-links.md) has real graphs.
 #
-# ## The picture
+# ## The figure
 #
-# Above, the score over rounds. Below, the share of its tensors that each client sent in each round:
-# white is nothing, the client did not take part.
+# Top: the score over rounds. Bottom: the share of its tensors that each client sent in each round.
+# White means that the client did not take part.
 
 # %%
 figure, panels = plt.subplot_mosaic(
@@ -90,20 +92,20 @@ figure, panels = plt.subplot_mosaic(
     layout="constrained",
 )
 above = panels["score"]
-for (rule, story), colour, dash in zip(
-    stories.items(), ("#000000", "#0072B2", "#E69F00"), ("-", "--", "-."), strict=True
+for (rule, run), colour, dash in zip(
+    by_rule.items(), ("#000000", "#0072B2", "#E69F00"), ("-", "--", "-."), strict=True
 ):
-    scores = [100 * line[4] for line in story.rounds]
+    scores = [100 * one.overview for one in run.rounds if one.overview is not None]
     above.plot(range(1, 21), scores, dash, color=colour, label=rule, linewidth=1.8)
 above.set(xlabel="round", ylabel="ROC-AUC on the whole graph, %")
 above.legend(frameon=False)
 above.grid(alpha=0.25)
 above.spines[["top", "right"]].set_visible(False)
 for rule in ("restart", "explore"):
-    told = np.array(stories[rule].tensors).T  # [clients, rounds]
-    place = (0.5, told.shape[1] + 0.5, told.shape[0] + 0.5, 0.5)
+    sent = np.array(by_rule[rule].tensors).T  # [clients, rounds]
+    place = (0.5, sent.shape[1] + 0.5, sent.shape[0] + 0.5, 0.5)
     share = panels[rule].imshow(
-        told / told.max(), cmap="Blues", vmin=0, aspect="auto", extent=place
+        sent / sent.max(), cmap="Blues", vmin=0, aspect="auto", extent=place
     )
     panels[rule].set(title=rule, xlabel="round", ylabel="client")
 for panel in panels.values():

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # FedDense: what does a round cost?
 #
-# FedDense keeps FedStar's idea, sharing the structure channel, and changes the network: every layer
-# sees all earlier maps of both channels, so that layers can be narrow. Narrow layers are fewer
-# parameters, fewer bytes and fewer operations. This tutorial counts all three, and looks at what
-# they buy.
+# Like FedStar, FedDense shares the structure channel, but it changes the network: every layer sees
+# all earlier feature maps of both channels, so layers can be narrow. Narrow layers mean fewer
+# parameters, fewer bytes and fewer operations. This tutorial counts all three and compares the
+# accuracy.
 #
 # Run it: `python docs/tutorials/feddense.py feddense.png`.
 
@@ -20,17 +20,17 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 import ramet
-from ramet.archive import found
-from ramet.metrics import standings
+from ramet.studies.archive import finished_runs
+from ramet.studies.comparison import standings
 
 picture = Path(sys.argv[1] if len(sys.argv) > 1 else "feddense.png")
 runs = tempfile.TemporaryDirectory()
 
 # %% [markdown]
-# ## Three widths of one idea
+# ## Three widths of one network
 #
-# `width` is the paper's *r*. FedStar has no such number; its layers are 64 wide. 15 rounds, three
-# seeds.
+# `width` is the paper's *r*. FedStar has no such parameter; its layers are 64 wide. We run 15
+# rounds with three seeds.
 
 # %%
 contenders: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,7 +43,7 @@ for name, (method, options) in contenders.items():
     for seed in (1, 2, 3):
         out = Path(runs.name) / name / str(seed)
         ramet.run(method, "tiny", rounds=15, seed=seed, out=out, **options)
-rows = {name: standings(found([Path(runs.name) / name]))[0] for name in contenders}
+rows = {name: standings(finished_runs([Path(runs.name) / name]))[0] for name in contenders}
 
 print(f"{'':<18}{'scalars':>9}{'KB up':>8}{'MFLOPs':>9}{'accuracy, %':>14}")
 for name, row in rows.items():
@@ -52,9 +52,9 @@ for name, row in rows.items():
     print(f"{name:<18}{row.scalars:9,.0f}{up:8.1f}{work:9.0f}{accuracy:>14}")
 
 # %% [markdown]
-# Scalars are the mean over clients of a client's whole model; KB and operations are per client and
-# round. Nothing of it is estimated: bytes are counted where arrays leave the node, operations by
-# watching the first round of training.
+# Scalars are those of a client's whole model, averaged over clients. KB and operations are per
+# client and round. Nothing is estimated: bytes are counted where arrays leave the node, operations
+# while the first round is trained.
 #
 # ## How much cheaper?
 
@@ -69,10 +69,10 @@ print("r narrows the layers, and neither the first maps nor the head: those stay
 # The paper states a factor of 27.8 for operations. We count far less, here and on the paper's own
 # datasets: see [what a round costs](../results.md#what-a-round-costs).
 #
-# ## The picture
+# ## The figure
 #
-# Accuracy over bytes: further left is cheaper, further up is better, and bars are one standard
-# deviation over seeds. Where bars overlap, do not read an order into the points.
+# Accuracy over bytes: further left is cheaper, further up is better. Bars are one standard
+# deviation over seeds. Where they overlap, do not rank the points.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")

@@ -1,13 +1,13 @@
 # %% [markdown]
-# # FedLIT: kinds of links that nobody wrote down
+# # FedLIT: hidden kinds of links
 #
-# In a social network two people may be joined because they are friends, colleagues or rivals, and
-# the data only say *joined*. A GCN that averages over all neighbours mixes the three. FedLIT
+# In a social network, two people may be linked because they are friends, colleagues or rivals, but
+# the data only say *linked*. A GCN that averages over all neighbours mixes the three. FedLIT
 # clusters each client's links into kinds, finds out on the server which clusters of different
 # clients belong together, and learns one channel of the network per kind.
 #
-# Here the kinds are planted, so we can check what it finds. Run it: `python
-# docs/tutorials/fedlit.py fedlit.png`.
+# Here the kinds are planted, so we can check what it finds. Run it:
+# `python docs/tutorials/fedlit.py fedlit.png`.
 
 # %%
 import sys
@@ -21,7 +21,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 import ramet
-from ramet.run_folder import RunFolder
+from ramet.experiment import RunFolder
 
 picture = Path(sys.argv[1] if len(sys.argv) > 1 else "fedlit.png")
 runs = tempfile.TemporaryDirectory()
@@ -29,16 +29,16 @@ runs = tempfile.TemporaryDirectory()
 # %% [markdown]
 # ## Four networks on the same graph
 #
-# 800 nodes in four classes, four kinds of 2,000 links. Of the first kind nine in ten join nodes of
-# one class, of the second one in twenty. Five clients, each with links of *one* kind only: the
-# hardest way to deal them.
+# The graph has 800 nodes in four classes, and four kinds of 2,000 links each. Nine in ten links of
+# the first kind join nodes of one class, and one in twenty of the second kind. There are five
+# clients, each with links of only *one* kind: the hardest way to distribute them.
 #
-# - `fed-gcn` takes all links alike;
-# - `fedlit` has to find the kinds, as in the paper: every client splits its links into four
-#   clusters, and the server puts one cluster of each client into every group;
-# - `fedlit,common` lets a client lack kinds, and compares links by a view that does not change as
-#   the network learns (`grouping=common`, `view=fixed`; not in the paper);
-# - `fed-mgcn` is told the true kinds: what could be reached if somebody had written them down.
+# - `fed-gcn` treats all links alike.
+# - `fedlit` has to find the kinds. As in the paper, every client splits its links into four
+#   clusters, and the server puts one cluster of each client into every group.
+# - `fedlit,common` allows a client to lack kinds, and compares links by a view that does not change
+#   as the network learns (`grouping=common`, `view=fixed`; not in the paper).
+# - `fed-mgcn` knows the true kinds. It shows what could be reached if the data named them.
 
 # %%
 setting: dict[str, Any] = {"partition": "distinct", "clients": 5, "nodes": 800, "links": 2000}
@@ -52,14 +52,14 @@ accuracy, kinds_found = {}, {}
 for name, (method, options) in networks.items():
     out = Path(runs.name) / name
     ramet.run(method, "planted", rounds=40, seed=1, out=out, **setting, **options)
-    judged = [record.overview for record in RunFolder(out).records()]
-    accuracy[name] = [100 * scores["test"] for scores in judged]
+    overviews = [record.overview for record in RunFolder(out).records()]
+    accuracy[name] = [100 * scores["test"] for scores in overviews]
     if method == "fedlit":
-        kinds_found[name] = [scores["nmi"] for scores in judged]
+        kinds_found[name] = [scores["nmi"] for scores in overviews]
 
 # %% [markdown]
-# In a simulation the server may look at all data at once and judge its merged model there after
-# every round. On real sites nobody could, and these numbers would be missing.
+# In a simulation, the server may evaluate its merged model on all data after every round. With real
+# sites this is impossible, and these numbers would be missing.
 
 # %%
 shown = (1, 10, 20, 40)
@@ -77,21 +77,21 @@ print(f"The network that is told the true kinds is at {over['fed-mgcn']:+.1f}. O
 # ## Were the kinds found?
 #
 # Normalised mutual information compares the kinds that were found with the true ones: 1 is the same
-# grouping, 0 is unrelated. No client can compute it, as none knows the truth.
+# grouping, 0 is unrelated. No client can compute it, because none knows the true kinds.
 
 # %%
 for name, curve in kinds_found.items():
     print(f"NMI of {name}: {curve[0]:.2f} after round 1, {curve[-1]:.2f} after round 40")
 
 # %% [markdown]
-# A client that has one kind and must make four groups of it spreads it over all of them: that is
-# what the paper's way does here, and letting clusters be empty mends it. This is a short run on a
-# small graph: with 2,000 nodes and 100 rounds the paper's way is above the GCN too, and still below
-# the other two; where every client has some links of all kinds, it finds them. [Results for
-# nodes](../results-nodes.md#planted-kinds) has all that over five seeds, and real data on which a
-# fixed view does not help.
+# A client that has one kind and must form four groups spreads it over all of them. This is what the
+# paper's method does here, and allowing empty clusters fixes it. Keep in mind that this is a short
+# run on a small graph. With 2,000 nodes and 100 rounds, the paper's method is above the GCN too,
+# but still below the other two. Where every client has some links of all kinds, it finds them.
+# [Results for nodes](../results-nodes.md#planted-kinds) has all of this over five seeds, and real
+# data on which a fixed view does not help.
 #
-# ## The picture
+# ## The figure
 
 # %%
 looks = {

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Three hospitals with their own graphs
 #
-# Three hospitals each hold a graph of patients, diagnoses and drugs: who was diagnosed with what,
-# who takes what, and at one of them, which drug treats which diagnosis. They want to predict
-# missing links, for instance a prescription that was not written down. None may hand out a
-# patient's record, and two are small.
+# Three hospitals each hold a graph of patients, diagnoses and drugs: which patient has which
+# diagnosis and takes which drug and, at one hospital, which drug treats which diagnosis. They want
+# to predict missing links, for instance a prescription that was not recorded. None may share
+# patient records, and two are small.
 #
-# This script makes up the tables of each, checks them as each hospital would, trains alone and
-# together, and draws what came of it. Run it: `python docs/tutorials/three_hospitals.py
-# hospitals.png`. All data are invented.
+# This script generates each hospital's tables, checks them as each hospital would, trains alone and
+# together, and plots the scores. Run it: `python docs/tutorials/three_hospitals.py hospitals.png`.
+# All data are invented.
 
 # %%
 import csv
@@ -34,10 +34,9 @@ root = Path(work.name)
 # %% [markdown]
 # ## Each hospital's tables
 #
-# Diagnoses and drugs are the same catalogues everywhere; patients are each hospital's own. Every
-# patient belongs to one of five groups of illness. The group is *not* in the tables: it shows in
-# age and blood values, and in which diagnoses and drugs the patient has. Four links in five keep to
-# the patient's group.
+# Diagnoses and drugs are the same catalogues everywhere; patients differ. Every patient belongs to
+# one of five groups of illness. The group is *not* in the tables, but it affects age, blood values,
+# and which diagnoses and drugs the patient has. Four in five links stay within the patient's group.
 
 # %%
 GROUPS, CODES, DRUGS = 5, 40, 30
@@ -102,8 +101,9 @@ def make_tables(folder: Path, patients: int, seed: int, formulary: bool) -> None
 # %% [markdown]
 # ## One TOML per hospital
 #
-# It says what the tables hold. All hospitals declare all types of the consortium; a type without a
-# `file` is one that this hospital has nothing of. Only *north* has the table of what treats what.
+# It describes the tables. All hospitals declare all types of the consortium. A type without a
+# `file` is one for which the hospital has no data. Only *north* has the table of which drug treats
+# which diagnosis.
 
 # %%
 TOML = """\
@@ -146,35 +146,37 @@ for seed, (site, (patients, formulary)) in enumerate(hospitals.items()):
 # %% [markdown]
 # ## Check before you join
 #
-# Somebody in *east* edits a table by hand. `check_site` is what `ramet data check` calls; it tells
-# all problems at once, with file, row and column, and only to the hospital itself.
+# Suppose that *east* edits a table by hand and makes mistakes. `check_site` is what
+# `ramet data check` calls. It reports all problems at once, with file, row and column, and only to
+# the hospital itself.
 
 # %%
 table = root / "east" / "patients.csv"
-sound = table.read_text()
+original = table.read_text()
 table.write_text(
-    sound.replace("p3,", "p2,", 1).replace(sound.splitlines()[6].split(",")[1], "old", 1)
+    original.replace("p3,", "p2,", 1).replace(original.splitlines()[6].split(",")[1], "old", 1)
 )
 checked = check_site(root / "east" / "site.toml")
 print(f"east has {checked.count} problems:")
 for problem in checked.problems[:3]:
     print(f"  {problem}")
-table.write_text(sound)
+table.write_text(original)
 
 print("\nmended:")
 for site in hospitals:
     checked = check_site(root / site / "site.toml")
     assert checked.site is not None, checked.problems
     counts = statistics(checked.site, seed=123)
-    edges = ", ".join(f"{int(told['edges'])} {name}" for name, told in counts["edges"].items())
+    edges = ", ".join(f"{int(count['edges'])} {name}" for name, count in counts["edges"].items())
     print(f"  {site}: {counts['nodes']['patient']} patients; {edges}")
 
 # %% [markdown]
 # ## Alone and together
 #
-# `local-hgn` trains a network for several types of nodes and links at each hospital, `fed-hgn`
-# averages it over them. Before round 1 the hospitals' fingerprints (names of types and columns, no
-# values) are compared. Each is judged on links of its own that nobody trained on, over three seeds.
+# `local-hgn` trains a network for several types of nodes and links at each hospital, and `fed-hgn`
+# averages it over them. Before round 1, the hospitals' fingerprints (names of types and columns, no
+# values) are compared. Each hospital is evaluated on its own test links, which were not used for
+# training, over three seeds.
 
 # %%
 sites = shlex.join(str(root / site / "site.toml") for site in hospitals)
@@ -184,12 +186,13 @@ for name, method in (("alone", "local-hgn"), ("together", "fed-hgn")):
     scores[name] = {site: [] for site in hospitals}
     for seed in (1, 2, 3):
         out = root / f"{name}-{seed}"
-        told = ramet.run(
+        summary = ramet.run(
             method, "own", rounds=30, seed=seed, out=out, sites=sites, hidden=16, lr=0.01
         ).summary
-        for site, score in told["scores"]["clients"].items():
-            scores[name][site].append(100 * score)
-        sent = told["model"]["shared_scalars"]
+        for site, score in summary.scores.clients.items():
+            if score is not None:
+                scores[name][site].append(100 * score)
+        sent = summary.model.shared_scalars
 means = {name: {site: sum(s) / len(s) for site, s in own.items()} for name, own in scores.items()}
 
 print(f"\n{'ROC-AUC, %':<12}" + "".join(f"{site:>8}" for site in hospitals))
@@ -203,11 +206,11 @@ print(
 print(f"What left each hospital in a round: {sent:,} parameters, and not one row of a table.")
 
 # %% [markdown]
-# The test parts are small, a tenth of each hospital's links, so look at all three seeds in the
-# picture before you believe a difference. And parameters are not nothing: [security and
-# privacy](../security.md) says what they may tell the coordinator.
+# The test sets are small, a tenth of each hospital's links, so look at all three seeds in the
+# figure before you believe a difference. And parameters do carry information: [Security and
+# privacy](../security.md) says what they may reveal to the coordinator.
 #
-# ## The picture
+# ## The figure
 
 # %%
 figure, axes = plt.subplots(figsize=(7.5, 4.4), layout="constrained")

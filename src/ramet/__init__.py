@@ -6,14 +6,15 @@ Each site keeps its data and its private encoder, and shares the rest.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ramet.version import __version__
+
 if TYPE_CHECKING:
-    from ramet.archive import results
     from ramet.errors import RametError
     from ramet.methods import METHODS, Method
     from ramet.partition import SETTINGS
     from ramet.runs import Result, resume, run
+    from ramet.studies.archive import results
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "METHODS": "ramet.methods",
@@ -21,7 +22,7 @@ _HOMES = {
     "RametError": "ramet.errors",
     "Result": "ramet.runs",
     "SETTINGS": "ramet.partition",
-    "results": "ramet.archive",
+    "results": "ramet.studies.archive",
     "resume": "ramet.runs",
     "run": "ramet.runs",
 }
@@ -54,5 +55,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """All that :func:`__getattr__` finds, without importing it."""
-    completion = import_module("ramet.completion")
-    return sorted({*globals(), *__all__, *completion.exported("methods/__init__.py")})
+    from ramet.source_names import exported
+
+    return sorted({*globals(), *__all__, *exported("methods/__init__.py")})

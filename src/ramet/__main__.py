@@ -1,5 +1,5 @@
 """`python -m ramet` is `ramet`."""
 
-from ramet.cli import main
+from ramet.cli.main import main
 
 main()

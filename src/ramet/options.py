@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ramet.errors import RametError, unknown
 
 Made = TypeVar("Made")
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+ProperShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+"""More than nothing, less than everything."""
 _IN_FILE = ".py:"
 
 
@@ -88,9 +91,15 @@ def without_folder(text: str) -> str:
 
 
 def name_and_options(text: str) -> tuple[str, dict[str, str]]:
-    """`restart,alpha=0.3` in two; a file's folders may have commas in their names."""
+    """`restart,alpha=0.3` in two; folders and values may have commas in them."""
     place, mark, rest = text.rpartition(_IN_FILE)
-    name, *pairs = rest.split(",")
+    name, *pieces = rest.split(",")
+    pairs: list[str] = []
+    for piece in pieces:
+        if "=" in piece or not pairs:
+            pairs.append(piece)
+        else:
+            pairs[-1] += f",{piece}"
     return place + mark + name, dict(pair.partition("=")[::2] for pair in pairs)
 
 

@@ -20,11 +20,12 @@ from ramet.experiment import (
     Device,
     Engine,
     Experiment,
+    RunFolder,
+    RunSettings,
     checked_settings,
     default_data,
 )
-from ramet.metrics import WORK, Record
-from ramet.run_folder import RunFolder
+from ramet.metrics import WORK, Record, Summary
 from ramet.tracking import check_trackers, tracking
 
 if TYPE_CHECKING:
@@ -39,12 +40,9 @@ class Result:
 
     folder: Path
     """Where the run lies."""
-    summary: dict[str, Any]
-    """What `result.json` holds: ``method``, ``setting``, ``seed``, ``rounds`` and ``engine``;
-    ``scores`` (``test``, the clients' mean after the last round, ``test_at_best_val``,
-    ``best_val_round``, and each of the ``clients``); ``traffic`` in bytes; what was ``sent``;
-    ``model`` sizes; ``flops``, ``seconds`` and ``peak_memory``; ``sha256`` of all that was learned,
-    the state of the method's merging included."""
+    summary: Summary
+    """The run in figures: ``summary.scores.test`` is the clients' mean test score after the last
+    round; `result.json` holds the same."""
     untracked: Mapping[str, str] = field(default_factory=dict)
     """Trackers that did not hear of every round, and why."""
 
@@ -56,7 +54,7 @@ class Result:
         rows = [
             {"round": record.round, "client": client}
             | {k: v for k, v in record.trained.get(client, {}).items() if k not in _COUNTS}
-            | dict(record.judged.get(client, {}))
+            | dict(record.evaluated.get(client, {}))
             | ({"down": record.down[client]} if client in record.down else {})
             for record in RunFolder(self.folder).records()
             for client in sorted({*record.trained, *record.down})
@@ -141,10 +139,21 @@ def run(
         split_seed=split_seed,
         options={key: str(value) for key, value in options.items()},
     )
-    check_device(device)
-    check_engine(engine)
+    return start(settings, out, track=track, observe=observe)
+
+
+def start(
+    settings: RunSettings,
+    out: Path | str | None = None,
+    *,
+    track: Sequence[str] = (),
+    observe: Observer | None = None,
+) -> Result:
+    """Start a run with checked settings and wait for the result; arguments are those of `run`."""
+    check_device(settings.device)
+    check_engine(settings.engine)
     check_trackers(track)
-    path = Path(out) if out else _fresh_path(Experiment(settings), seed)
+    path = Path(out) if out else _fresh_path(settings)
     return _finish(RunFolder.create(path.absolute(), settings), track, observe)
 
 
@@ -157,7 +166,7 @@ def resume(
     a finished run too.
     """
     run_folder = RunFolder.open(Path(folder).absolute())
-    found = run_folder.result()
+    found = run_folder.summary()
     if found is not None:
         with tracking(run_folder, track) as followed:
             if track:
@@ -206,7 +215,7 @@ def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -
 
 def finished(folder: RunFolder, otherwise: str, untracked: Mapping[str, str]) -> Result:
     """The result that a run has left; without one, name the command that goes on with it."""
-    summary = folder.result()
+    summary = folder.summary()
     if summary is None:
         raise RametError(f"the run ended without a result. Go on with `{otherwise}`.")
     return Result(folder.path, summary, untracked)
@@ -225,9 +234,10 @@ def _ignore(record: Record) -> None:
     """Nobody watches."""
 
 
-def _fresh_path(experiment: Experiment, seed: int) -> Path:
+def _fresh_path(settings: RunSettings) -> Path:
     when = time.strftime("%Y%m%d-%H%M%S")
-    stem = f"{experiment.method.name}-{experiment.settings.setting}-seed{seed}-{when}"
+    method = Experiment(settings).method.name
+    stem = f"{method}-{settings.setting}-seed{settings.seed}-{when}"
     path, tried = Path("runs") / stem, 1
     while path.exists():
         tried += 1

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from own_sites import node_site
-from ramet.cli import app
+from ramet.cli.main import app
 from ramet.deploy.coordinator import init
 from ramet.deploy.doctor import examine
-from ramet.deploy.findings import Finding, reach
+from ramet.deploy.probes import Finding, reach
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 from ramet.flower import THIN_APP

@@ -24,16 +24,16 @@ from typer.testing import CliRunner
 
 import ramet
 from own_sites import CONSORTIUM_TOML
-from ramet.cli import app
-from ramet.deploy import metrics
+from ramet.cli.main import app
+from ramet.deploy import prometheus
 from ramet.deploy.coordinator import Coordinator, init
-from ramet.deploy.facts import Facts, Left, Look
 from ramet.deploy.site import Site, join
+from ramet.deploy.snapshot import Facts, Left, Look
 from ramet.deploy.status import status_lines
 from ramet.errors import RametError
 from ramet.events import NAME, ending, read_lines, tell, written_to
+from ramet.experiment import RunFolder
 from ramet.flower.programs import Flower, answers, free_ports
-from ramet.run_folder import RunFolder
 
 NOW = "2026-11-15T13:47:41.653+00:00"
 
@@ -65,7 +65,7 @@ def submit(side: Coordinator, run: Path) -> None:
 def scraped(facts: Facts) -> dict[tuple[str, ...], float]:
     """A real scrape over HTTP: (name, values of labels in the labels' order...) -> value."""
     (port,) = free_ports(1)
-    server, thread = metrics.serve(lambda: facts, port)
+    server, thread = prometheus.serve(lambda: facts, port)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
@@ -87,17 +87,17 @@ def test_a_runs_events_agree_with_its_rounds(run: Path) -> None:
         "round begun",
         "round committed",
         "round begun",
-        "round judged",
+        "round evaluated",
         "round committed",
-        "round judged",
+        "round evaluated",
         "run finished",
     ]
     assert {event["run"] for event in events} == {RunFolder(run).run_name}
     assert {event["level"] for event in events} == {"info"}
     assert all(event["time"].endswith("+00:00") for event in events)
-    judged = [event for event in events if event["event"] == "round judged"]
-    assert [event["test"] for event in judged] == [record.mean("test") for record in records]
-    assert [event["bytes_up"] for event in judged] == [record.bytes_up for record in records]
+    evaluated = [event for event in events if event["event"] == "round evaluated"]
+    assert [event["test"] for event in evaluated] == [record.mean("test") for record in records]
+    assert [event["bytes_up"] for event in evaluated] == [record.bytes_up for record in records]
 
 
 def test_the_coordinators_metrics_are_the_runs(coordinator: Coordinator, run: Path) -> None:
@@ -381,7 +381,7 @@ def test_the_exporter_answers_without_pytorch(site: Site) -> None:
         listening = [c for c in own.net_connections() if c.status == psutil.CONN_LISTEN]
         assert [(c.laddr.ip, c.laddr.port) for c in listening] == [("127.0.0.1", port)]
         with pytest.raises(RametError, match=f"port {port}: Address already in use"):
-            metrics.serve(Look(site).facts, port)
+            prometheus.serve(Look(site).facts, port)
 
 
 def test_watching_tells_what_is_new_and_ends_by_ctrl_c(site: Site) -> None:

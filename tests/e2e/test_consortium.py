@@ -20,9 +20,9 @@ import ramet
 from consortia import Members, consortium
 from ramet.deploy import keys
 from ramet.deploy.doctor import examine
-from ramet.deploy.facts import Look
-from ramet.deploy.together import run_together
-from ramet.engine.audit import departures
+from ramet.deploy.run import run_together
+from ramet.deploy.snapshot import Look
+from ramet.engine.audit import audit_entries
 from ramet.events import read_lines
 from ramet.flower.programs import free_ports
 
@@ -56,15 +56,15 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
         members.said.append,
     )
     assert f"run submitted; its folder: {run.path}" in members.said
-    result = run.result()
-    assert result is not None
+    summary = run.summary()
+    assert summary is not None
     for fact in ("sha256", "scores", "traffic", "model"):
-        assert result[fact] == expected.summary[fact]
+        assert getattr(summary, fact) == getattr(expected.summary, fact)
     for site in members.sites:
         (states,) = (site.folder / "state" / "clients").iterdir()
         assert [state.name for state in states.iterdir()] == [site.settings.site]
         assert list(states.rglob("final/*.safetensors"))
-        left, cut = departures(site.folder / "state")
+        left, cut = audit_entries(site.folder / "state")
         assert cut == 0
         assert {reply.round for reply in left} == {1, 2, 3}
         assert {t.name.partition(".")[0] for reply in left for t in reply.tensors} == {"structure"}
@@ -96,7 +96,7 @@ def _check_the_proxys_count(members: Members) -> None:
     written = sum(
         tensor.bytes
         for site in members.sites
-        for reply in departures(site.folder / "state")[0]
+        for reply in audit_entries(site.folder / "state")[0]
         for tensor in reply.tensors
     )
     pushed = [

@@ -40,7 +40,7 @@ def test_engines_agree_to_the_last_bit(
         method, "tiny", rounds=ROUNDS, seed=3, engine=engine, out=out, track=["tensorboard"]
     )
     for fact in ("sha256", "scores", "traffic", "model"):
-        assert result.summary[fact] == expected.summary[fact]
+        assert getattr(result.summary, fact) == getattr(expected.summary, fact)
     ours, theirs = result.frame, expected.frame
     assert ours.equals(theirs)
     assert tracked(out, "test") == pytest.approx(theirs.groupby("round")["test"].mean().to_dict())
@@ -76,8 +76,8 @@ def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
 
     expected, result = run("local"), run(engine)
     for fact in ("sha256", "scores", "traffic", "model"):
-        assert result.summary[fact] == expected.summary[fact]
-    assert expected.summary["scores"]["overview"]["test"] > 0
+        assert getattr(result.summary, fact) == getattr(expected.summary, fact)
+    assert expected.summary.scores.overview["test"] > 0
     assert result.frame.equals(expected.frame)
 
 
@@ -102,8 +102,9 @@ def test_engines_agree_on_who_is_asked_for_what(
 
     expected, result = run("local"), run(engine)
     for fact in ("sha256", "scores", "sent", "model"):
-        assert result.summary[fact] == expected.summary[fact]
-    assert expected.summary["sent"]["tensors"]["up"] < expected.summary["sent"]["tensors"]["down"]
+        assert getattr(result.summary, fact) == getattr(expected.summary, fact)
+    assert expected.summary.sent is not None
+    assert expected.summary.sent.tensors.up < expected.summary.sent.tensors.down
     assert result.frame.equals(expected.frame)
 
 
@@ -134,5 +135,5 @@ def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)
     result = ramet.resume(out)
-    assert result.summary["sha256"] == locally("fedstar", local_runs).summary["sha256"]
+    assert result.summary.sha256 == locally("fedstar", local_runs).summary.sha256
     assert not processes_of(out)

@@ -22,8 +22,8 @@ from safetensors.numpy import load_file
 
 import ramet
 from consortia import DeployRun, Members, consortium, forks, kill
-from ramet.engine.audit import departures
-from ramet.run_folder import RunFolder
+from ramet.engine.audit import audit_entries
+from ramet.experiment import RunFolder
 
 pytestmark = [
     pytest.mark.e2e,
@@ -134,17 +134,17 @@ def _living(run: DeployRun, find: Find, site: str) -> psutil.Process | None:
 
 def _check(run: DeployRun, result: dict[str, Any], expected: ramet.Result) -> None:
     """The same result; each round once, with all sites; what a site sent twice was the same."""
-    records = run.rounds()
+    records, summary = run.rounds(), expected.summary.to_json()
     for fact in ("sha256", "scores", "model"):
-        assert result[fact] == expected.summary[fact]
+        assert result[fact] == summary[fact]
     if not any(record["retries"] for record in records):  # who is asked again is sent more
-        assert result["traffic"] == expected.summary["traffic"]
+        assert result["traffic"] == summary["traffic"]
     there = _states(expected.folder / "clients", RunFolder(expected.folder).run_name)
     assert [record["round"] for record in records] == list(range(1, ROUNDS + 1))
     assert all(record["trained"].keys() == SITES.keys() for record in records)
     name = RunFolder(run.out).run_name
     for site in run.members.sites:
-        left, _ = departures(site.folder / "state")
+        left, _ = audit_entries(site.folder / "state")
         sent: dict[int, set[tuple[str, ...]]] = {}
         for reply in left:
             if reply.run == name:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from ramet.engine.audit import departures
+from ramet.engine.audit import audit_entries
 from ramet.experiment import checked_settings, default_data
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, free_ports
@@ -88,6 +88,6 @@ def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
     assert json.loads(told)["failed"] == {
         "trees": "its node's introduction is not signed by this client's key for this request"
     }
-    left, _ = departures(tmp_path / "site-rings")
+    left, _ = audit_entries(tmp_path / "site-rings")
     assert {one.name.partition(".")[0] for reply in left for one in reply.tensors} == {"structure"}
     assert [reply.round for reply in left] == [1, 2]

@@ -15,8 +15,8 @@ import pytest
 
 import ramet
 from consortia import DeployRun, Members, consortium, forks, kill
-from ramet.engine.audit import departures
-from ramet.run_folder import RunFolder
+from ramet.engine.audit import audit_entries
+from ramet.experiment import RunFolder
 
 pytestmark = [
     pytest.mark.e2e,
@@ -46,7 +46,7 @@ def _departed(run: DeployRun, folder: Path) -> Counter[int]:
     """Rounds of this run in which a site sent a reply, and how often."""
     if not (run.out / "settings.json").exists() or not (folder / "state").exists():
         return Counter()
-    left, _ = departures(folder / "state")
+    left, _ = audit_entries(folder / "state")
     return Counter(reply.round for reply in left if reply.run == RunFolder(run.out).run_name)
 
 
@@ -84,8 +84,9 @@ def test_the_server_app_may_die(method: str, point: str, members: Members, tmp_p
     kill(server)
     result = run.result()
     assert run.attempts == 2
+    expected = local.summary.to_json()
     for fact in ("sha256", "scores", "traffic", "model"):
-        assert result[fact] == local.summary[fact]
+        assert result[fact] == expected[fact]
     assert [record["round"] for record in run.rounds()] == list(range(1, ROUNDS + 1))
     repeated = {
         round_number

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ramet.engine import AuditLog, Node
-from ramet.engine.audit import departures
+from ramet.engine.audit import audit_entries
 from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.methods import fedstar
@@ -27,7 +27,7 @@ def test_every_tensor_that_left_is_there_with_its_hash(
 ) -> None:
     node = audited(tiny_node, tmp_path / "log" / "audit.jsonl")
     replies = [node.answer(request(1, True, {})), node.answer(request(2, False, {}))]
-    found, cut_short = departures(tmp_path)
+    found, cut_short = audit_entries(tmp_path)
     assert cut_short == 0
     assert [(one.run, one.client, one.round) for one in found] == [
         ("run", "rings", 1),
@@ -76,11 +76,11 @@ def test_a_line_cut_short_spoils_no_other(tiny_node: NodeMaker, tmp_path: Path) 
     with (tmp_path / "audit.jsonl").open("ab") as file:
         file.write(b'{"time": "20')
     node.answer(request(2, True, {}))
-    found, cut_short = departures(tmp_path)
+    found, cut_short = audit_entries(tmp_path)
     assert [one.round for one in found] == [1, 2]
     assert cut_short == 1
 
 
 def test_no_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RametError, match=r"no audit.jsonl is below"):
-        departures(tmp_path)
+        audit_entries(tmp_path)

@@ -111,7 +111,7 @@ def _accuracy(data: Path, clients: int, merge: str, malice: str | None) -> float
         )
         records: list[Record] = []
         rounds.run(wire, records.append)
-    return fmean(records[-1].judged[client]["test"] for client in names[len(malicious) :])
+    return fmean(records[-1].evaluated[client]["test"] for client in names[len(malicious) :])
 
 
 @pytest.fixture(scope="session")

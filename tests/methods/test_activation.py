@@ -15,7 +15,8 @@ import ramet
 from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
 from ramet.engine.node import request
 from ramet.errors import RametError
-from ramet.experiment import activation_from, checked_settings
+from ramet.experiment import checked_settings
+from ramet.experiment.named import activation_from
 from ramet.methods import ACTIVATIONS, METHODS, fedstar
 from ramet.methods.activation import Choice, Everyone, RandomClients, RandomTensors
 from ramet.methods.fedda import Explore, Restart
@@ -123,8 +124,8 @@ def test_with_alpha_and_beta_one_restart_is_fedavg(tmp_path: Path) -> None:
     same = ramet.run(
         "fedstar", rounds=3, out=tmp_path / "same", activation="restart,alpha=1,beta=1"
     )
-    assert same.summary["sha256"] == plain.summary["sha256"]
-    assert same.summary["sent"] == plain.summary["sent"]
+    assert same.summary.sha256 == plain.summary.sha256
+    assert same.summary.sent == plain.summary.sent
 
 
 class Watched(LocalWire):
@@ -187,7 +188,7 @@ def test_who_has_left_may_train_on_and_sends_nothing(
 ) -> None:
     rule = Explore(beta=0.4, keep_own=True, train_away=True)
     records, _, _ = tiny_rounds(tiny_node, rule, tmp_path / "s", 4)
-    assert all(record.trained.keys() == record.judged.keys() == {*TINY} for record in records)
+    assert all(record.trained.keys() == record.evaluated.keys() == {*TINY} for record in records)
     silent = [
         (before.down[client], numbers["up"])
         for before, record in pairwise(records)  # down is told with the judging, a round later
@@ -234,8 +235,8 @@ def test_going_on_in_the_middle_of_a_pattern_changes_nothing(tmp_path: Path, rul
     for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
         newest.unlink()
     again = ramet.resume(whole.folder)
-    assert again.summary["sha256"] == whole.summary["sha256"]
-    assert again.summary["sent"] == whole.summary["sent"]
+    assert again.summary.sha256 == whole.summary.sha256
+    assert again.summary.sent == whole.summary.sent
     assert [set(record["trained"]) for record in _lines(whole.folder)] == seen
 
 
@@ -247,6 +248,11 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 
 WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+"}
 SHARES_NOTHING = {"local", "local-gcn", "local-hgn", "local-nodes"}
+MADE_UP = {
+    "graph-classification": "tiny",
+    "node-classification": "planted",
+    "link-prediction": "planted-hetero",
+}
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -258,8 +264,9 @@ def test_which_pairs_make_sense(name: str) -> None:
         "random-clients": SHARES_NOTHING,
     }.get(name, SHARES_NOTHING | WHOLE_REPLIES_ONLY)
     assert ACTIVATIONS[name].asks_parts == parts  # type: ignore[attr-defined]
-    for method in METHODS:
-        given = {"method": method, "setting": "tiny", "rounds": 1, "data": Path()}
+    for method, factory in METHODS.items():
+        setting = MADE_UP[factory().task.name]
+        given = {"method": method, "setting": setting, "rounds": 1, "data": Path()}
         if method in refused:
             with pytest.raises(RametError, match=r"shares nothing|merges whole replies only"):
                 checked_settings(**given, activation=name)

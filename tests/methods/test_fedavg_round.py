@@ -1,46 +1,146 @@
-"""One round on two clients, derived by hand from the equations of the paper."""
+"""What the server holds after a round, calculated by hand and written down as numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
 
-from ramet.engine import LocalWire, Node, Rounds, Snapshots, start_shared
+from ramet.data import Batch, GraphBlock, Split
+from ramet.engine import LocalWire, Node, Rounds, Snapshots
 from ramet.engine.node import request
-from ramet.methods import fedavg, fedstar
-from ramet.methods.base import Method
+from ramet.methods import METHODS, fedavg, fedstar
+from ramet.methods.training import LocalTraining
+from ramet.metrics import Record
+from ramet.payload import Payload
+from ramet.tasks import GraphSamples
+
+SHARED = {"fedavg": "layers", "fedstar": "structure"}
 
 
-def merged_after_one_round(
-    method: Method, node: Callable[..., Node], folder: Path
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    nodes = {name: node(name, method) for name in ("rings", "trees")}
-    replies = {name: one.answer(request(1, True, {})) for name, one in nodes.items()}
-    weights = {name: reply.numbers["weight"] for name, reply in replies.items()}
-    by_hand = {
-        name: sum(
-            replies[client].arrays[name].astype(np.float64) * weight
-            for client, weight in weights.items()
+@pytest.mark.parametrize("method", SHARED)
+def test_replies_count_by_their_training_samples(method: str) -> None:
+    rule, name = METHODS[method]().merging, f"{SHARED[method]}.weight"
+    replies = [
+        ("a", Payload({name: np.array([1, 2], np.float32)}, {"weight": 1})),
+        ("b", Payload({name: np.array([5, 10], np.float32)}, {"weight": 3})),
+    ]
+    merged = rule.merge(rule.start({name: np.zeros(2, np.float32)}), replies)
+    # (1 * 1 + 3 * 5) / 4 = 4 and (1 * 2 + 3 * 10) / 4 = 8
+    assert merged.arrays[name].tolist() == [4, 8]
+
+
+class OneWeight(nn.Module):
+    """The first class has the score ``weight * nodes + bias``, the second one 0."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self.part = part
+        linear = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(linear.weight)
+        self.add_module(part, linear)
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch: Batch) -> Tensor:  # [graphs, 2]
+        nodes = torch.bincount(batch.graph, minlength=batch.graphs).to(torch.float32).unsqueeze(1)
+        first = self.get_submodule(self.part)(nodes) + self.bias
+        return torch.cat([first, torch.zeros_like(first)], dim=1)
+
+
+class PlainSGD(LocalTraining):
+    """A step down the gradient, without moments and without weight decay."""
+
+    def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=self.lr)
+
+
+def graphs_of(nodes: list[int], label: int) -> GraphBlock:
+    """Graphs with so many nodes each, all of one class of two, without links."""
+    count, none = sum(nodes), torch.zeros(0, dtype=torch.int64)
+    block = GraphBlock.from_links(
+        rows=none,
+        columns=none,
+        node_starts=torch.tensor([0, *nodes]).cumsum(0),
+        features=torch.zeros(count, dtype=torch.int64),
+        feature_width=1,
+        labels=torch.full((len(nodes),), label),
+        name="graphs without links",
+    )
+    return replace(block, class_count=2)
+
+
+SAMPLES = {
+    # one graph of four nodes to train on; one of one node to validate, one of three to test
+    "a": GraphSamples(
+        graphs_of([4, 1, 3], label=0),
+        Split(torch.tensor([0]), torch.tensor([1]), torch.tensor([2])),
+    ),
+    # three graphs of two nodes to train on, and the same to validate and to test
+    "b": GraphSamples(
+        graphs_of([2, 2, 2, 2, 2], label=1),
+        Split(torch.tensor([0, 1, 2]), torch.tensor([3]), torch.tensor([4])),
+    ),
+}
+
+
+@pytest.mark.parametrize("method", SHARED)
+def test_two_rounds_by_hand(method: str, tmp_path: Path) -> None:
+    """With p = 1 / (1 + exp(-score)) for the first class, the loss of a graph of that class is
+    -log p and its gradient by the score is p - 1; of the second class -log(1 - p) and p. The score
+    is weight * nodes + bias, so the gradient by the weight is that times the number of nodes, and
+    by the bias just that. All start at 0, and a step is half the gradient.
+
+    Round 1: p = 1/2 for every graph, so every loss is log 2 = 0.693147.
+      a: by the weight -1/2 * 4 = -2, so weight  1;    by the bias -1/2, so bias  1/4
+      b: by the weight  1/2 * 2 =  1, so weight -1/2;  by the bias  1/2, so bias -1/4
+      merged weight: (1 * 1 + 3 * -1/2) / 4 = -1/8; the biases stay where they are
+    Judged with the merged weight, the first class is told where the score is above 0:
+      a: one node -1/8 + 1/4 = 1/8, right; three nodes -3/8 + 1/4 = -1/8, wrong
+      b: two nodes -2/8 - 1/4 = -1/2, right
+    Round 2, from -1/8 and the clients' own biases:
+      a: score -4/8 + 1/4 = -1/4, p = 0.4378235, loss -log p = 0.8259394;
+         weight -0.125 - 0.5 * (p - 1) * 4 = 0.9993530
+      b: score -2/8 - 1/4 = -1/2, p = 0.3775407, loss -log(1 - p) = 0.4740770;
+         weight -0.125 - 0.5 * p * 2 = -0.5025407
+      merged weight: (0.9993530 + 3 * -0.5025407) / 4 = -0.1270673
+    """
+    part = SHARED[method]
+    by_hand = replace(
+        METHODS[method](), model=lambda _: OneWeight(part), training=PlainSGD(lr=0.5, epochs=1)
+    )
+    nodes = {
+        client: Node(
+            client=client,
+            method=by_hand,
+            samples=samples,
+            seed=0,
+            snapshots=Snapshots(tmp_path / client),
+            device=torch.device("cpu"),
         )
-        / sum(weights.values())
-        for name in replies["rings"].arrays
+        for client, samples in SAMPLES.items()
     }
-    start = start_shared(method, method.task.shape(nodes["rings"].samples), 0)
-    rounds = Rounds(method, ("rings", "trees"), 1, 0, start, Snapshots(folder / "server"))
-    rounds.run(LocalWire(lambda client: nodes[client]), lambda _: None)
-    stored = Snapshots(folder / "server").load(1)
-    return dict(stored.arrays), by_hand  # type: ignore[return-value]
+    start = {f"{part}.weight": np.zeros((1, 1), np.float32)}
+    rounds = Rounds(by_hand, ("a", "b"), 2, 0, start, Snapshots(tmp_path / "server"))
+    records: list[Record] = []
+    rounds.run(LocalWire(lambda client: nodes[client]), records.append)
 
+    first, second = (Snapshots(tmp_path / "server").load(number).arrays for number in (1, 2))
+    assert {name: array.tolist() for name, array in first.items()} == {f"{part}.weight": [[-0.125]]}
+    assert second[f"{part}.weight"].tolist() == [[pytest.approx(-0.1270673, abs=1e-6)]]
+    biases = [Snapshots(tmp_path / client).load(1).arrays["model/bias"] for client in nodes]
+    assert [bias.tolist() for bias in biases] == [[0.25], [-0.25]]
 
-def test_the_server_holds_the_weighted_mean(tiny_node: Callable[..., Node], tmp_path: Path) -> None:
-    for method in (fedavg(), fedstar()):
-        folder = tmp_path / method.name
-        merged, by_hand = merged_after_one_round(method, tiny_node, folder)
-        assert merged.keys() == by_hand.keys()
-        for name, array in merged.items():
-            assert np.array_equal(array, by_hand[name].astype(np.float32))
+    told = [numbers for record in records for numbers in record.trained.values()]
+    assert [numbers["weight"] for numbers in told] == [1, 3, 1, 3]
+    assert [numbers["loss"] for numbers in told] == pytest.approx(
+        [0.693147, 0.693147, 0.825939, 0.474077], abs=1e-6
+    )
+    assert records[0].evaluated == {"a": {"val": 1, "test": 0}, "b": {"val": 1, "test": 1}}
 
 
 def test_payloads_are_the_papers(tiny_node: Callable[..., Node]) -> None:

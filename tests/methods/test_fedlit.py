@@ -137,9 +137,9 @@ def test_more_kinds_than_there_are_and_clients_that_lack_some(
         links="60",
         clients="4",
     )
-    scores = result.summary["scores"]
-    assert 0 < scores["overview"]["nmi"] <= 1
-    assert len(scores["clients"]) == 4
+    scores = result.summary.scores
+    assert 0 < scores.overview["nmi"] <= 1
+    assert len(scores.clients) == 4
 
 
 def test_a_client_may_be_spared_the_projection() -> None:

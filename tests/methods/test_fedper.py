@@ -4,6 +4,7 @@ import pytest
 
 from ramet.errors import RametError
 from ramet.methods import fedper
+from ramet.models import GraphNetwork
 
 
 def test_the_last_layers_stay_home() -> None:
@@ -15,4 +16,4 @@ def test_the_last_layers_stay_home() -> None:
 
 def test_sharing_no_layer_is_refused() -> None:
     with pytest.raises(RametError, match="leaves none of 2 layers"):
-        fedper(personal=2, layers=2)
+        fedper(personal=2, network=GraphNetwork(layers=2))

@@ -55,7 +55,7 @@ def test_a_fresh_process_goes_on_as_the_old_one_would(
 
 def test_cora_is_learned_and_the_whole_graph_judged(tmp_path: Path, data_root: Path) -> None:
     result = ramet.run("fedsage+", "cora", rounds=2, data=data_root, out=tmp_path, hidden=8)
-    scores = result.summary["scores"]
-    assert len(scores["clients"]) == 5
-    assert 0 < scores["overview"]["test"] < 1
-    assert torch.isfinite(torch.tensor(scores["test"]))
+    scores = result.summary.scores
+    assert len(scores.clients) == 5
+    assert 0 < scores.overview["test"] < 1
+    assert torch.isfinite(torch.tensor(scores.test))

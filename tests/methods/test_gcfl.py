@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ramet.methods import gcfl, gcfl_plus
-from ramet.methods.gcfl import ClusteredMean, by_cosine, by_warping
+from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine, by_warping
 from ramet.methods.merging import WeightedMean
 from ramet.payload import Payload
 
@@ -17,7 +17,7 @@ WEIGHTS = {"a": 1, "b": 3, "c": 1, "d": 1}
 
 
 def rule(quiet_rounds: int = 0, settled: float = 0.05) -> ClusteredMean:
-    return ClusteredMean(settled, 0.1, quiet_rounds, 5, by_cosine)
+    return ClusteredMean(Clustering(settled, 0.1, quiet_rounds, 5), by_cosine)
 
 
 def replies(state: Payload, using: ClusteredMean) -> list[tuple[str, Payload]]:
@@ -78,7 +78,7 @@ def test_a_client_that_is_away_stays_with_its_cluster() -> None:
 
 
 def test_norms_of_the_last_rounds_are_kept() -> None:
-    using = ClusteredMean(0.05, 0.1, 100, 2, by_warping)
+    using = ClusteredMean(Clustering(0.05, 0.1, 100, 2), by_warping)
     state = using.start({"w": np.zeros(2, np.float32)})
     for _ in range(3):
         state = using.merge(state, replies(state, using))

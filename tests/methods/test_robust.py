@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ramet.errors import RametError
-from ramet.experiment import checked_settings, default_data, merging_from
+from ramet.experiment import checked_settings, default_data
+from ramet.experiment.named import merging_from
 from ramet.methods import MERGES
 from ramet.methods.merging import Merging
 from ramet.methods.robust import ClippedMean, Krum, Median, TrimmedMean

@@ -14,14 +14,14 @@ from ramet.engine import Node
 from ramet.engine.node import request
 from ramet.methods import METHODS, fedstar, local
 from ramet.metrics.work import WORK, counted, peak_memory, total
-from ramet.models import GIN, GraphShape
+from ramet.models import GIN, GraphNetwork, GraphShape
 from ramet.payload import digest
 from ramet.tasks import GraphClassification
 
 
 def test_a_gin_by_hand(two_graphs: GraphBlock) -> None:
     nodes, links, graphs, features, width, classes = 7, 10, 2, 2, 8, 3
-    model = GIN(GraphShape(features, 0, classes), hidden=width, layers=2, dropout=0.0)
+    model = GIN(GraphShape(features, 0, classes), GraphNetwork(width, layers=2, dropout=0.0))
     batch = two_graphs.cut(torch.tensor([0, 1]))
     with counted(model) as work:
         loss = GraphClassification().loss(model, batch)

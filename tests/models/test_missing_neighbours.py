@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ramet.data import NodeGraph
-from ramet.models import MendedSAGE, NodeSAGE, NodeShape
+from ramet.models import MendedSAGE, NodeNetwork, NodeSAGE, NodeShape
 from ramet.models.missing_neighbours import (
     Impaired,
     NeighbourGenerator,
@@ -116,7 +116,7 @@ def test_logits_are_those_of_the_graphs_own_nodes(small_graph: NodeGraph) -> Non
 
 def test_only_training_is_on_mended_graphs(small_graph: NodeGraph) -> None:
     torch.manual_seed(0)
-    model = MendedSAGE(NodeShape(8, 3), dropout=0.0)
+    model = MendedSAGE(NodeShape(8, 3), NodeNetwork(dropout=0.0))
     with torch.no_grad():
         model.generator.count.weight.zero_()
         model.generator.count.bias.fill_(1.0)
@@ -139,7 +139,7 @@ def test_sage_is_that_of_pyg(small_graph: NodeGraph) -> None:
     from torch_geometric.nn import SAGEConv
 
     torch.manual_seed(0)
-    model = NodeSAGE(NodeShape(8, 3), hidden=4).eval()
+    model = NodeSAGE(NodeShape(8, 3), NodeNetwork(hidden=4)).eval()
     x = small_graph.features
     edges = torch.stack([small_graph.left, small_graph.right]).long()
     edges = torch.cat([edges, edges.flip(0)], dim=1)

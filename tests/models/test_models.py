@@ -5,7 +5,7 @@ from torch import nn
 from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool
 
 from ramet.data import GraphBlock
-from ramet.models import GIN, DenseDualChannel, DualChannel, GraphShape
+from ramet.models import GIN, DenseDualChannel, DenseNetwork, DualChannel, GraphNetwork, GraphShape
 from ramet.models.layers import (
     Dropout,
     GCNLayer,
@@ -28,9 +28,12 @@ def test_sizes_are_the_papers() -> None:
     assert scalars(DualChannel(BZR)) == 67_842
     assert scalars(DualChannel(BZR), "structure.") == 14_592
     for width, total, shared in ((16, 34_386, 3_696), (32, 56_290, 6_304)):
-        assert scalars(DenseDualChannel(BZR, width)) == total
-        assert scalars(DenseDualChannel(BZR, width), "structure.") == shared
-    assert round(4 * scalars(DenseDualChannel(BZR, 10), "structure.") / 1024, 2) == 11.65
+        assert scalars(DenseDualChannel(BZR, DenseNetwork(width=width))) == total
+        assert scalars(DenseDualChannel(BZR, DenseNetwork(width=width)), "structure.") == shared
+    assert (
+        round(4 * scalars(DenseDualChannel(BZR, DenseNetwork(width=10)), "structure.") / 1024, 2)
+        == 11.65
+    )
 
 
 def test_the_sum_over_neighbours_and_its_gradient_by_hand(two_graphs: GraphBlock) -> None:
@@ -63,7 +66,7 @@ def test_layers_equal_pygs(two_graphs: GraphBlock) -> None:
 def test_dual_channel_equals_the_papers_equations_in_pyg(two_graphs: GraphBlock) -> None:
     torch.manual_seed(1)
     shape = GraphShape(two_graphs.feature_width, two_graphs.structure.size(1), 3)
-    model = DualChannel(shape, hidden=8, layers=3).eval()
+    model = DualChannel(shape, GraphNetwork(hidden=8, layers=3)).eval()
     batch = two_graphs.cut(torch.tensor([1, 0]))
     links = torch.stack([batch.columns.long(), batch.rows])
     x = model.embed(nn.functional.one_hot(batch.features, 2).float())

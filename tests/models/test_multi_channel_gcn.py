@@ -9,12 +9,20 @@ import torch
 from torch import nn
 
 from ramet.data import NodeGraph
-from ramet.data.node_graph import scale
+from ramet.data.graphs.node_graph import scale
 from ramet.metrics import counted
-from ramet.models import GCN, MultiChannelGCN, NodeShape
+from ramet.models import (
+    GCN,
+    GCNNetwork,
+    LinkClustering,
+    MultiChannelGCN,
+    MultiChannelNetwork,
+    NodeShape,
+)
 from ramet.models.layers import of_features
 
 SHAPE = NodeShape(features=8, classes=3)
+FOUND = LinkClustering(smallest=0)
 
 
 @pytest.fixture
@@ -74,7 +82,7 @@ def test_features_that_are_mostly_zero_give_the_same(graph: NodeGraph) -> None:
 
 @pytest.mark.parametrize("loops", [False, True])
 def test_a_gcn_by_hand(graph: NodeGraph, loops: bool) -> None:
-    model = GCN(SHAPE, hidden=4, layers=1, loops=loops).eval()
+    model = GCN(SHAPE, GCNNetwork(hidden=4, layers=1, loops=loops)).eval()
     factor = (dense(graph).sum(dim=1) + 1).rsqrt()
     matrix = dense(graph) + (torch.eye(graph.nodes) if loops else 0)
     norm = factor[:, None] * matrix * factor
@@ -86,7 +94,7 @@ def test_a_gcn_by_hand(graph: NodeGraph, loops: bool) -> None:
 
 def test_one_channel_for_all_links_is_a_gcn(graph: NodeGraph) -> None:
     alike = replace(graph, kinds=torch.zeros_like(graph.kinds))
-    many, one = MultiChannelGCN(SHAPE, 1, cluster=False).eval(), GCN(SHAPE).eval()
+    many, one = MultiChannelGCN(SHAPE, MultiChannelNetwork(kinds=1)).eval(), GCN(SHAPE).eval()
     state = {name.replace("channels.0.", "channel."): v for name, v in many.state_dict().items()}
     one.load_state_dict({name: v for name, v in state.items() if not name.startswith("kinds.")})
     touched = alike.degrees > 0
@@ -98,7 +106,7 @@ def test_one_channel_for_all_links_is_a_gcn(graph: NodeGraph) -> None:
 def test_a_node_adds_up_the_channels_that_touch_it(
     graph: NodeGraph, mean: bool, degrees: str
 ) -> None:
-    model = MultiChannelGCN(SHAPE, 4, cluster=False, mean=mean, degrees=degrees).eval()  # type: ignore[arg-type]
+    model = MultiChannelGCN(SHAPE, MultiChannelNetwork(mean=mean, degrees=degrees)).eval()  # type: ignore[arg-type]
     h = model.project(graph.features).relu()
     total = torch.zeros_like(h)
     count = torch.zeros(graph.nodes, 1)
@@ -113,7 +121,7 @@ def test_a_node_adds_up_the_channels_that_touch_it(
 
 def test_small_kinds_are_not_told(graph: NodeGraph) -> None:
     torch.manual_seed(0)
-    model = MultiChannelGCN(SHAPE, 12, cluster=True, smallest=40)
+    model = MultiChannelGCN(SHAPE, MultiChannelNetwork(kinds=12), LinkClustering(smallest=40))
     model(graph)
     told = model.kinds.nodes > 0
     assert 0 < told.sum() < 12
@@ -125,22 +133,24 @@ def test_small_kinds_are_not_told(graph: NodeGraph) -> None:
 def test_lone_nodes_and_a_single_link_work(graph: NodeGraph) -> None:
     single = replace(graph, left=graph.left[:1], right=graph.right[:1], kinds=graph.kinds[:1])
     for cluster in (True, False):
-        model = MultiChannelGCN(SHAPE, 4, cluster=cluster)
+        model = MultiChannelGCN(SHAPE, clustering=FOUND if cluster else None)
         loss = model(single).square().mean()
         loss.backward()
         assert torch.isfinite(model.eval()(single)).all()
 
 
 def test_a_fixed_view_is_alike_everywhere_stays_and_does_not_travel(graph: NodeGraph) -> None:
-    one, other = (MultiChannelGCN(SHAPE, kinds=4, cluster=True, view="fixed") for _ in range(2))
+    one, other = (
+        MultiChannelGCN(SHAPE, clustering=LinkClustering(0, view="fixed")) for _ in range(2)
+    )
     assert not any("view" in name for name in one.state_dict())
-    assert one.state_dict().keys() == MultiChannelGCN(SHAPE, 4, cluster=True).state_dict().keys()
+    assert one.state_dict().keys() == MultiChannelGCN(SHAPE, clustering=FOUND).state_dict().keys()
     one.train()
     one(graph)
     other.kinds.load_state_dict(one.kinds.state_dict())
-    found = one.eval().found(graph)
+    found = one.eval().link_kinds(graph)
     assert not torch.equal(one.project.weight, other.project.weight)
-    assert torch.equal(found, other.eval().found(graph))
-    learned = MultiChannelGCN(SHAPE, kinds=4, cluster=True)
+    assert torch.equal(found, other.eval().link_kinds(graph))
+    learned = MultiChannelGCN(SHAPE, clustering=FOUND)
     learned.kinds.load_state_dict(one.kinds.state_dict())
-    assert not torch.equal(found, learned.eval().found(graph))
+    assert not torch.equal(found, learned.eval().link_kinds(graph))

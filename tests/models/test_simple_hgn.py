@@ -5,10 +5,10 @@ import torch
 from torch.nn import functional
 from torch_geometric.utils import softmax
 
-from ramet.data.hetero_graph import Flow, HeteroGraph, Links, NodeType, Relation
+from ramet.data.graphs.hetero_graph import Flow, HeteroGraph, Links, NodeType, Relation
 from ramet.methods import fed_hgn
 from ramet.methods.base import switchable_arrays
-from ramet.models import LinkShape, SimpleHGN
+from ramet.models import HGNNetwork, LinkShape, SimpleHGN
 from ramet.models.layers import Dropout
 from ramet.models.simple_hgn import _Attention
 
@@ -88,7 +88,9 @@ def test_a_layer_and_its_gradients_are_those_of_the_equation(graph: HeteroGraph)
 def test_vectors_are_of_length_one_per_layer_and_decoders_differ(graph: HeteroGraph) -> None:
     shape = LinkShape((("film", 5), ("person", 3)), ("plays", "directs"))
     for decoder in ("distmult", "dot"):
-        model = SimpleHGN(shape, hidden=8, decoder=decoder, residual=decoder == "dot").eval()
+        model = SimpleHGN(
+            shape, HGNNetwork(hidden=8, decoder=decoder, residual=decoder == "dot")
+        ).eval()
         nodes = model.encode(graph)
         assert nodes.shape == (5, 4 * 8)
         assert torch.allclose(nodes.view(5, 4, 8).norm(dim=2), torch.ones(5, 4), atol=1e-5)

@@ -73,7 +73,7 @@ def test_installed_alone_it_runs(kind: str, dist: Path, bin_folder: Path, tmp_pa
     words = ["run", "fedstar", "--setting", "tiny", "--rounds", "2", "--json"]
     there = json.loads(_done(command, *words, cwd=tmp_path))
     here = ramet.run("fedstar", "tiny", rounds=2, out=tmp_path / "here").summary
-    assert there["sha256"] == here["sha256"]
+    assert there["sha256"] == here.sha256
     listed = _done(bin_folder / "pip", "list", cwd=tmp_path).lower()
     assert not [name for name in ("flwr", "ray ", "matplotlib", "mlflow") if name in listed]
     for words, extra in ((["--engine", "ray"], "flower"), (["--track", "wandb"], "wandb")):

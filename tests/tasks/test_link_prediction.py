@@ -64,16 +64,18 @@ def test_scores_are_of_all_relations_and_their_mean(
     method = fedda()
     samples = tiny_samples("trees", method)
     model = method.model(method.task.shape(samples))
-    found = method.task.judge(model, samples, torch.device("cpu"))
+    found = method.task.evaluate(model, samples, torch.device("cpu"))
     own = [found[f"auc of rule-{place}"] for place in range(3)]
     assert found["test"] == pytest.approx(sum(own) / 3)
     assert {"val", "test", "mrr", "mrr of rule-2"} <= found.keys()
-    assert method.task.judge(model, samples, torch.device("cpu")) == found  # without dropout
+    assert method.task.evaluate(model, samples, torch.device("cpu")) == found  # without dropout
 
 
 def test_other_graphs_are_refused(tiny_samples: Callable[[str, Method], Any]) -> None:
-    from ramet.data import Held
+    from ramet.data import ClientData
 
     nodes = tiny_samples("trees", fed_gcn())
-    with pytest.raises(RametError, match="predicts links"):
-        LinkPrediction().samples(Held(nodes.graph, nodes.split))
+    with pytest.raises(
+        RametError, match=r"link-prediction needs HeteroGraph data, .* hold NodeGraph data"
+    ):
+        LinkPrediction().samples(ClientData(nodes.graph, nodes.split))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch_geometric import typing
 
-from ramet.data import Held, NodeGraph, Split
-from ramet.data.neighbour_sampling import part_around
+from ramet.data import ClientData, NodeGraph, Split
+from ramet.data.graphs.neighbour_sampling import part_around
 from ramet.errors import RametError
 from ramet.tasks import NodeClassification
 
@@ -28,7 +28,7 @@ def test_a_drawn_part_keeps_what_its_links_join(small_graph: NodeGraph) -> None:
 def test_batches_cover_the_training_nodes_or_say_what_is_missing(small_graph: NodeGraph) -> None:
     train = torch.arange(100)
     task = NodeClassification(sample=(5, 5))
-    samples = task.samples(Held(small_graph, Split(train, train, train)))
+    samples = task.samples(ClientData(small_graph, Split(train, train, train)))
     drawn = task.batches(samples, 30, torch.Generator().manual_seed(0))
     if typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE:
         parts = list(drawn)

@@ -1,21 +1,19 @@
-"""Graphs in: loaders, seeded splits, structure encodings, fast batches."""
+"""Graphs in memory, how they are split, and what a client holds."""
 
-from ramet.data.block import Batch, GraphBlock
-from ramet.data.held import Held
-from ramet.data.hetero_graph import HeteroGraph
-from ramet.data.library import read_block
-from ramet.data.node_graph import NodeGraph
+from ramet.data.client_data import ClientData
+from ramet.data.graphs.graph_block import Batch, GraphBlock
+from ramet.data.graphs.hetero_graph import HeteroGraph
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.graphs.structure import StructureEncoding
 from ramet.data.splits import Split, stratified
-from ramet.data.structure import StructureEncoding
 
 __all__ = [
     "Batch",
+    "ClientData",
     "GraphBlock",
-    "Held",
     "HeteroGraph",
     "NodeGraph",
     "Split",
     "StructureEncoding",
-    "read_block",
     "stratified",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.hetero_graph import HeteroGraph, Links, Questions
+from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
 
 Negatives = Literal["random", "2hop"]
 _VAL, _TEST = 0.05, 0.10
@@ -17,11 +17,11 @@ _HEADS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Questioned:
+class HeldOutPairs:
     """The pairs that choose, and those that judge."""
 
-    val: Questions
-    test: Questions
+    val: LabelledPairs
+    test: LabelledPairs
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LinkSplit:
     """A graph of training links, and questions about held-out ones."""
 
     graph: HeteroGraph
-    asked: Questioned
+    held_out: HeldOutPairs
 
 
 def split_links(whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
@@ -63,15 +63,15 @@ def with_negatives(
 ) -> LinkSplit:
     """Put pairs that are none of the known links beside each held-out link."""
 
-    def questions(links: Links) -> Questions:
+    def questions(links: Links) -> LabelledPairs:
         tails = _others(graph, known, links, draw)
         if negatives == "2hop":
             tails = _two_hops(graph, known, links, tails, draw)
         pairs = Links.joined([links, Links(links.heads, tails, links.kinds)])
         labels = torch.cat([torch.ones(len(links)), torch.zeros(len(links))])
-        return Questions(pairs, labels)
+        return LabelledPairs(pairs, labels)
 
-    return LinkSplit(graph, Questioned(questions(val), questions(test)))
+    return LinkSplit(graph, HeldOutPairs(questions(val), questions(test)))
 
 
 def _others(graph: HeteroGraph, known: Links, links: Links, draw: torch.Generator) -> Tensor:

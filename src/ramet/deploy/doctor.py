@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ramet.deploy import keys
 from ramet.deploy.coordinator import SETTINGS, Coordinator
-from ramet.deploy.findings import Finding, port, reach
 from ramet.deploy.opening import found_side
+from ramet.deploy.probes import Finding, port, reach
 from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site
 from ramet.errors import RametError
@@ -144,8 +144,8 @@ def _data(side: Site) -> Finding:
                 options=settings.options,
             )
         )
-        if experiment.own_graphs:
-            schema = experiment.schema(settings.site)
+        if experiment.setting.user_defined:
+            schema = experiment.setting.schema(settings.site, settings.data)
             remedy = (
                 f"Ask the coordinator for a method that suits them; {settings.method} does not."
             )

@@ -18,7 +18,7 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
-from ramet.deploy.findings import Finding, port, reach
+from ramet.deploy.probes import Finding, port, reach
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Side, Tell, make_private_folder
 from ramet.errors import RametError

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from rich.filesize import decimal
 
-from ramet.deploy.facts import Facts, Left, RunFacts
+from ramet.deploy.snapshot import Facts, Left, RunFacts
 
 
 def status_lines(facts: Facts) -> list[str]:

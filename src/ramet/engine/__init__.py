@@ -5,7 +5,7 @@ from ramet.engine.check import fault
 from ramet.engine.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.engine.local import LocalWire
 from ramet.engine.node import Node, NotSharedError, start_shared
-from ramet.engine.rounds import SERVER, Answer, Observer, Overseer, Refused, Rounds, Wire
+from ramet.engine.rounds import SERVER, Answer, Observer, Refused, Rounds, ServerEvaluation, Wire
 
 __all__ = [
     "SERVER",
@@ -16,9 +16,9 @@ __all__ = [
     "Node",
     "NotSharedError",
     "Observer",
-    "Overseer",
     "Refused",
     "Rounds",
+    "ServerEvaluation",
     "Snapshot",
     "Snapshots",
     "Wire",

@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ramet.engine.checkpoint import sync_folder
 from ramet.errors import RametError
-from ramet.metrics import DepartedTensor, Departure
-from ramet.payload import Payload
+from ramet.payload import Array, Payload
 
 NAME = "audit.jsonl"
+
+
+@dataclass(frozen=True)
+class SentTensor:
+    """A tensor that left; the hash is over its bytes as they lie in memory, row by row."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    sha256: str
+
+    @staticmethod
+    def of(name: str, array: Array) -> SentTensor:
+        sha256 = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+        return SentTensor(name, array.shape, str(array.dtype), array.nbytes, sha256)
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """One reply; of numbers and notes only the names are kept."""
+
+    time: str
+    run: str
+    client: str
+    round: int
+    tensors: tuple[SentTensor, ...]
+    numbers: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def line(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def parse(line: str) -> AuditEntry:
+        facts: dict[str, Any] = json.loads(line)
+        tensors = [SentTensor(**{**one, "shape": tuple(one["shape"])}) for one in facts["tensors"]]
+        names = {kind: tuple(facts[kind]) for kind in ("numbers", "notes")}
+        return AuditEntry(**{**facts, **names, "tensors": tuple(tensors)})
 
 
 @dataclass(frozen=True)
@@ -26,12 +69,12 @@ class AuditLog:
 
     def add(self, round_number: int, reply: Payload) -> None:
         """Write what is about to leave, and see it on the disk."""
-        entry = Departure(
+        entry = AuditEntry(
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             run=self.run,
             client=self.client,
             round=round_number,
-            tensors=tuple(DepartedTensor.of(name, array) for name, array in reply.arrays.items()),
+            tensors=tuple(SentTensor.of(name, array) for name, array in reply.arrays.items()),
             numbers=tuple(reply.numbers),
             notes=tuple(reply.notes),
         )
@@ -46,7 +89,7 @@ class AuditLog:
             sync_folder(self.path.parent)
 
 
-def departures(folder: Path) -> tuple[list[Departure], int]:
+def audit_entries(folder: Path) -> tuple[list[AuditEntry], int]:
     """What the logs below a folder tell, and how many lines cannot be read.
 
     A crash may cut a line short; no reply was sent after it.
@@ -58,7 +101,7 @@ def departures(folder: Path) -> tuple[list[Departure], int]:
     found = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):
-            found.append(Departure.parse(line))
+            found.append(AuditEntry.parse(line))
     return found, len([line for line in lines if line]) - len(found)
 
 

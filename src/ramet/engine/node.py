@@ -132,7 +132,7 @@ class Node:
         lay_over(model, asked.arrays)
         numbers: dict[str, float] = {}
         if round_number > 1:  # before the first round there is nothing to judge
-            numbers |= self.method.task.judge(model, self.samples, self.device)
+            numbers |= self.method.task.evaluate(model, self.samples, self.device)
         if asked.numbers["train"]:
             numbers["weight"] = self.method.task.weight(self.samples)
             count = not asked.numbers["last"]  # all rounds of training cost the same

@@ -36,7 +36,7 @@ _ACTIVITY = "activity/"
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name and its reply, or the reason why there is none."""
 Observer: TypeAlias = Callable[[Record], None]
-Overseer: TypeAlias = Callable[[Arrays], Mapping[str, float]]
+ServerEvaluation: TypeAlias = Callable[[Arrays], Mapping[str, float]]
 """Judges the server's arrays on all data at once."""
 
 
@@ -82,11 +82,11 @@ class _Exchange:
             "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
         }
 
-    def judged(self) -> dict[str, Any]:
+    def evaluated(self) -> dict[str, Any]:
         """The other half of the record of the round before."""
         dropped = {*_OF_TRAINING, "memory"}
         return {
-            "judged": {
+            "evaluated": {
                 client: {name: value for name, value in numbers.items() if name not in dropped}
                 for client, numbers in sorted(self.numbers.items())
             },
@@ -133,7 +133,7 @@ class Rounds:
     seed: int
     start: Arrays
     snapshots: Snapshots
-    overseer: Overseer | None = None
+    evaluate_server: ServerEvaluation | None = None
     quorum: int = 1
     pauses: Sequence[float] = ()
     norm_bound: float | None = None
@@ -161,7 +161,7 @@ class Rounds:
             state = merged
             activity = activation.settle(activity, choice, done.scores)
             if pending:
-                observe(Record(**pending, **done.judged()))
+                observe(Record(**pending, **done.evaluated()))
             told = {"overview": self._overview(state), "merging": dict(state.numbers)}
             pending = {**done.trained(), **told}
             last |= dict.fromkeys(done.numbers, number)
@@ -172,12 +172,16 @@ class Rounds:
             pass
         self._check_quorum(closing, len(everyone))
         pending["failed"] = {**closing.failed, **pending["failed"]}
-        observe(Record(**pending, **closing.judged()))
+        observe(Record(**pending, **closing.evaluated()))
         everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 
     def _overview(self, state: Payload) -> dict[str, float]:
-        return dict(self.overseer(self.method.merging.ask(state, SERVER))) if self.overseer else {}
+        return (
+            dict(self.evaluate_server(self.method.merging.ask(state, SERVER)))
+            if self.evaluate_server
+            else {}
+        )
 
     def _exchanged(
         self,

@@ -44,7 +44,7 @@ def introduce(message: Message, context: Context) -> Message:
             experiment = _experiment(_settings(context))
             name = _name(context, experiment)
         facts |= {"client": name}
-        form = {"form": _form(experiment, name)} if experiment.own_graphs else {}
+        form = {"form": _form(experiment, name)} if experiment.setting.user_defined else {}
         asked, who = from_records(message.content), Payload(notes={"client": name, **form})
         told = _signed(who, context, asked, name, INTRODUCTION)
         return Message(to_records(told), reply_to=message)
@@ -62,7 +62,7 @@ def _form(experiment: Experiment, name: str) -> str:
     """Empty where the data have problems."""
     try:
         with _problems_stay_here():
-            return experiment.schema(name).text()
+            return experiment.setting.schema(name, experiment.settings.data).text()
     except UnfitError:
         return ""
 
@@ -121,7 +121,7 @@ def _name(context: Context, experiment: Experiment) -> str:
         return str(config["client"])
     if "partition-id" in config:
         return experiment.clients[int(config["partition-id"])]
-    if experiment.own_graphs:
+    if experiment.setting.user_defined:
         return site_name(experiment.settings.data)
     raise RametError(
         "this SuperNode does not say which client it is. Start it with "

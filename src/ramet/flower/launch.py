@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ramet.engine import Observer
+from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, free_ports
 from ramet.flower.records import to_run_config
-from ramet.run_folder import RunFolder
 
 
 def launch(folder: RunFolder, observe: Observer) -> None:
@@ -35,7 +35,7 @@ def launch(folder: RunFolder, observe: Observer) -> None:
         stack.enter_context(flower.superlink(port, simulated))
         if not simulated:
             for client, own_port in zip(clients, node_ports, strict=True):
-                data = str(experiment.data_of(client))
+                data = str(experiment.setting.data_of(client, settings.data) or settings.data)
                 node = {"client": client, "data": data, "state": str(folder.path)}
                 stack.enter_context(flower.supernode(client, own_port, port, node))
         flower.run(

@@ -79,7 +79,7 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
     Over a SuperLink no site learns where another one has its files.
     """
     if settings.engine == "superlink":
-        settings = Experiment(settings).named()
+        settings = Experiment(settings).public_settings()
     renamed = {"options", "share", "activation", "merge", "split_seed", "norm_bound", "code"}
     return {
         **settings.model_dump(mode="json", exclude=renamed),

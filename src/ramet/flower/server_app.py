@@ -13,12 +13,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from ramet.data.own import Schema
 from ramet.errors import RametError
-from ramet.experiment import Experiment
+from ramet.experiment import Experiment, RunFolder
 from ramet.flower.records import from_run_config
 from ramet.flower.signing import Keyring
 from ramet.flower.wire import GridWire
 from ramet.metrics import Record
-from ramet.run_folder import RunFolder
 
 app = ServerApp()
 
@@ -32,7 +31,7 @@ def main(grid: Grid, context: Context) -> None:
     folder = RunFolder(path)
     if folder.started:
         folder.check_same(settings)
-    if not folder.started or folder.result() is None:
+    if not folder.started or folder.summary() is None:
         experiment = Experiment(settings)
         keys = str(context.run_config.get("keys") or "")
         keyring = Keyring(Path(keys)) if keys else None
@@ -70,7 +69,7 @@ def _all(
     experiment: Experiment, told: Mapping[str, Schema], wire: GridWire
 ) -> Mapping[str, Schema] | None:
     """Before the first round every site must have told the form of its graphs."""
-    if not experiment.own_graphs:
+    if not experiment.setting.user_defined:
         return None
     silent = [site for site in experiment.clients if site not in told]
     if silent:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
-from typing import Annotated, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
+from ramet.options import Share
 from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
 
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Spared: TypeAlias = Mapping[str, Sequence[str]]
 """The clients of a round, each with the shared arrays that it is not asked for."""
 Scores: TypeAlias = Mapping[str, Mapping[str, float]]

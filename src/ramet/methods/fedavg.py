@@ -20,26 +20,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from pydantic import PositiveInt
-
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
 from ramet.methods.training import LocalTraining
-from ramet.models import GIN, Chance
+from ramet.models import GIN, GraphNetwork
 from ramet.payload import only
 
 
 def fedavg(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the GIN layers."""
     return Method(
         name="fedavg",
         paper="arXiv:1602.05629",
-        model=partial(GIN, hidden=hidden, layers=layers, dropout=dropout),
+        model=partial(GIN, settings=network),
         shared=only("layers.*"),
         training=training,
         merging=WeightedMean(),

@@ -41,15 +41,14 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ramet.methods.activation import Choice, Scores, Share, Spared
+from ramet.methods.activation import Choice, Scores, Spared
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
 from ramet.methods.training import LocalTraining
-from ramet.models import Chance, SimpleHGN
-from ramet.models.simple_hgn import Decoder
+from ramet.models import HGNNetwork, SimpleHGN
+from ramet.options import Share
 from ramet.payload import Arrays, Payload, everything, nothing, only
 from ramet.randomness import Randomness
 from ramet.tasks import LinkPrediction
@@ -173,29 +172,14 @@ def _switched_off(before: Asked, switchable: Sequence[str], scores: Scores) -> A
 
 
 def fed_hgn(
-    hidden: PositiveInt = 64,
-    heads: PositiveInt = 3,
-    layers: PositiveInt = 2,
-    kind_width: PositiveInt = 32,
-    dropout: Chance = 0.5,
-    residual: bool = False,
-    decoder: Decoder = "distmult",
+    network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _LINK_TRAINING,
 ) -> Method:
     """FedAvg of Simple-HGN: everyone is asked for everything."""
     return Method(
         name="fed-hgn",
         paper="doi:10.1145/3447548.3467350",
-        model=partial(
-            SimpleHGN,
-            hidden=hidden,
-            heads=heads,
-            layers=layers,
-            kind_width=kind_width,
-            dropout=dropout,
-            residual=residual,
-            decoder=decoder,
-        ),
+        model=partial(SimpleHGN, settings=network),
         shared=everything,
         training=training,
         switchable=only("project.*", "decode.*", "layers.*.kinds.*"),
@@ -205,31 +189,19 @@ def fed_hgn(
 
 
 def local_hgn(
-    hidden: PositiveInt = 64,
-    heads: PositiveInt = 3,
-    layers: PositiveInt = 2,
-    kind_width: PositiveInt = 32,
-    dropout: Chance = 0.5,
-    residual: bool = False,
-    decoder: Decoder = "distmult",
+    network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _LINK_TRAINING,
 ) -> Method:
     """A Simple-HGN per client, nothing shared."""
-    method = fed_hgn(hidden, heads, layers, kind_width, dropout, residual, decoder, training)
-    return replace(method, name="local-hgn", shared=nothing)
+    return replace(fed_hgn(network, training), name="local-hgn", shared=nothing)
 
 
 def fedda(
     activation: Restart = Restart(),  # noqa: B008 (frozen)
-    hidden: PositiveInt = 64,
-    heads: PositiveInt = 3,
-    layers: PositiveInt = 2,
-    kind_width: PositiveInt = 32,
-    dropout: Chance = 0.5,
-    residual: bool = False,
-    decoder: Decoder = "distmult",
+    network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _LINK_TRAINING,
 ) -> Method:
     """Simple-HGN whose clients and tensors are asked for by what they give."""
-    method = fed_hgn(hidden, heads, layers, kind_width, dropout, residual, decoder, training)
-    return replace(method, name="fedda", paper="FedGraph 2022", activation=activation)
+    return replace(
+        fed_hgn(network, training), name="fedda", paper="FedGraph 2022", activation=activation
+    )

@@ -23,34 +23,28 @@ The first maps are ``hidden`` wide: the paper's text says r, its Table 3 says 64
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
 from pydantic import PositiveInt
 
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
 from ramet.methods.training import LocalTraining
-from ramet.models import Chance, DenseDualChannel
+from ramet.models import DenseDualChannel, DenseNetwork
 from ramet.payload import only
 from ramet.tasks import StructureEncoding
 
 
 def feddense(
-    width: PositiveInt = 32,
-    activate: Literal["maps", "inputs"] = "maps",
     degrees: PositiveInt = 16,
     walk: PositiveInt = 16,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: DenseNetwork = DenseNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share a narrow structure channel; connect both channels densely."""
-    network = partial(DenseDualChannel, width=width, hidden=hidden, layers=layers)
     return Method(
         name="feddense",
         paper="Wang et al., FedDense",
-        model=partial(network, dropout=dropout, activate=activate),
+        model=partial(DenseDualChannel, settings=network),
         inputs=StructureEncoding(degrees, walk),
         shared=only("structure.*"),
         training=training,

@@ -39,23 +39,25 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.base import Method
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.training import LocalTraining
-from ramet.models import GCN, Chance, MultiChannelGCN
-from ramet.models.multi_channel_gcn import View
+from ramet.models import (
+    GCN,
+    GCNNetwork,
+    LinkClustering,
+    MultiChannelGCN,
+    MultiChannelNetwork,
+)
 from ramet.payload import Array, Arrays, Payload, everything, nothing, only, under
 from ramet.tasks import NodeClassification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."
 _NODE_TRAINING = LocalTraining(lr=0.01)
 _MOST_TURNS = 50
-Degrees = Literal["graph", "channel"]
-
-
 Grouping = Literal["true", "matched", "common"]
 Members: TypeAlias = Sequence[Sequence[tuple[str, int]]]
 """For each group the client and the channel of those in it that touch any node."""
@@ -276,11 +278,7 @@ def _changes(made: Mapping[str, Changes], merged: Changes, members: Members) -> 
 
 
 def fed_gcn(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
-    activate: bool = True,
-    loops: bool = False,
+    network: GCNNetwork = GCNNetwork(),  # noqa: B008 (frozen)
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
@@ -288,77 +286,41 @@ def fed_gcn(
     return Method(
         name="fed-gcn",
         paper="doi:10.1145/3543507.3583471",
-        model=partial(
-            GCN, hidden=hidden, layers=layers, dropout=dropout, activate=activate, loops=loops
-        ),
+        model=partial(GCN, settings=network),
         shared=everything,
         training=training,
         merging=WeightedMean(),
-        task=NodeClassification((sample,) * layers if sample else ()),
+        task=NodeClassification((sample,) * network.layers if sample else ()),
     )
 
 
 def local_gcn(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
-    activate: bool = True,
-    loops: bool = False,
+    network: GCNNetwork = GCNNetwork(),  # noqa: B008 (frozen)
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
-    """A GCN per client, nothing shared: the yardstick for nodes."""
-    method = fed_gcn(hidden, layers, dropout, activate, loops, sample, training)
-    return replace(method, name="local-gcn", shared=nothing)
+    """A GCN per client, nothing shared: the baseline for nodes."""
+    return replace(fed_gcn(network, sample, training), name="local-gcn", shared=nothing)
 
 
 def fed_mgcn(
-    kinds: PositiveInt = 4,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
-    mean: bool = False,
-    activate: bool = True,
-    loops: bool = False,
-    degrees: Degrees = "graph",
+    network: MultiChannelNetwork = MultiChannelNetwork(),  # noqa: B008 (frozen)
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """A channel for each true kind of link: what could be reached if the kinds were known."""
-    method = fedlit(
-        kinds,
-        hidden,
-        layers,
-        dropout,
-        mean,
-        activate,
-        loops,
-        degrees,
-        smallest=0,
-        sample=sample,
-        training=training,
-    )
     return replace(
-        method,
+        fedlit(network, sample=sample, training=training),
         name="fed-mgcn",
-        model=partial(method.model, cluster=False),  # type: ignore[call-arg]  # a MultiChannelGCN
+        model=partial(MultiChannelGCN, settings=network),
         merging=ChannelMean("true"),
     )
 
 
 def fedlit(
-    kinds: PositiveInt = 4,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
-    mean: bool = False,
-    activate: bool = True,
-    loops: bool = False,
-    degrees: Degrees = "graph",
-    smallest: NonNegativeInt = 10,
-    steps: PositiveInt = 1,
+    network: MultiChannelNetwork = MultiChannelNetwork(),  # noqa: B008 (frozen)
+    clustering: LinkClustering = LinkClustering(),  # noqa: B008 (frozen)
     grouping: Literal["matched", "common"] = "matched",
-    view: View = "learned",
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
@@ -366,27 +328,13 @@ def fedlit(
     return Method(
         name="fedlit",
         paper="doi:10.1145/3543507.3583471",
-        model=partial(
-            MultiChannelGCN,
-            kinds=kinds,
-            cluster=True,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            mean=mean,
-            activate=activate,
-            loops=loops,
-            degrees=degrees,
-            smallest=smallest,
-            steps=steps,
-            view=view,
-        ),
+        model=partial(MultiChannelGCN, settings=network, clustering=clustering),
         shared=everything,
         training=training,
         switchable=only("project.*", "classify.*"),  # channels come with their centres
         merging=ChannelMean(grouping),
         flaw=_flaw_of_counts,
-        task=NodeClassification((sample,) * layers if sample else ()),
+        task=NodeClassification((sample,) * network.layers if sample else ()),
     )
 
 

@@ -23,23 +23,24 @@ from ramet.errors import RametError
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.training import LocalTraining
-from ramet.models import Chance
+from ramet.models import GraphNetwork
 from ramet.payload import only
 
 
 def fedper(
     personal: PositiveInt = 1,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the GIN layers but the last."""
-    if personal >= layers:
-        raise RametError(f"personal={personal} leaves none of {layers} layers to share. Use fewer.")
+    shared = range(network.layers - personal)
+    if not shared:
+        raise RametError(
+            f"personal={personal} leaves none of {network.layers} layers to share. Use fewer."
+        )
     return replace(
-        fedavg(hidden, layers, dropout, training),
+        fedavg(network, training),
         name="fedper",
         paper="arXiv:1912.00818",
-        shared=only(*(f"layers.{layer}.*" for layer in range(layers - personal))),
+        shared=only(*(f"layers.{layer}.*" for layer in shared)),
     )

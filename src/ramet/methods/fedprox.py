@@ -20,13 +20,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.training import LocalTraining, Session, Term
-from ramet.models import Chance
+from ramet.models import GraphNetwork
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,12 @@ class Proximal:
 
 def fedprox(
     mu: NonNegativeFloat = 0.01,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the GIN layers and stay near what arrived."""
     return replace(
-        fedavg(hidden, layers, dropout, training),
+        fedavg(network, training),
         name="fedprox",
         paper="arXiv:1812.06127",
         penalty=Proximal(mu) if mu else None,

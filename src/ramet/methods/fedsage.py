@@ -10,18 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from pydantic import PositiveInt
-
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.training import LocalTraining
-from ramet.models import Chance, GraphSAGE
+from ramet.models import GraphNetwork, GraphSAGE
 
 
 def fedsage(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the GraphSAGE layers."""
@@ -29,5 +25,5 @@ def fedsage(
         fedavg(training=training),
         name="fedsage",
         paper="arXiv:2106.13430",
-        model=partial(GraphSAGE, hidden=hidden, layers=layers, dropout=dropout),
+        model=partial(GraphSAGE, settings=network),
     )

@@ -34,28 +34,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from ramet.methods.base import Method
 from ramet.methods.training import LocalTraining, Session, Term
-from ramet.models import Chance, MendedSAGE, NodeSAGE
+from ramet.models import MendedSAGE, NodeNetwork, NodeSAGE
 from ramet.models.missing_neighbours import impaired
+from ramet.options import ProperShare
 from ramet.payload import everything, nothing, only
 from ramet.tasks import NodeClassification, NodeSamples
 
 _TRAINING = LocalTraining(lr=0.01)
-Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)
 class MissingNeighbours:
     """The generator's two losses, on the client's graph with nodes hidden anew in each pass."""
 
-    hide: Share
+    hide: ProperShare
     count_weight: NonNegativeFloat
     feature_weight: NonNegativeFloat
 
@@ -73,28 +73,22 @@ class MissingNeighbours:
 
 
 def local_nodes(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
+    network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _TRAINING,
 ) -> Method:
     """A GraphSAGE per client, nothing shared."""
-    return replace(
-        fedsage_nodes(hidden, layers, dropout, training), name="local-nodes", shared=nothing
-    )
+    return replace(fedsage_nodes(network, training), name="local-nodes", shared=nothing)
 
 
 def fedsage_nodes(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
+    network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _TRAINING,
 ) -> Method:
     """FedSage: FedAvg of a GraphSAGE that tells the class of nodes."""
     return Method(
         name="fedsage-nodes",
         paper="arXiv:2106.13430",
-        model=partial(NodeSAGE, hidden=hidden, layers=layers, dropout=dropout),
+        model=partial(NodeSAGE, settings=network),
         shared=everything,
         training=training,
         task=NodeClassification(),
@@ -102,11 +96,9 @@ def fedsage_nodes(
 
 
 def fedsage_plus(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 2,
-    dropout: Chance = 0.5,
+    network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
     most: PositiveInt = 5,
-    hide: Share = 0.5,
+    hide: ProperShare = 0.5,
     noise: NonNegativeFloat = 0.1,
     count_weight: NonNegativeFloat = 1.0,
     feature_weight: NonNegativeFloat = 1.0,
@@ -115,11 +107,9 @@ def fedsage_plus(
 ) -> Method:
     """FedSage on graphs that every site mends with generated neighbours."""
     return replace(
-        fedsage_nodes(hidden, layers, dropout, training),
+        fedsage_nodes(network, training),
         name="fedsage+",
-        model=partial(
-            MendedSAGE, hidden=hidden, layers=layers, dropout=dropout, most=most, noise=noise
-        ),
+        model=partial(MendedSAGE, settings=network, most=most, noise=noise),
         shared=everything if generator == "shared" else only("classifier.*"),
         penalty=MissingNeighbours(hide, count_weight, feature_weight),
     )

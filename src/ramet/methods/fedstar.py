@@ -27,7 +27,7 @@ from pydantic import PositiveInt
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
 from ramet.methods.training import LocalTraining
-from ramet.models import Chance, DualChannel
+from ramet.models import DualChannel, GraphNetwork
 from ramet.payload import only
 from ramet.tasks import StructureEncoding
 
@@ -36,16 +36,14 @@ def fedstar(
     degrees: PositiveInt = 16,
     walk: PositiveInt = 16,
     isolated_as_one: bool = False,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the structure channel only; everything else is private."""
     return Method(
         name="fedstar",
         paper="arXiv:2211.13009",
-        model=partial(DualChannel, hidden=hidden, layers=layers, dropout=dropout),
+        model=partial(DualChannel, settings=network),
         inputs=StructureEncoding(degrees, walk, isolated_as_one),
         shared=only("structure.*"),
         training=training,

@@ -36,18 +36,36 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from ramet.errors import RametError
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.training import LocalTraining
-from ramet.models import Chance
+from ramet.models import GraphNetwork
 from ramet.payload import Array, Arrays, Payload, nothing, under
 
 Flat: TypeAlias = NDArray[np.float64]
 Similarity: TypeAlias = Callable[[list[Flat], list[Flat]], NDArray[np.float64]]
 """From the members' updates, and their last norms, to a matrix of weights ≥ 0."""
+
+
+@checked_dataclass(frozen=True)
+class Clustering:
+    """When a cluster is split.
+
+    Args:
+        settled: the norm of the mean update must be below this,
+        moving: and the largest norm of an update above this,
+        quiet_rounds: in a round after these.
+        window: update norms remembered per client, for GCFL+.
+    """
+
+    settled: PositiveFloat = 0.05
+    moving: PositiveFloat = 0.1
+    quiet_rounds: NonNegativeInt = 20
+    window: PositiveInt = 5
 
 
 @dataclass(frozen=True)
@@ -58,10 +76,7 @@ class ClusteredMean:
     and the number of rounds merged.
     """
 
-    settled: float
-    moving: float
-    quiet_rounds: int
-    window: int
+    clustering: Clustering
     similarity: Similarity
 
     def start(self, shared: Arrays) -> Payload:
@@ -105,11 +120,11 @@ class ClusteredMean:
         import networkx as nx  # takes a while to import
 
         updates = [moved[client] for client in members]
-        if len(members) <= 2 or number <= self.quiet_rounds:
+        if len(members) <= 2 or number <= self.clustering.quiet_rounds:
             return [members]
         whole = np.linalg.norm(np.mean(updates, axis=0))
         most = max(np.linalg.norm(update) for update in updates)
-        if whole >= self.settled or most <= self.moving:
+        if whole >= self.clustering.settled or most <= self.clustering.moving:
             return [members]
         weights = self.similarity(updates, [norms[client] for client in members])
         graph = nx.Graph()
@@ -125,7 +140,7 @@ class ClusteredMean:
         kept = under("norms/", state.arrays)
         for client, update in moved.items():
             before = kept.get(client, np.empty(0))
-            kept[client] = np.append(before, np.linalg.norm(update))[-self.window :]
+            kept[client] = np.append(before, np.linalg.norm(update))[-self.clustering.window :]
         return kept
 
 
@@ -149,42 +164,32 @@ def by_warping(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  
 
 
 def gcfl(
-    settled: PositiveFloat = 0.05,
-    moving: PositiveFloat = 0.1,
-    quiet_rounds: NonNegativeInt = 20,
-    window: PositiveInt = 5,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    clustering: Clustering = Clustering(),  # noqa: B008 (frozen)
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the GIN layers inside clusters found by the direction of updates."""
     return replace(
-        fedavg(hidden, layers, dropout, training),
+        fedavg(network, training),
         name="gcfl",
         paper="arXiv:2106.13423",
         switchable=nothing,  # updates are compared as wholes
-        merging=ClusteredMean(settled, moving, quiet_rounds, window, by_cosine),
+        merging=ClusteredMean(clustering, by_cosine),
     )
 
 
 def gcfl_plus(
-    settled: PositiveFloat = 0.05,
-    moving: PositiveFloat = 0.1,
-    quiet_rounds: NonNegativeInt = 20,
-    window: PositiveInt = 5,
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    clustering: Clustering = Clustering(),  # noqa: B008 (frozen)
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the GIN layers inside clusters found by how updates grow and shrink."""
     return replace(
-        fedavg(hidden, layers, dropout, training),
+        fedavg(network, training),
         name="gcfl+",
         paper="arXiv:2106.13423",
         switchable=nothing,  # updates are compared as wholes
-        merging=ClusteredMean(settled, moving, quiet_rounds, window, by_warping),
+        merging=ClusteredMean(clustering, by_warping),
     )
 
 

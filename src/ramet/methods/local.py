@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from pydantic import PositiveInt
-
 from ramet.methods.base import Method
 from ramet.methods.training import LocalTraining
-from ramet.models import GIN, Chance
+from ramet.models import GIN, GraphNetwork
 from ramet.payload import nothing
 
 
 def local(
-    hidden: PositiveInt = 64,
-    layers: PositiveInt = 3,
-    dropout: Chance = 0.5,
+    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """A GIN per client, nothing shared."""
     return Method(
         name="local",
         paper="the baseline of every paper here",
-        model=partial(GIN, hidden=hidden, layers=layers, dropout=dropout),
+        model=partial(GIN, settings=network),
         shared=nothing,
         training=training,
     )

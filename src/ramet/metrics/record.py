@@ -1,4 +1,4 @@
-"""What one round gave: a line of the run folder."""
+"""What happened in one round: a line of `rounds.jsonl`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Record:
-    """Round ``round``: clients trained and replied, the server merged, and the merge was judged.
+    """Round ``round``: clients trained and replied, the server merged, clients evaluated the merge.
 
-    The merge of a round reaches the clients with their next message, so ``judged`` and ``down``
-    are of the exchange after the one that ``trained``.
+    The merge of a round reaches the clients with their next message, so ``evaluated`` and ``down``
+    belong to the exchange after the one in which they ``trained``.
     """
 
     round: int
@@ -22,7 +22,7 @@ class Record:
     trained: Mapping[
         str, Mapping[str, float]
     ]  # client -> loss, weight, what it sent; at first its work too
-    judged: Mapping[str, Mapping[str, float]]  # client -> scores
+    evaluated: Mapping[str, Mapping[str, float]]  # client -> scores
     down: Mapping[str, int]  # client -> bytes sent to it, answered or not
     failed: Mapping[str, str]  # client -> reason
     seconds: float
@@ -35,7 +35,7 @@ class Record:
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients."""
-        return fmean(numbers[score] for numbers in self.judged.values())
+        return fmean(numbers[score] for numbers in self.evaluated.values())
 
     @property
     def bytes_up(self) -> int:
@@ -51,4 +51,6 @@ class Record:
     @staticmethod
     def parse(line: str) -> Record:
         facts: dict[str, Any] = json.loads(line)
+        if "judged" in facts:  # older runs
+            facts["evaluated"] = facts.pop("judged")
         return Record(**facts)

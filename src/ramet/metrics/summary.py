@@ -1,50 +1,172 @@
-"""From the rounds of a run to the numbers that are reported."""
+"""From the rounds of a run to the figures that are reported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
 
+Number: TypeAlias = int | float
+"""A whole number stays one in JSON."""
 _DIGITS = 5
+_CURVE_DIGITS = 6
+_CHOSEN = ("val", "test")
 
 
-def scores(records: Sequence[Record]) -> dict[str, Any]:
-    """Test score of the last round, and of the round whose mean validation score is best.
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
 
-    Rounds that judged other clients than the last one did are not compared: a mean without the
-    hardest client is no better.
+
+class Scores(_Frozen):
+    """Test scores after the last round, and at the round whose mean validation score is best."""
+
+    test: float
+    test_at_best_val: float
+    best_val_round: int
+    clients: dict[str, float | None]
+    """None for a client that did not answer in the last round."""
+    besides: dict[str, float] = {}
+    """Means over the clients of the task's further metrics, such as MRR."""
+    overview: dict[str, Number] = {}
+    """The server's model evaluated on all clients' data at once: every metric after the last round,
+    and ``test_at_best_val`` with its ``best_val_round``."""
+
+
+class Traffic(_Frozen):
+    """Bytes of arrays sent."""
+
+    up_per_client_round: Number
+    down_per_client_round: Number
+    total: int
+
+
+class Directions(_Frozen):
+    """Totals of a whole run, sent by the clients and to them."""
+
+    up: int
+    down: int
+
+
+class Sent(_Frozen):
+    """What crossed the wire in a whole run."""
+
+    tensors: Directions
+    scalars: Directions
+    bytes: Directions
+
+
+class ModelSize(_Frozen):
+    """Parameters of each client's model, and how many scalars are shared."""
+
+    scalars: dict[str, int]
+    shared_scalars: int
+
+
+class Flops(_Frozen):
+    """Floating-point operations of a client's training in one round."""
+
+    per_client_round: float | None = None
+    clients: dict[str, dict[str, int]] = {}
+
+
+class Summary(_Frozen):
+    """A finished run in figures; `result.json` holds it. Older runs lack some of them."""
+
+    method: str
+    activation: str | None = None
+    merge: str | None = None
+    setting: str
+    seed: int
+    rounds: int
+    engine: str
+    metric: str
+    """What the scores are, as people call it: accuracy, ROC-AUC."""
+    scores: Scores
+    traffic: Traffic
+    sent: Sent | None = None
+    model: ModelSize
+    flops: Flops = Flops()
+    merging: dict[str, dict[str, float]] = {}
+    """What the server's merging rule reported: in the first and the last round, and on average."""
+    sha256: str
+    """Over everything that was learned, the state of the merging rule included."""
+    seconds: float
+    peak_memory: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, facts: Any) -> Any:
+        """Runs from before the metric had its name say it by what else they report."""
+        if isinstance(facts, dict) and "metric" not in facts:
+            ranked = "mrr" in facts.get("scores", {}).get("besides", {})
+            metric = facts.get("measure") or ("ROC-AUC" if ranked else "accuracy")
+            return {**{k: v for k, v in facts.items() if k != "measure"}, "metric": metric}
+        return facts
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One point of a run's curves: means over the clients that took part."""
+
+    number: int
+    val: float
+    test: float
+    loss: float | None = None
+    overview: float | None = None
+    """Test score of the server's model on all clients' data at once."""
+
+    @staticmethod
+    def of(record: Record) -> Round:
+        loss = fmean(numbers["loss"] for numbers in record.trained.values())
+        overview = record.overview.get("test")
+        return Round(
+            record.round,
+            round(record.mean("val"), _CURVE_DIGITS),
+            round(record.mean("test"), _CURVE_DIGITS),
+            round(loss, _CURVE_DIGITS),
+            None if overview is None else round(overview, _CURVE_DIGITS),
+        )
+
+    def row(self) -> list[float]:
+        """As a line of a kept file; what older runs lack is at the end."""
+        values = (self.number, self.val, self.test, self.loss, self.overview)
+        return [value for value in values if value is not None]
+
+
+def scores(records: Sequence[Record]) -> Scores:
+    """Rounds that evaluated other clients than the last one did are not compared.
+
+    A mean without the hardest client is no better.
     """
     final = records[-1]
-    alike = [record for record in records if record.judged.keys() == final.judged.keys()]
+    alike = [record for record in records if record.evaluated.keys() == final.evaluated.keys()]
     best = max(alike, key=lambda record: record.mean("val"))
-    return {
-        "test": final.mean("test"),
-        "test_at_best_val": best.mean("test"),
-        "best_val_round": best.round,
-        "clients": {client: numbers["test"] for client, numbers in final.judged.items()},
-        **({"besides": besides} if (besides := _besides(final)) else {}),
-        **({"overview": _overview(records)} if final.overview else {}),
-    }
+    return Scores(
+        test=final.mean("test"),
+        test_at_best_val=best.mean("test"),
+        best_val_round=best.round,
+        clients={client: numbers["test"] for client, numbers in final.evaluated.items()},
+        besides=_besides(final),
+        overview=_overview(records) if final.overview else {},
+    )
 
 
-def measure(result: Mapping[str, Any]) -> str:
-    """What a result's scores are, as people call it; older results do not say it themselves."""
-    if "measure" in result:
-        return str(result["measure"])
-    return "ROC-AUC" if "mrr" in result["scores"].get("besides", {}) else "accuracy"
-
-
-def common_measure(measures: Iterable[str]) -> str:
-    """The measure of all; if they differ, or there is none, just a score."""
-    found = set(measures)
+def common_metric(metrics: Iterable[str]) -> str:
+    """The metric that all have; if they differ, or there is none, just a score."""
+    found = set(metrics)
     return found.pop() if len(found) == 1 else "score"
 
 
-def _overview(records: Sequence[Record]) -> dict[str, float]:
+def _overview(records: Sequence[Record]) -> dict[str, Number]:
     """The server's model on all data: last, and at the round that is best there in validation."""
     best = max(records, key=lambda record: record.overview["val"])
     return {
@@ -54,10 +176,15 @@ def _overview(records: Sequence[Record]) -> dict[str, float]:
     }
 
 
+def _besides(final: Record) -> dict[str, float]:
+    first = next(iter(final.evaluated.values()), {})
+    return {name: final.mean(name) for name in first if name not in _CHOSEN}
+
+
 def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """What the server's rule told: in the first and the last round, and on average."""
+    """What the merging rule reported, in the first and the last round, and on average."""
     names = sorted({name for record in records for name in record.merging})
-    told = {
+    reported = {
         "first": records[0].merging,
         "last": records[-1].merging,
         "mean": {
@@ -67,42 +194,41 @@ def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
     }
     return {
         when: {name: round(value, _DIGITS) for name, value in numbers.items()}
-        for when, numbers in told.items()
+        for when, numbers in reported.items()
         if numbers
     }
 
 
-def _besides(final: Record) -> dict[str, float]:
-    """Means over the clients of the scores that a task gives beside its main one."""
-    first = next(iter(final.judged.values()), {})
-    return {name: final.mean(name) for name in first if name not in ("val", "test")}
-
-
-def traffic(records: Sequence[Record]) -> dict[str, float]:
-    """Bytes of arrays sent, by direction."""
+def traffic(records: Sequence[Record]) -> Traffic:
     up = sum(record.bytes_up for record in records)
     down = sum(record.bytes_down for record in records)
-    return {
-        "up_per_client_round": _each(up, [record.trained for record in records]),
-        "down_per_client_round": _each(down, [record.down for record in records]),
-        "total": up + down,
-    }
+    return Traffic(
+        up_per_client_round=_each(up, [record.trained for record in records]),
+        down_per_client_round=_each(down, [record.down for record in records]),
+        total=up + down,
+    )
 
 
-def sent(records: Sequence[Record]) -> dict[str, dict[str, int]]:
-    """Tensors, scalars and bytes of the whole run, by direction."""
-
+def sent(records: Sequence[Record]) -> Sent:
     def up(kind: str) -> int:
-        return int(sum(told.get(kind, 0) for r in records for told in r.trained.values()))
+        return int(sum(sent.get(kind, 0) for r in records for sent in r.trained.values()))
 
-    return {
-        "tensors": {"up": up("tensors"), "down": sum(r.tensors_down for r in records)},
-        "scalars": {"up": up("scalars"), "down": sum(r.scalars_down for r in records)},
-        "bytes": {"up": up("up"), "down": sum(r.bytes_down for r in records)},
-    }
+    return Sent(
+        tensors=Directions(up=up("tensors"), down=sum(r.tensors_down for r in records)),
+        scalars=Directions(up=up("scalars"), down=sum(r.scalars_down for r in records)),
+        bytes=Directions(up=up("up"), down=sum(r.bytes_down for r in records)),
+    )
 
 
-def flops(records: Sequence[Record]) -> dict[str, Any]:
+def tensors_sent(records: Sequence[Record], clients: Sequence[str]) -> list[list[int]]:
+    """Tensors that each client sent up, round by round; 0 if it took no part."""
+    return [
+        [int(record.trained.get(client, {}).get("tensors", 0)) for client in clients]
+        for record in records
+    ]
+
+
+def flops(records: Sequence[Record]) -> Flops:
     """Operations of each client in one round of training, and their mean over the clients."""
     clients = {
         client: {name: int(numbers[name]) for name in WORK}
@@ -111,10 +237,10 @@ def flops(records: Sequence[Record]) -> dict[str, Any]:
         if WORK[0] in numbers
     }
     totals = [total(work) for work in clients.values()]
-    return {"per_client_round": fmean(totals) if totals else None, "clients": clients}
+    return Flops(per_client_round=fmean(totals) if totals else None, clients=clients)
 
 
-def _each(total: int, rounds: Sequence[Mapping[str, Any]]) -> float:
-    """Per client and round; a whole number stays one."""
+def _each(total: int, rounds: Sequence[Mapping[str, Any]]) -> Number:
+    """Per client and round."""
     count = sum(len(clients) for clients in rounds)
     return total // count if total % count == 0 else total / count

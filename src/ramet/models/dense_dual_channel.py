@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ramet.data import Batch
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, graph_sums
+from ramet.models.settings import DenseNetwork
 from ramet.models.shape import GraphShape
 
 
@@ -24,24 +25,13 @@ class NarrowStructureChannel(nn.Module):
 class DenseDualChannel(nn.Module):
     """Each feature layer reads all earlier maps of both channels, and the head reads them all.
 
-    ``activate`` says where the non-linear H of the paper's eqs. 7 and 8 stands: on each feature
-    map as it is made ("maps"), or on the concatenation that a layer reads ("inputs"), as the
-    equations say literally.
-
     Parameters: as in ``DualChannel``.
     """
 
-    def __init__(
-        self,
-        shape: GraphShape,
-        width: int = 16,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
-        activate: str = "maps",
-    ) -> None:
+    def __init__(self, shape: GraphShape, settings: DenseNetwork = DenseNetwork()) -> None:  # noqa: B008
         super().__init__()
-        self.activate = activate
+        width, hidden, layers = settings.width, settings.hidden, settings.layers
+        self.activate = settings.activate
         self.embed = InputLinear(shape.features, hidden)
         self.layers = nn.ModuleList(
             GINLayer(2 * (hidden + layer * width), width) for layer in range(layers)
@@ -50,7 +40,7 @@ class DenseDualChannel(nn.Module):
         self.mix = nn.Linear(2 * (hidden + layers * width), hidden)
         self.hidden = nn.Linear(hidden, hidden)
         self.classify = nn.Linear(hidden, shape.classes)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         features = [self.embed(batch.features)]  # x⁰ … xˡ, each [nodes, hidden or width]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ramet.data import Batch
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, graph_sums
+from ramet.models.settings import GraphNetwork
 from ramet.models.shape import GraphShape
 
 
@@ -26,17 +27,16 @@ class DualChannel(nn.Module):
     ``structure.embed`` and ``structure.layers.0`` … see structure encodings only.
     """
 
-    def __init__(
-        self, shape: GraphShape, hidden: int = 64, layers: int = 3, dropout: float = 0.5
-    ) -> None:
+    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__()
+        hidden, layers = settings.hidden, settings.layers
         self.embed = InputLinear(shape.features, hidden)
         self.layers = nn.ModuleList(GINLayer(2 * hidden, hidden) for _ in range(layers))
         self.structure = StructureChannel(shape.structure, hidden, layers)
         self.mix = nn.Linear(2 * hidden, hidden)
         self.hidden = nn.Linear(hidden, hidden)
         self.classify = nn.Linear(hidden, shape.classes)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         x = self.embed(batch.features)  # [nodes, hidden]

@@ -7,15 +7,14 @@ the forward pass and nothing is ever transposed. Linear maps go before the sum o
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch
-from ramet.data.node_graph import NodeGraph, SparseFeatures
+from ramet.data.graphs.node_graph import NodeGraph, SparseFeatures
 
 
 class Linked(Protocol):
@@ -148,9 +147,6 @@ class GCNLayer(nn.Module):
     def forward(self, values: Tensor, batch: Batch) -> Tensor:
         scaled = functional.linear(values, self.weight) * batch.gcn_scale
         return self_and_neighbours(scaled, batch) * batch.gcn_scale + self.bias
-
-
-Chance: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Dropout(nn.Module):

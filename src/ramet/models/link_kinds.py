@@ -11,12 +11,28 @@ and the sum of a cluster's links is counts(k × n) · H. So nothing of size link
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ramet.data import NodeGraph
+
 LINKS_AT_ONCE = 2**19
 SEEDED_FROM = 10_000
+
+
+@runtime_checkable
+class FindsLinkKinds(Protocol):
+    """A model that can say which kind it takes each link for."""
+
+    cluster: bool
+    """Whether it finds the kinds itself instead of reading them."""
+
+    def eval(self) -> object: ...
+
+    def link_kinds(self, graph: NodeGraph) -> Tensor: ...
 
 
 def assign(nodes: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> Tensor:  # [links]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data.node_graph import NodeGraph
+from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.layers import SAGELayer
 from ramet.models.shape import NodeShape
 

@@ -8,12 +8,10 @@ r"""FedLIT's networks for nodes: one channel, or one channel for each kind of li
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
-from ramet.data.node_graph import Channel, NodeGraph, scale
+from ramet.data.graphs.node_graph import Channel, NodeGraph, scale
 from ramet.models import link_kinds
 from ramet.models.layers import (
     Dropout,
@@ -22,6 +20,7 @@ from ramet.models.layers import (
     self_and_neighbours,
     times_features,
 )
+from ramet.models.settings import GCNNetwork, LinkClustering, MultiChannelNetwork
 from ramet.models.shape import NodeShape
 
 
@@ -43,14 +42,15 @@ class _Convolution(nn.Module):
 class _Channel(nn.Module):
     """A projection of its own, then layers of [graph convolution, relu, dropout]."""
 
-    def __init__(
-        self, hidden: int, layers: int, dropout: float, activate: bool, loops: bool
-    ) -> None:
+    def __init__(self, settings: GCNNetwork) -> None:
         super().__init__()
+        hidden = settings.hidden
         self.project = nn.Linear(hidden, hidden)
-        self.layers = nn.ModuleList(_Convolution(hidden, hidden, loops) for _ in range(layers))
-        self.dropout = Dropout(dropout)
-        self.activate = activate
+        self.layers = nn.ModuleList(
+            _Convolution(hidden, hidden, settings.loops) for _ in range(settings.layers)
+        )
+        self.dropout = Dropout(settings.dropout)
+        self.activate = settings.activate
 
     def forward(self, nodes: Tensor, channel: Channel, factor: Tensor) -> Tensor:
         x: Tensor = self.project(nodes)
@@ -64,29 +64,18 @@ class _Channel(nn.Module):
 class GCN(nn.Module):
     """All links alike. Parameters: ``project``, ``channel.*``, ``classify``."""
 
-    def __init__(
-        self,
-        shape: NodeShape,
-        hidden: int = 64,
-        layers: int = 2,
-        dropout: float = 0.5,
-        activate: bool = True,
-        loops: bool = False,
-    ) -> None:
+    def __init__(self, shape: NodeShape, settings: GCNNetwork = GCNNetwork()) -> None:  # noqa: B008
         super().__init__()
-        self.project = nn.Linear(shape.features, hidden)
-        self.channel = _Channel(hidden, layers, dropout, activate, loops)
-        self.classify = nn.Linear(hidden, shape.classes)
-        self.activate = activate
+        self.project = nn.Linear(shape.features, settings.hidden)
+        self.channel = _Channel(settings)
+        self.classify = nn.Linear(settings.hidden, shape.classes)
+        self.activate = settings.activate
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
         h = of_features(self.project, graph)
         h = self.channel(h.relu() if self.activate else h, graph.whole, graph.gcn_scale)
         logits: Tensor = self.classify(h)
         return logits
-
-
-View = Literal["learned", "fixed"]
 
 
 class Kinds(nn.Module):
@@ -108,21 +97,10 @@ class MultiChannelGCN(nn.Module):
     """A channel for each kind of link; a node sums over the channels that touch it.
 
     The kinds are the graph's true ones (mGCN), or found by clustering the links in every pass of
-    training (cGCN, ``cluster``). A node without any link passes through all channels.
+    training (cGCN). A node without any link passes through all channels.
 
     Args:
-        kinds: the number k of channels.
-        cluster: find the kinds instead of reading them.
-        mean: average over the channels that touch a node instead of summing.
-        activate: relu after the projections, as in the paper's eqs. 8 and 9.
-        loops: nodes hear themselves in every layer; without, they speak through others only.
-        degrees: normalise by the degrees in the whole graph (eq. 10) or in the channel.
-        smallest: a kind with fewer links is not told: its centre and count are cleared after
-            training, and it is drawn anew.
-        steps: how often links are assigned and centres moved in one pass of training.
-        view: what links are compared by: the nodes' projection as it is learned, as in the paper,
-            or a ``fixed`` one, drawn alike everywhere, so that a kind stays what it was while the
-            projection learns the classes. The fixed one never travels.
+        clustering: how to find the kinds; None reads the true ones.
 
     Parameters: ``project``, ``channels.0`` …, ``classify``; buffers ``kinds.centres`` and
     ``kinds.nodes``.
@@ -133,29 +111,20 @@ class MultiChannelGCN(nn.Module):
     def __init__(
         self,
         shape: NodeShape,
-        kinds: int,
-        cluster: bool,
-        hidden: int = 64,
-        layers: int = 2,
-        dropout: float = 0.5,
-        mean: bool = False,
-        activate: bool = True,
-        loops: bool = False,
-        degrees: Literal["graph", "channel"] = "graph",
-        smallest: int = 0,
-        steps: int = 1,
-        view: View = "learned",
+        settings: MultiChannelNetwork = MultiChannelNetwork(),  # noqa: B008
+        clustering: LinkClustering | None = None,
     ) -> None:
         super().__init__()
-        self.cluster, self.mean, self.activate = cluster, mean, activate
-        self.degrees, self.smallest, self.steps = degrees, smallest, steps
+        hidden = settings.hidden
+        self.cluster = clustering is not None
+        self.smallest = clustering.smallest if clustering else 0
+        self.steps = clustering.steps if clustering else 1
+        self.mean, self.activate, self.degrees = settings.mean, settings.activate, settings.degrees
         self.project = nn.Linear(shape.features, hidden)
-        self.channels = nn.ModuleList(
-            _Channel(hidden, layers, dropout, activate, loops) for _ in range(kinds)
-        )
+        self.channels = nn.ModuleList(_Channel(settings) for _ in range(settings.kinds))
         self.classify = nn.Linear(hidden, shape.classes)
-        self.kinds = Kinds(kinds, 2 * hidden)
-        if view == "fixed":
+        self.kinds = Kinds(settings.kinds, 2 * hidden)
+        if clustering and clustering.view == "fixed":
             drawn = torch.randn(hidden, shape.features, generator=torch.Generator().manual_seed(0))
             self.register_buffer("view", drawn / shape.features**0.5, persistent=False)
         else:
@@ -179,7 +148,7 @@ class MultiChannelGCN(nn.Module):
         logits: Tensor = self.classify(total)
         return logits
 
-    def found(self, graph: NodeGraph) -> Tensor:  # [links]
+    def link_kinds(self, graph: NodeGraph) -> Tensor:  # [links]
         """The kind of each link as the model sees it."""
         return self.kinds_of(graph, self._compared(graph, self._projected(graph)))
 

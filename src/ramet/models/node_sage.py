@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ramet.data.node_graph import NodeGraph
+from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.layers import Dropout, SAGELayer
 from ramet.models.missing_neighbours import NeighbourGenerator
+from ramet.models.settings import NodeNetwork
 from ramet.models.shape import NodeShape
 
 
@@ -16,13 +17,12 @@ class NodeSAGE(nn.Module):
     Parameters: ``layers.0`` …, ``classify``.
     """
 
-    def __init__(
-        self, shape: NodeShape, hidden: int = 64, layers: int = 2, dropout: float = 0.5
-    ) -> None:
+    def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
         super().__init__()
+        hidden, layers = settings.hidden, settings.layers
         wide = [shape.features, *[hidden] * (layers - 1)]
         self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in wide)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.dropout)
         self.classify = nn.Linear(hidden, shape.classes)
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
@@ -46,15 +46,13 @@ class MendedSAGE(nn.Module):
     def __init__(
         self,
         shape: NodeShape,
-        hidden: int = 64,
-        layers: int = 2,
-        dropout: float = 0.5,
+        settings: NodeNetwork = NodeNetwork(),  # noqa: B008
         most: int = 5,
         noise: float = 0.1,
     ) -> None:
         super().__init__()
-        self.classifier = NodeSAGE(shape, hidden, layers, dropout)
-        self.generator = NeighbourGenerator(shape, hidden, most, noise)
+        self.classifier = NodeSAGE(shape, settings)
+        self.generator = NeighbourGenerator(shape, settings.hidden, most, noise)
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
         logits: Tensor = self.classifier(self.generator.mended(graph) if self.training else graph)

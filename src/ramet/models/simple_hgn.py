@@ -14,18 +14,18 @@ in the decoder, all in tensors of their own: so each can be switched off alone.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data.hetero_graph import Flow, HeteroGraph, Links, NodeType
+from ramet.data.graphs.hetero_graph import Flow, HeteroGraph, Links, NodeType
 from ramet.models.layers import Dropout
+from ramet.models.settings import HGNNetwork
 from ramet.models.shape import LinkShape
 
 _SLOPE = 0.01
-Decoder = Literal["distmult", "dot"]
 
 
 def kinds_of(relations: tuple[str, ...]) -> list[str]:
@@ -132,37 +132,24 @@ class SimpleHGN(nn.Module):
     length 1, side by side. Two vectors are multiplied, weighted by the relation's vector
     (``distmult``) or not (``dot``), and summed.
 
-    Args:
-        layers: hidden ones; there is an output layer besides.
-        kind_width: of the links' embeddings.
-        residual: add a linear map of a layer's input to its output (eq. 3).
-
     Parameters: ``project.TYPE``, ``layers.N``, ``layers.N.kinds.KIND``, ``decode.KIND``.
     """
 
-    def __init__(
-        self,
-        shape: LinkShape,
-        hidden: int = 64,
-        heads: int = 3,
-        layers: int = 2,
-        kind_width: int = 32,
-        dropout: float = 0.5,
-        residual: bool = False,
-        decoder: Decoder = "distmult",
-    ) -> None:
+    def __init__(self, shape: LinkShape, settings: HGNNetwork = HGNNetwork()) -> None:  # noqa: B008
         super().__init__()
+        hidden, heads, layers = settings.hidden, settings.heads, settings.layers
         self.relations = shape.relations
         kinds = kinds_of(shape.relations)
         self.project = nn.ModuleDict({name: _Input(width, hidden) for name, width in shape.types})
         widths = [hidden, *[hidden * heads] * layers]
         self.layers = nn.ModuleList(
-            _Attention(width, hidden, heads, kind_width, kinds, residual) for width in widths
+            _Attention(width, hidden, heads, settings.kind_width, kinds, settings.residual)
+            for width in widths
         )
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.dropout)
         self.decode = nn.ParameterDict(
             {name: torch.ones(hidden * (layers + 2)) for name in kinds}
-            if decoder == "distmult"
+            if settings.decoder == "distmult"
             else {}
         )
 

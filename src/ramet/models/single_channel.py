@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ramet.data import Batch
 from ramet.models.layers import Dropout, GINLayer, InputLinear, SAGELayer, graph_sums
+from ramet.models.settings import GraphNetwork
 from ramet.models.shape import GraphShape
 
 
@@ -17,15 +18,14 @@ class _SingleChannel(nn.Module):
 
     layer: type[GINLayer] | type[SAGELayer]
 
-    def __init__(
-        self, shape: GraphShape, hidden: int = 64, layers: int = 3, dropout: float = 0.5
-    ) -> None:
+    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__()
+        hidden, layers = settings.hidden, settings.layers
         self.embed = InputLinear(shape.features, hidden)
         self.layers = nn.ModuleList(self.layer(hidden, hidden) for _ in range(layers))
         self.hidden = nn.Linear(hidden, hidden)
         self.classify = nn.Linear(hidden, shape.classes)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         x = self.embed(batch.features)  # [nodes, hidden]

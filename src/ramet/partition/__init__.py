@@ -1,9 +1,50 @@
-"""Who owns what."""
+"""Who holds what: every setting by its name."""
 
+from collections.abc import Callable
+
+from ramet.partition.base import Reading, Setting
+from ramet.partition.by_community import citeseer, coauthor_cs, cora
+from ramet.partition.by_dataset import (
+    at_random,
+    bio_sm,
+    bio_sm_sn,
+    bio_sn_cv,
+    by_label,
+    by_size,
+    cross_diff,
+    cross_sim,
+    multi,
+    single,
+    tiny,
+)
+from ramet.partition.by_link_kind import acm_links, planted_links
+from ramet.partition.by_relation import acm_hetero, amazon, imdb_hetero, planted_hetero
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
-from ramet.partition.own_settings import OwnSetting, absolute_sites
-from ramet.partition.reading import Reading
-from ramet.partition.settings import SETTINGS, Setting
+from ramet.partition.own import absolute_sites, own
+
+SETTINGS: dict[str, Callable[..., Setting]] = {
+    "tiny": tiny,
+    "single": single,
+    "cross-sim": cross_sim,
+    "cross-diff": cross_diff,
+    "multi": multi,
+    "bio-sm": bio_sm,
+    "bio-sm-sn": bio_sm_sn,
+    "bio-sn-cv": bio_sn_cv,
+    "at-random": at_random,
+    "by-size": by_size,
+    "by-label": by_label,
+    "acm-links": acm_links,
+    "planted": planted_links,
+    "cora": cora,
+    "citeseer": citeseer,
+    "coauthor-cs": coauthor_cs,
+    "amazon": amazon,
+    "acm-hetero": acm_hetero,
+    "imdb-hetero": imdb_hetero,
+    "planted-hetero": planted_hetero,
+    "own": own,
+}
 
 __all__ = [
     "SETTINGS",
@@ -11,7 +52,6 @@ __all__ = [
     "ByLabel",
     "BySize",
     "Cut",
-    "OwnSetting",
     "Reading",
     "Setting",
     "absolute_sites",

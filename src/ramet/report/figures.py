@@ -1,9 +1,9 @@
-"""Pictures of a comparison, each drawn from stories alone and given as a matplotlib figure."""
+"""Figures of comparisons, drawn from finished runs alone."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.errors import RametError
-from ramet.metrics import Standing, Stories, Story, common_measure, measure
-from ramet.metrics.saving import asking_everyone
+from ramet.experiment import MethodSpec
+from ramet.metrics import Round
+from ramet.metrics.summary import common_metric
+from ramet.studies.comparison import Standing
+from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.printed import baselines
+from ramet.studies.savings import asking_everyone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
 _COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
 """Told apart by people who do not see all colours (after Okabe and Ito), and in print."""
 _DASHES = ("-", "--", ":", "-.")
-_TEST, _LOSS, ON_ALL_DATA = 2, 3, 4  # columns of a story's rounds
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -36,39 +40,43 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def score_over_rounds(stories: Stories) -> Figure:
+def score_over_rounds(by_label: FinishedRuns) -> Figure:
     """Mean test score over seeds, with a band of one standard deviation, as tables have it.
 
     Both are running means over a twentieth of the rounds: test parts are small, so curves jump.
     """
-    return _over_rounds(stories, _TEST, f"mean test {measured(stories)}, %", percent=True)
+    title = f"mean test {metric_of(by_label)}, %"
+    return _over_rounds(by_label, lambda one: one.test, title, percent=True)
 
 
-def score_on_all_data(stories: Stories) -> Figure:
+def score_on_all_data(by_label: FinishedRuns) -> Figure:
     """The same for the server's model on all clients' data at once."""
-    title = f"test {measured(stories)} on all data, %"
-    return _over_rounds(stories, ON_ALL_DATA, title, percent=True)
+    title = f"test {metric_of(by_label)} on all data, %"
+    return _over_rounds(by_label, lambda one: one.overview, title, percent=True)
 
 
-def measured(stories: Stories) -> str:
-    """What the stories' scores are, as people call it."""
-    return common_measure(measure(one.result) for runs in stories.values() for one in runs.values())
+def metric_of(by_label: FinishedRuns) -> str:
+    """What the runs' scores are, as people call it."""
+    return common_metric(run.summary.metric for runs in by_label.values() for run in runs.values())
 
 
-def loss_over_rounds(stories: Stories) -> Figure:
+def loss_over_rounds(by_label: FinishedRuns) -> Figure:
     """The mean training loss over clients and seeds."""
-    return _over_rounds(stories, _LOSS, "mean training loss", percent=False)
+    return _over_rounds(by_label, lambda one: one.loss, "mean training loss", percent=False)
 
 
-def _over_rounds(stories: Stories, column: int, title: str, percent: bool) -> Figure:
+def _over_rounds(
+    by_label: FinishedRuns, value: Callable[[Round], float | None], title: str, percent: bool
+) -> Figure:
     factor = 100 if percent else 1
     with _figure(8, 5) as (figure, axes):
-        for place, (label, runs) in enumerate(stories.items()):
-            if any(len(story.rounds[0]) <= column for story in runs.values()):
+        for place, (label, runs) in enumerate(by_label.items()):
+            curves = [[value(one) for one in run.rounds] for run in runs.values()]
+            if any(point is None for curve in curves for point in curve):
                 continue
-            told = np.array([[line[column] for line in story.rounds] for story in runs.values()])
-            rounds = [line[0] for line in next(iter(runs.values())).rounds]
-            middle, spread = (_smooth(factor * each) for each in (told.mean(axis=0), _spread(told)))
+            values = factor * np.array(curves, dtype=float)
+            rounds = [one.number for one in next(iter(runs.values())).rounds]
+            middle, spread = _smooth(values.mean(axis=0)), _smooth(_spread(values))
             look = _look(place)
             axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **look)
             axes.fill_between(
@@ -80,28 +88,28 @@ def _over_rounds(stories: Stories, column: int, title: str, percent: bool) -> Fi
     return figure
 
 
-def curves_again(panels: Sequence[tuple[str, Stories, bool]]) -> Figure:
+def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figure:
     """A paper's curves on all data, panel by panel: the mean over seeds, or best and worst seed."""
     rows = [panels[at : at + 2] for at in range(0, len(panels), 2)]
     with _figure(11, 4.2 * len(rows), 2, len(rows)) as (figure, axes):
         for panel in np.atleast_1d(axes).flat[len(panels) :]:
             panel.set_axis_off()
-        for panel, (title, stories, extremes) in zip(
+        for panel, (title, by_label, extremes) in zip(
             np.atleast_1d(axes).flat, panels, strict=False
         ):
-            for place, (label, runs) in enumerate(stories.items()):
+            for place, (label, runs) in enumerate(by_label.items()):
                 if not runs:
                     continue
-                told = 100 * np.array(
-                    [[line[ON_ALL_DATA] for line in story.rounds] for story in runs.values()]
+                scores = 100 * np.array(
+                    [[one.overview for one in run.rounds] for run in runs.values()], dtype=float
                 )
-                rounds = [line[0] for line in next(iter(runs.values())).rounds]
+                rounds = [one.number for one in next(iter(runs.values())).rounds]
                 colour, name = _look(place)["color"], f"{label} ({len(runs)})"
                 if extremes:
-                    panel.plot(rounds, told.max(axis=0), color=colour, label=name, linewidth=1.4)
-                    panel.plot(rounds, told.min(axis=0), ":", color=colour, linewidth=1.4)
+                    panel.plot(rounds, scores.max(axis=0), color=colour, label=name, linewidth=1.4)
+                    panel.plot(rounds, scores.min(axis=0), ":", color=colour, linewidth=1.4)
                 else:
-                    panel.plot(rounds, told.mean(axis=0), color=colour, label=name, linewidth=1.4)
+                    panel.plot(rounds, scores.mean(axis=0), color=colour, label=name, linewidth=1.4)
             how = "best (solid) and worst (dotted) seed" if extremes else "mean over seeds"
             panel.set(xlabel="round", ylabel="ROC-AUC on all data, %", title=f"{title}: {how}")
             panel.legend(title="method (seeds)", fontsize=8)
@@ -132,17 +140,17 @@ def tensors_over_rounds(
     return figure
 
 
-def score_over_bytes(stories: Stories) -> Figure:
+def score_over_bytes(by_label: FinishedRuns) -> Figure:
     """A point per method, those with an activation joined to the same method without one.
 
     Of the latter only seeds count that one of the former has, too.
     """
     with _figure(8, 6) as (figure, axes):
-        for place, (whole, labels) in enumerate(pairs(stories).items()):
+        for place, (whole, labels) in enumerate(pairs(by_label).items()):
             colour = _look(place)["color"]
-            seeds = {seed for label in labels for seed in stories[label]}
-            chosen = {seed: story for seed, story in stories[whole].items() if seed in seeds}
-            points = {whole: chosen, **{label: stories[label] for label in labels}}
+            seeds = {seed for label in labels for seed in by_label[label]}
+            chosen = {seed: run for seed, run in by_label[whole].items() if seed in seeds}
+            points = {whole: chosen, **{label: by_label[label] for label in labels}}
             start = _spent(chosen)
             for mark, (label, runs) in zip(_MARKS, points.items(), strict=False):
                 spent, mean, spread = _spent(runs)
@@ -159,7 +167,7 @@ def score_over_bytes(stories: Stories) -> Figure:
                 )
         axes.set(
             xlabel="MB sent in the whole run, both ways",
-            ylabel=f"test {measured(stories)}, %: mean ± std",
+            ylabel=f"test {metric_of(by_label)}, %: mean ± std",
         )
         axes.set_xlim(left=0)
         axes.margins(x=0.08)
@@ -167,20 +175,21 @@ def score_over_bytes(stories: Stories) -> Figure:
     return figure
 
 
-def pairs(stories: Stories) -> dict[str, list[str]]:
+def pairs(by_label: FinishedRuns) -> dict[str, list[str]]:
     """Methods that ask everyone for everything, each with its labels that ask for less."""
     found: dict[str, list[str]] = {}
-    for label in stories:
-        whole = asking_everyone(label)
-        if whole != label and whole in stories:
+    known = baselines()
+    for label in by_label:
+        whole = str(asking_everyone(MethodSpec.parse(label), known))
+        if whole != label and whole in by_label:
             found.setdefault(whole, []).append(label)
     return found
 
 
-def _spent(runs: Mapping[int, Story]) -> tuple[float, float, float]:
+def _spent(runs: Mapping[int, FinishedRun]) -> tuple[float, float, float]:
     """Megabytes, and mean and spread of the score."""
-    scores = np.array([100 * story.score for story in runs.values()])
-    sent = np.mean([story.result["traffic"]["total"] for story in runs.values()])
+    scores = np.array([100 * run.score for run in runs.values()])
+    sent = np.mean([run.summary.traffic.total for run in runs.values()])
     return float(sent) / 1e6, float(scores.mean()), float(_spread(scores))
 
 
@@ -203,7 +212,7 @@ def score_over_work(rows: Sequence[Standing]) -> Figure:
             axes.plot([at, at], [worst, mean], color=colour, linewidth=1.2)
             axes.plot(at, mean, _MARKS[place % len(_MARKS)], color=colour, label=row.label, ms=8)
             axes.plot(at, worst, "_", color=colour, ms=10)
-        what = common_measure(row.measure for row in rows)
+        what = common_metric(row.metric for row in rows)
         axes.set(
             xlabel="FLOPs per client and round, billions", ylabel=f"test {what}, %: mean and worst"
         )

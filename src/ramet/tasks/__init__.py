@@ -1,11 +1,10 @@
 """What is learned: loss, batches and scores of each kind of task."""
 
 from ramet.data import StructureEncoding
-from ramet.tasks.base import Samples, Shape, Task
+from ramet.tasks.base import Samples, Scores, Shape, Task
 from ramet.tasks.graph_classification import GraphClassification, GraphSamples
 from ramet.tasks.link_prediction import LinkPrediction, LinkSamples
 from ramet.tasks.node_classification import NodeClassification, NodeSamples
-from ramet.tasks.scores import Scores
 
 __all__ = [
     "GraphClassification",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from ramet.data import Held, StructureEncoding
-from ramet.data.own import Schema
-from ramet.tasks.scores import Scores
+from ramet.data import ClientData, StructureEncoding
+from ramet.data.own import Schema, TaskName
+from ramet.errors import RametError
+
+Scores: TypeAlias = dict[str, float]
+"""Metrics by name; ``val`` and ``test`` are always among them."""
 
 
 class Samples(Protocol):
@@ -18,7 +21,7 @@ class Samples(Protocol):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Which samples train, choose and judge, with hashes."""
+        """Which samples are for training, validation and test, with hashes."""
         ...
 
 
@@ -37,11 +40,12 @@ class Shape(Protocol):
 class Task(Protocol):
     """Loss, batches and scores."""
 
-    measure: ClassVar[str]
+    name: ClassVar[TaskName]
+    metric: ClassVar[str]
     """What the scores ``val`` and ``test`` are, as people call it."""
 
-    def samples(self, held: Held[Any, Any]) -> Any:
-        """A client's data, made ready; an error that says why if they are not of this task."""
+    def samples(self, held: ClientData[Any, Any]) -> Any:
+        """A client's data in this task's form; an error if they are for another task."""
         ...
 
     def plain_shape(self, inputs: StructureEncoding) -> Any:
@@ -53,7 +57,7 @@ class Task(Protocol):
         ...
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> Any:
-        """The shape of samples that a site has only told the form of."""
+        """The shape of the samples that a schema describes."""
         ...
 
     def weight(self, samples: Any) -> int:
@@ -68,10 +72,19 @@ class Task(Protocol):
         """A batch's loss, to be minimised."""
         ...
 
-    def judge(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
+    def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
         """``val``, ``test`` and perhaps more, on the client's own held-out samples."""
         ...
 
-    def study(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
-        """What more can be said of the model where the truth is known: in a simulation only."""
+    def extra_scores(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
+        """Further metrics that need the ground truth of a simulation."""
         ...
+
+
+def mismatch(task: TaskName, expected: type, held: ClientData[Any, Any]) -> RametError:
+    """The error for data that are for another task."""
+    return RametError(
+        f"{task} needs {expected.__name__} data, and these clients hold "
+        f"{type(held.content).__name__} data. Choose a method for their task; `ramet methods NAME` "
+        "says what a method is for."
+    )

@@ -12,18 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Batch, GraphBlock, Held, Split, StructureEncoding
-from ramet.data.own import Schema, check_task
-from ramet.errors import RametError
+from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
+from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import GraphShape
-from ramet.tasks.scores import Scores
+from ramet.tasks.base import Scores, mismatch
 
-_JUDGED_AT_ONCE = 64
+_EVALUATED_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class GraphSamples:
-    """One client's graphs and which of them train, choose and judge."""
+    """One client's graphs and which of them are for training, validation and test."""
 
     block: GraphBlock
     split: Split
@@ -38,22 +37,19 @@ class GraphSamples:
     def held_out(self) -> list[Batch]:
         """Validation graphs, then test graphs, cut once."""
         both = torch.cat([self.split.val, self.split.test])
-        return [self.block.cut(graphs) for graphs in torch.split(both, _JUDGED_AT_ONCE)]
+        return [self.block.cut(graphs) for graphs in torch.split(both, _EVALUATED_AT_ONCE)]
 
 
 @dataclass(frozen=True)
 class GraphClassification:
-    """What training and judging mean for graphs with one label each."""
+    """Training and evaluation for graphs with one label each."""
 
-    measure: ClassVar[str] = "accuracy"
+    name: ClassVar[TaskName] = "graph-classification"
+    metric: ClassVar[str] = "accuracy"
 
-    def samples(self, held: Held[Any, Any]) -> GraphSamples:
+    def samples(self, held: ClientData[Any, Any]) -> GraphSamples:
         if not isinstance(held.content, GraphBlock):
-            raise RametError(
-                "this method tells the class of graphs, and the setting's clients hold one graph "
-                "each. Take fed-gcn, fedlit, fedsage+ or another method for the classes of its "
-                "nodes, fed-hgn or fedda for links between nodes of several types."
-            )
+            raise mismatch(self.name, GraphBlock, held)
         return GraphSamples(held.content, held.split)
 
     def plain_shape(self, inputs: StructureEncoding) -> GraphShape:
@@ -64,7 +60,7 @@ class GraphClassification:
         return GraphShape(block.feature_width, block.structure.size(1), block.classes)
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
-        check_task(schema, "graph-classification")
+        check_task(schema, self.name)
         return GraphShape(schema.width, inputs.width, len(schema.classes))
 
     def weight(self, samples: GraphSamples) -> int:
@@ -81,7 +77,7 @@ class GraphClassification:
         return functional.cross_entropy(model(batch), batch.labels)
 
     @torch.inference_mode()
-    def judge(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
+    def evaluate(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
         """Accuracy on the validation and the test graphs."""
         model.eval()
         right = torch.cat(
@@ -95,7 +91,7 @@ class GraphClassification:
         )
         return {"val": float(val.mean()), "test": float(test.mean())}
 
-    def study(
+    def extra_scores(
         self,
         model: nn.Module,  # noqa: ARG002
         samples: GraphSamples,  # noqa: ARG002

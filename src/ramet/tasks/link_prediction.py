@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Held, StructureEncoding
-from ramet.data.hetero_graph import HeteroGraph, Links, Questions
-from ramet.data.link_split import Questioned
-from ramet.data.own import Schema, check_task, width_of
-from ramet.errors import RametError
+from ramet.data import ClientData, StructureEncoding
+from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
+from ramet.data.link_split import HeldOutPairs
+from ramet.data.own import Schema, TaskName, check_task, width_of
 from ramet.models import LinkShape
-from ramet.tasks.scores import Scores
+from ramet.tasks.base import Scores, mismatch
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class LinkSamples:
     """One client's graph, and the pairs that choose and judge."""
 
     graph: HeteroGraph
-    asked: Questioned
+    held_out: HeldOutPairs
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -43,8 +42,8 @@ class LinkSamples:
             "links": dict(zip(names, counts.tolist(), strict=True)),
             "learned": dict(zip(names, learned.tolist(), strict=True)),
             "links_sha256": _sha256(self.graph.links, self.graph.learned),
-            "val_sha256": _sha256(self.asked.val.pairs, self.asked.val.labels),
-            "test_sha256": _sha256(self.asked.test.pairs, self.asked.test.labels),
+            "val_sha256": _sha256(self.held_out.val.pairs, self.held_out.val.labels),
+            "test_sha256": _sha256(self.held_out.test.pairs, self.held_out.test.labels),
         }
 
 
@@ -67,17 +66,14 @@ class LinkBatch:
 
 @dataclass(frozen=True)
 class LinkPrediction:
-    """What training and judging mean for links."""
+    """Training and evaluation for links."""
 
-    measure: ClassVar[str] = "ROC-AUC"
+    name: ClassVar[TaskName] = "link-prediction"
+    metric: ClassVar[str] = "ROC-AUC"
 
-    def samples(self, held: Held[Any, Any]) -> LinkSamples:
-        if not isinstance(held.content, HeteroGraph) or not isinstance(held.split, Questioned):
-            raise RametError(
-                "this method predicts links between nodes of several types, and the setting's "
-                "clients hold other graphs. Take amazon, acm-hetero, imdb-hetero or "
-                "planted-hetero."
-            )
+    def samples(self, held: ClientData[Any, Any]) -> LinkSamples:
+        if not isinstance(held.content, HeteroGraph) or not isinstance(held.split, HeldOutPairs):
+            raise mismatch(self.name, HeteroGraph, held)
         return LinkSamples(held.content, held.split)
 
     def plain_shape(self, inputs: StructureEncoding) -> LinkShape:  # noqa: ARG002
@@ -91,7 +87,7 @@ class LinkPrediction:
         )
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> LinkShape:  # noqa: ARG002
-        check_task(schema, "link-prediction")
+        check_task(schema, self.name)
         types = tuple((name, width_of(features)) for name, features in sorted(schema.nodes.items()))
         return LinkShape(types, tuple(sorted(schema.edges)))
 
@@ -119,13 +115,13 @@ class LinkPrediction:
         )
 
     @torch.no_grad()  # not inference_mode: what the graph keeps is used in training, too
-    def judge(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
+    def evaluate(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
         """ROC-AUC (``val``, ``test``) and MRR, means over relations, and each relation's own."""
         model.eval()
         nodes = model.encode(samples.graph.to(device)).cpu()
         names = [relation.name for relation in samples.graph.relations]
-        val = _by_relation(model, nodes, samples.asked.val, len(names))
-        test = _by_relation(model, nodes, samples.asked.test, len(names))
+        val = _by_relation(model, nodes, samples.held_out.val, len(names))
+        test = _by_relation(model, nodes, samples.held_out.test, len(names))
         found = {"val": fmean(auc for auc, _ in val.values())}
         found["test"] = fmean(auc for auc, _ in test.values())
         found["mrr"] = fmean(mrr for _, mrr in test.values())
@@ -133,7 +129,7 @@ class LinkPrediction:
             found |= {f"auc of {names[place]}": auc, f"mrr of {names[place]}": mrr}
         return found
 
-    def study(
+    def extra_scores(
         self,
         model: nn.Module,  # noqa: ARG002
         samples: LinkSamples,  # noqa: ARG002
@@ -143,7 +139,7 @@ class LinkPrediction:
 
 
 def _by_relation(
-    model: Any, nodes: Tensor, asked: Questions, relations: int
+    model: Any, nodes: Tensor, asked: LabelledPairs, relations: int
 ) -> dict[int, tuple[float, float]]:
     """ROC-AUC and MRR of each relation that there are questions about."""
     from sklearn.metrics import roc_auc_score  # takes a second to import

@@ -12,17 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Held, NodeGraph, Split, StructureEncoding
-from ramet.data.neighbour_sampling import around
-from ramet.data.own import Schema, check_task
-from ramet.errors import RametError
-from ramet.models import MultiChannelGCN, NodeShape
-from ramet.tasks.scores import Scores
+from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
+from ramet.data.graphs.neighbour_sampling import around
+from ramet.data.own import Schema, TaskName, check_task
+from ramet.models import FindsLinkKinds, NodeShape
+from ramet.tasks.base import Scores, mismatch
 
 
 @dataclass(frozen=True)
 class NodeSamples:
-    """One client's graph and which of its nodes train, choose and judge."""
+    """One client's graph and which of its nodes are for training, validation and test."""
 
     graph: NodeGraph
     split: Split
@@ -43,22 +42,20 @@ class NodeSamples:
 
 @dataclass(frozen=True)
 class NodeClassification:
-    """What training and judging mean for nodes with one label each.
+    """Training and evaluation for nodes with one label each.
 
     Args:
         sample: neighbours to draw per step away from a batch's nodes; none trains on the whole
             graph at once. Judged is always the whole graph.
     """
 
-    measure: ClassVar[str] = "accuracy"
+    name: ClassVar[TaskName] = "node-classification"
+    metric: ClassVar[str] = "accuracy"
     sample: tuple[int, ...] = ()
 
-    def samples(self, held: Held[Any, Any]) -> NodeSamples:
+    def samples(self, held: ClientData[Any, Any]) -> NodeSamples:
         if not isinstance(held.content, NodeGraph):
-            raise RametError(
-                "this method tells the class of nodes, and the setting's clients hold other "
-                "graphs. Take planted, acm-links, cora, citeseer or coauthor-cs."
-            )
+            raise mismatch(self.name, NodeGraph, held)
         return NodeSamples(held.content, held.split, held.judged)
 
     def plain_shape(self, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
@@ -68,7 +65,7 @@ class NodeClassification:
         return NodeShape(samples.graph.features.size(1), samples.graph.classes)
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
-        check_task(schema, "node-classification")
+        check_task(schema, self.name)
         return NodeShape(schema.width, len(schema.classes))
 
     def weight(self, samples: NodeSamples) -> int:
@@ -96,7 +93,7 @@ class NodeClassification:
         return functional.cross_entropy(logits[chosen], graph.labels[chosen])
 
     @torch.inference_mode()
-    def judge(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
+    def evaluate(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
         """Accuracy on the validation and the test nodes."""
         model.eval()
         graph = samples.judged or samples.graph
@@ -107,13 +104,13 @@ class NodeClassification:
         }
 
     @torch.inference_mode()
-    def study(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
+    def extra_scores(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
         """How well the kinds of links that the model found agree with the true ones (NMI)."""
         truth = samples.graph.kinds
-        if not (isinstance(model, MultiChannelGCN) and model.cluster) or not truth.any():
+        if not (isinstance(model, FindsLinkKinds) and model.cluster) or not truth.any():
             return {}
         from sklearn.metrics import normalized_mutual_info_score  # takes a second to import
 
         model.eval()
-        found = model.found(samples.graph.to(device)).cpu()
-        return {"nmi": float(normalized_mutual_info_score(truth.numpy(), found.numpy()))}
+        kinds = model.link_kinds(samples.graph.to(device)).cpu()
+        return {"nmi": float(normalized_mutual_info_score(truth.numpy(), kinds.numpy()))}

@@ -4,7 +4,7 @@ One file for each. They watch in the process that started the run, so every engi
 none of them is imported before it is asked for.
 """
 
-from ramet.tracking.following import (
+from ramet.tracking.trackers import (
     TRACKERS,
     Tracking,
     TrackingWarning,

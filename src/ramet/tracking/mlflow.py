@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
+from ramet.metrics import Summary
 from ramet.tracking.tracker import TrackedRun, Tracker
 
 _EVERY_ROUND = "seconds"
@@ -38,7 +38,7 @@ class MLflow(Tracker):
         metrics = [Metric(name, float(value), now, number) for name, value in told.items()]
         self._client.log_batch(self._id, metrics=metrics)
 
-    def close(self, summary: Mapping[str, Any] | None) -> None:
+    def close(self, summary: Summary | None) -> None:
         if summary is None:
             self._client.set_terminated(self._id, "KILLED")
             return
@@ -46,11 +46,11 @@ class MLflow(Tracker):
         self._client.log_batch(
             self._id,
             metrics=[
-                Metric(name, float(summary["scores"][name]), _now(), summary["rounds"])
+                Metric(name, float(getattr(summary.scores, name)), _now(), summary.rounds)
                 for name in _AT_THE_END
                 if name not in there
             ],
-            tags=[RunTag("ramet.sha256", summary["sha256"])],
+            tags=[RunTag("ramet.sha256", summary.sha256)],
         )
         self._client.set_terminated(self._id, "FINISHED")
 

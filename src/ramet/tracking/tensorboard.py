@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from ramet.metrics import Summary
 from ramet.tracking.tracker import TrackedRun, Tracker
 
 
@@ -25,7 +25,7 @@ class TensorBoard(Tracker):
             self._writer.add_scalar(name, value, number)
         self._writer.flush()
 
-    def close(self, summary: Mapping[str, Any] | None) -> None:
+    def close(self, summary: Summary | None) -> None:
         if summary is not None:
-            self._writer.add_text("sha256", summary["sha256"], summary["rounds"])
+            self._writer.add_text("sha256", summary.sha256, summary.rounds)
         self._writer.close()

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from ramet.metrics import Record
+from ramet.metrics import Record, Summary
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,13 @@ class Tracker(ABC):
         """Keep the numbers of a round."""
 
     @abstractmethod
-    def close(self, summary: Mapping[str, Any] | None) -> None:
+    def close(self, summary: Summary | None) -> None:
         """No more rounds come now; a run that was stopped has no summary."""
 
 
 def numbers(record: Record) -> dict[str, float]:
     """A round as names and numbers: means over the clients, costs, and each client's own."""
-    means = {name: _mean(record.judged, name) for name in _names(record.judged)}
+    means = {name: _mean(record.evaluated, name) for name in _names(record.evaluated)}
     if "loss" in _names(record.trained):
         means["loss"] = _mean(record.trained, "loss")
     costs = {
@@ -57,8 +56,8 @@ def numbers(record: Record) -> dict[str, float]:
     }
     of_clients = {
         f"client/{client}/{name}": value
-        for client, judged in record.judged.items()
-        for name, value in judged.items()
+        for client, scores in record.evaluated.items()
+        for name, value in scores.items()
     }
     of_server = {
         **{f"overview/{name}": value for name, value in record.overview.items()},

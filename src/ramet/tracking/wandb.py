@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import wandb
 
+from ramet.metrics import Summary
 from ramet.tracking.tracker import TrackedRun, Tracker
 
 
@@ -38,11 +38,11 @@ class WeightsAndBiases(Tracker):
     def note(self, number: int, told: Mapping[str, float]) -> None:
         self._run.log(dict(told), step=number)
 
-    def close(self, summary: Mapping[str, Any] | None) -> None:
+    def close(self, summary: Summary | None) -> None:
         if summary is None:
             self._run.finish(exit_code=1)
             return
         for name in ("test_at_best_val", "best_val_round"):
-            self._run.summary[name] = summary["scores"][name]
-        self._run.summary["sha256"] = summary["sha256"]
+            self._run.summary[name] = getattr(summary.scores, name)
+        self._run.summary["sha256"] = summary.sha256
         self._run.finish()

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from torch import nn
 
-from ramet import __version__
 from ramet.errors import RametError
+from ramet.version import __version__
 
 TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
 Aspect: TypeAlias = Literal["features", "classes", "types"]

@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ramet.data.block import GraphBlock
-from ramet.data.held import Held
-from ramet.data.hetero_graph import HeteroGraph, Links, NodeType, Relation
+from ramet.data.client_data import ClientData
+from ramet.data.graphs.graph_block import GraphBlock
+from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.graphs.structure import StructureEncoding
 from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negatives
-from ramet.data.node_graph import NodeGraph
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.problems import Problem, Problems, UnfitError
 from ramet.data.own.schema import Schema
 from ramet.data.splits import PARTS, Split, nodes_in_shares, stratified
-from ramet.data.structure import StructureEncoding
 
 FEWEST_SAMPLES = 10
 FEWEST_LINKS = 20
@@ -38,18 +38,20 @@ class Site:
     graph: Graph
     parts: Tensor | None  # of graphs, nodes or links: 0 train, 1 val, 2 test, -1 none
 
-    def held(
+    def client_data(
         self, seed: int, inputs: StructureEncoding, negatives: Negatives = "random"
-    ) -> Held[Any, Any]:
+    ) -> ClientData[Any, Any]:
         """The graphs with their structure encodings, split as given or by the seed."""
         graph = self.graph
         if isinstance(graph, HeteroGraph):
             links = self._links(graph, seed, negatives)
-            return Held(links.graph, links.asked)
+            return ClientData(links.graph, links.held_out)
         given = None if self.parts is None else Split(*_places(self.parts))
         if isinstance(graph, NodeGraph):
-            return Held(graph, given or nodes_in_shares(graph.labels, seed))
-        return Held(graph.with_structure(inputs(graph)), given or stratified(graph.labels, seed))
+            return ClientData(graph, given or nodes_in_shares(graph.labels, seed))
+        return ClientData(
+            graph.with_structure(inputs(graph)), given or stratified(graph.labels, seed)
+        )
 
     def _links(self, whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
         if self.parts is None:
@@ -211,7 +213,7 @@ def _tell_too_few(toml: str, graph: Graph, parts: Tensor | None, problems: Probl
 
 def statistics(site: Site, seed: int) -> dict[str, Any]:
     """Counts of what there is; for the site's own eyes."""
-    graph, held = site.graph, site.held(seed, StructureEncoding(0, 0))
+    graph, held = site.graph, site.client_data(seed, StructureEncoding(0, 0))
     if isinstance(graph, HeteroGraph):
         asked = held.split
         sizes = [len(held.content.links), *(len(q.pairs) // 2 for q in (asked.val, asked.test))]

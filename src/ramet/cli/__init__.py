@@ -1,0 +1,1 @@
+"""The command `ramet`: one module per group of commands."""

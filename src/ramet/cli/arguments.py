@@ -1,0 +1,112 @@
+"""Options and arguments that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ramet.cli import completion
+from ramet.errors import RametError
+
+DEFAULT_SETTING, OWN = "tiny", "own"
+
+Setting = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion.setting,
+        help="A name from `ramet settings`.",
+        show_default=DEFAULT_SETTING,
+    ),
+]
+Sites = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--site", metavar="FILE", help="A site's own data, described in a TOML file; repeatable."
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="An argument of a method or of the setting; repeatable."
+    ),
+]
+Activation = Annotated[
+    str | None,
+    typer.Option(
+        "--activation",
+        metavar="NAME[,KEY=VALUE]",
+        autocompletion=completion.activation,
+        help="Who is asked for what, in place of the method's own rule: a name from "
+        "`ramet activations`, or file.py:rule.",
+    ),
+]
+Merge = Annotated[
+    str | None,
+    typer.Option(
+        "--merge",
+        metavar="NAME[,KEY=VALUE]",
+        autocompletion=completion.merge,
+        help="How replies are merged, in place of the weighted mean: a name from `ramet merges`, "
+        "or file.py:rule.",
+    ),
+]
+Rounds = Annotated[int | None, typer.Option(help="Number of rounds. Default: the setting's.")]
+SplitSeed = Annotated[
+    int, typer.Option(min=0, help="Seed of the train, validation and test split.")
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME",
+        autocompletion=completion.tracker,
+        help="Log the rounds to tensorboard, mlflow or wandb; repeatable.",
+    ),
+]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder of datasets. Default: $RAMET_DATA or ~/.cache/ramet.")
+]
+RunOut = Annotated[
+    Path | None, typer.Option("--out", help="Folder of the run. Default: a new one in runs/.")
+]
+Seeds = Annotated[str, typer.Option(help="1-5, or 1,2,3.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Parallel runs, one core each.")]
+Target = Annotated[float | None, typer.Option(help="Count the rounds until this test score, in %.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Side = Annotated[
+    Path,
+    typer.Argument(
+        metavar="[FOLDER]", help="The folder that `init` or `join` made. Default: this one."
+    ),
+]
+
+
+def setting_and_options(
+    name: str | None, sites: list[Path] | None, given: list[str] | None
+) -> tuple[str, dict[str, str]]:
+    """The setting's name and all options; sites with their own data are a setting, too."""
+    options = _key_values(given or [])
+    if not sites:
+        return name or DEFAULT_SETTING, options
+    if name not in (None, OWN):
+        raise RametError(f"--site brings its own data, not those of {name}. Leave out one.")
+    return OWN, {**options, "sites": shlex.join(map(str, sites))}
+
+
+def _key_values(given: list[str]) -> dict[str, str]:
+    pairs = [option.partition("=") for option in given]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise RametError(f"--set takes KEY=VALUE, not '{key}'. Example: --set lr=0.01.")
+    return {key.replace("-", "_"): value for key, _, value in pairs}
+
+
+def data_folder(given: Path | None) -> Path:
+    if given is None:
+        from ramet.experiment import default_data
+
+        given = default_data()
+    return given.absolute()

@@ -1,0 +1,209 @@
+"""Everything that is printed: results to stdout, progress and complaints to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
+from rich.console import Console
+
+from ramet.errors import RametError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ramet.metrics import Record
+    from ramet.runs import Result
+    from ramet.studies.sweep import Sweep
+
+out, err = Console(), Console(stderr=True)
+_ANY_WIDTH = 10_000
+
+
+def say(text: str) -> None:
+    out.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def remark(text: str) -> None:
+    """To stderr, which keeps stdout for JSON."""
+    err.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def complain(text: str) -> None:
+    err.print(f"ramet: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def print_table(table: Table) -> None:
+    """Without cutting figures: wider than a narrow terminal if need be."""
+    from ramet.report.plain_table import uncut
+
+    console = out if out.is_terminal else Console(width=_ANY_WIDTH)
+    console.print(uncut(table), crop=False)
+
+
+def show_result(result: Result, as_json: bool) -> None:
+    from ramet.report.run_tables import result_table
+
+    if as_json:
+        print_json(result.summary.to_json())
+    else:
+        print_table(result_table(result.summary))
+        say(f"sha256: {result.summary.sha256}")
+        say(f"run folder: {result.folder}")
+    for name, reason in result.untracked.items():
+        complain(
+            f"{name} did not receive all rounds: {reason} Send it the rest with `ramet resume "
+            f"{result.folder} --track {name}`."
+        )
+    if result.untracked:
+        raise typer.Exit(1)
+
+
+def fail_if_any(failed: dict[str, str]) -> None:
+    """An error that counts the failed runs of a sweep and quotes the first."""
+    if failed:
+        from ramet.report.text import several
+
+        name, reason = next(iter(failed.items()))
+        raise RametError(f"{several(len(failed), 'run')} failed; the first: {name}: {reason}")
+
+
+def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
+    """Run a sweep with a progress bar; returns why runs failed, by run."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ramet.report.text import several
+
+    total = sweep.total_rounds()
+    bar = Progress(
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not err.is_terminal,
+    )
+    with _stopped_by_ctrl_c(), bar:
+        task = bar.add_task("sweep", total=total, facts="starting")
+        printed = -1
+
+        def observe(rounds: int, runs: int, failures: int) -> None:
+            nonlocal printed
+            facts = f"{rounds}/{total} rounds, {several(runs, 'run')} done" + (
+                f", {failures} failed" if failures else ""
+            )
+            bar.update(task, completed=rounds, facts=facts)
+            if not err.is_terminal and runs > printed:
+                printed = runs
+                remark(facts)
+
+        return sweep.execute(jobs, observe)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Record], None]]:
+    """A bar with rounds, scores, bytes and time left; plain lines where there is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from ramet.report.text import percent, size
+
+    sent = 0
+    bar = Progress(
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not err.is_terminal,
+    )
+    with _stopped_by_ctrl_c(), _tracking_warnings_as_lines(), bar:
+        task = bar.add_task("rounds", total=None, facts="starting")
+
+        def observe(record: Record) -> None:
+            nonlocal sent
+            sent += record.bytes_up + record.bytes_down
+            facts = (
+                f"test {percent(record.mean('test'))} %  val {percent(record.mean('val'))} %  "
+                f"{size(sent)} sent"
+            )
+            if record.failed:
+                facts += f"  without {', '.join(record.failed)}"
+            bar.update(task, completed=record.round, total=record.rounds, facts=facts)
+            if not err.is_terminal and _worth_a_line(record):
+                remark(f"round {record.round} of {record.rounds}: {facts}")
+
+        yield observe
+
+
+def _worth_a_line(record: Record) -> bool:
+    return record.round in (1, 2, 5, record.rounds) or record.round % 10 == 0
+
+
+@contextmanager
+def _stopped_by_ctrl_c() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        complain(" ".join(getattr(stop, "__notes__", ["stopped."])))
+        raise typer.Exit(130) from stop
+
+
+@contextmanager
+def _tracking_warnings_as_lines() -> Iterator[None]:
+    """Print a lost tracker's warning at once, as one line."""
+    from ramet.tracking import TrackingWarning
+
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, TrackingWarning):
+                complain(str(message))
+            else:
+                before(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
+
+
+def watch_lines(lines: Callable[[], list[str]]) -> None:
+    """Redraw all lines every two seconds; where there is no terminal, print those that are new."""
+    import time
+
+    from rich.live import Live
+    from rich.text import Text
+
+    before: list[str] = []
+    live = Live(console=out, auto_refresh=False) if out.is_terminal else None
+    with suppress(KeyboardInterrupt), live or nullcontext():
+        while True:
+            now = lines()
+            if live:
+                live.update(Text("\n".join(now)), refresh=True)
+            else:
+                for line in (line for line in now if line not in before):
+                    say(line)
+            before = now
+            time.sleep(2.0)

@@ -1,0 +1,41 @@
+"""The command `ramet`, put together. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ramet.cli import catalogue, data, deploy, run, site, study
+from ramet.cli.console import complain, out
+from ramet.errors import RametError
+from ramet.version import __version__
+
+app = typer.Typer(
+    help="Federated learning on graphs: each site keeps its data and shares what helps the others.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    suggest_commands=False,  # Click does
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (run, study, data, catalogue, site, deploy):
+    app.add_typer(group.app)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        out.print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Errors that users can fix are one line and exit code 2."""
+    try:
+        app(prog_name="ramet")
+    except RametError as error:
+        complain(str(error))
+        sys.exit(2)

@@ -1,0 +1,136 @@
+"""One run: `ramet run` and `ramet resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ramet.cli import completion
+from ramet.cli.arguments import (
+    Activation,
+    Data,
+    Json,
+    Merge,
+    Options,
+    Rounds,
+    RunOut,
+    Setting,
+    Sites,
+    SplitSeed,
+    Track,
+    data_folder,
+    setting_and_options,
+)
+from ramet.cli.console import progress, show_result
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    method: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.method,
+            help="A name from `ramet methods`, or file.py:factory.",
+        ),
+    ],
+    setting: Setting = None,
+    rounds: Rounds = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batch order.")] = 0,
+    engine: Annotated[
+        Literal["local", "ray", "superlink"],
+        typer.Option(help="This process, Flower's simulation, or a real SuperLink on loopback."),
+    ] = "local",
+    device: Annotated[
+        Literal["cpu", "cuda", "mps"],
+        typer.Option(help="Where clients compute; only cpu is tested."),
+    ] = "cpu",
+    data: Data = None,
+    folder: RunOut = None,
+    option: Options = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Share these parameters in place of the method's choice; '' shares nothing.",
+        ),
+    ] = None,
+    activation: Activation = None,
+    merge: Merge = None,
+    quorum: Annotated[
+        int, typer.Option(min=1, help="Minimum number of valid replies for a round to count.")
+    ] = 1,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds of silence after which a round goes on without a node.")
+    ] = 600.0,
+    norm_bound: Annotated[
+        float | None,
+        typer.Option(help="Refuse replies that moved further than this. Default: no bound."),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
+    split_seed: SplitSeed = 123,
+    site: Sites = None,
+    track: Track = None,
+    as_json: Json = False,
+) -> None:
+    """Run a method on a setting. METHOD is a name from `ramet methods`, or file.py:factory.
+
+    Stop it at any time with Ctrl-C; `ramet resume` continues from the last round.
+
+    \b
+    Examples:
+    ramet run fedstar
+    ramet run fedstar --setting single --rounds 200 --seed 1 --out runs/star
+    ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20 --share '*'
+    ramet run feddense --activation restart,alpha=0.4
+    ramet run fedavg --merge trimmed-mean,share=0.3
+    ramet run fedstar --engine superlink --rounds 5 --quorum 2
+    ramet run fed-gcn --site north/site.toml --site south/site.toml
+    ramet run fedstar --track tensorboard --track mlflow
+    ramet run mine.py:mine --set count=2 --json
+    """
+    from ramet.experiment import checked_settings
+    from ramet.runs import start
+
+    name, options = setting_and_options(setting, site, option)
+    settings = checked_settings(
+        method=method,
+        setting=name,
+        rounds=rounds,
+        seed=seed,
+        engine=engine,
+        device=device,
+        data=data_folder(data),
+        options=options,
+        share=None if share is None else tuple(filter(None, share)),
+        activation=activation,
+        merge=merge,
+        quorum=quorum,
+        deadline=deadline,
+        norm_bound=norm_bound,
+        threads=threads,
+        split_seed=split_seed,
+    )
+    with progress() as observe:
+        result = start(settings, folder, track=track or (), observe=observe)
+    show_result(result, as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    track: Track = None,
+    as_json: Json = False,
+) -> None:
+    """Finish the stopped run in FOLDER; the result is that of a run that never stopped.
+
+    The run's trackers continue with it; --track adds one and sends it all rounds so far.
+    """
+    from ramet.runs import resume as resume_run
+
+    with progress() as observe:
+        result = resume_run(folder, track=track or (), observe=observe)
+    show_result(result, as_json)

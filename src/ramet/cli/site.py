@@ -1,0 +1,82 @@
+"""What a site runs itself: `ramet audit show`, `ramet app` and `ramet guard`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ramet.cli.arguments import Json
+from ramet.cli.console import complain, out, print_table, say
+from ramet.errors import RametError
+
+app = typer.Typer()
+audit_app = typer.Typer(
+    help="Look at what left a site.", no_args_is_help=True, suggest_commands=False
+)
+app.add_typer(audit_app, name="audit")
+
+
+@audit_app.command("show")
+def show_audit(
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or a site's state folder.")],
+    every: Annotated[
+        bool, typer.Option("--all", help="Every tensor of every reply, with its SHA-256.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List what left the sites whose logs are below FOLDER.
+
+    Example: ramet audit show site-rings --all
+    """
+    from ramet.engine.audit import audit_entries
+    from ramet.report.run_tables import audit_table, audit_totals_table
+
+    entries, unreadable = audit_entries(folder)
+    if as_json:
+        sys.stdout.writelines(entry.line() + "\n" for entry in entries)
+    else:
+        print_table(audit_table(entries) if every else audit_totals_table(entries))
+    if unreadable:
+        complain(f"{unreadable} lines cannot be read: a crash cut them short, or they were changed")
+
+
+@app.command("app")
+def write_app(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the Flower app.")],
+) -> None:
+    """Write the thin Flower app into a new FOLDER, for `flwr run` on your own SuperLink."""
+    import shutil
+
+    from ramet.experiment import make_folder
+    from ramet.flower import THIN_APP
+
+    if folder.exists():
+        raise RametError(f"{folder} exists already. Give a new folder.")
+    make_folder(folder)
+    shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
+    out.print(
+        f"Wrote {folder}. Start it with: flwr run {folder} CONNECTION --stream", soft_wrap=True
+    )
+
+
+@app.command()
+def guard(
+    folder: Annotated[Path, typer.Argument(help="A folder for the site's guard.")],
+) -> None:
+    """Write programs into FOLDER that keep a site from running apps that it has not listed.
+
+    The list, FOLDER/accepted.txt, starts with the app that `ramet app` writes.
+    """
+    from ramet.experiment import make_folder
+    from ramet.flower import THIN_APP
+    from ramet.flower.guard import app_hash, write_guard
+
+    make_folder(folder)
+    listed = write_guard(folder.absolute(), [app_hash(THIN_APP)])
+    say(
+        f"Wrote {folder}. Start the SuperNode with PATH={folder.absolute()}:$PATH; it then runs "
+        f"only the apps in {listed}."
+    )

@@ -1,0 +1,1 @@
+"""The graphs that models compute on, and what is derived from them."""

@@ -1,0 +1,57 @@
+"""Parts of a graph around some of its nodes, drawn by PyG's NeighborLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.errors import RametError
+
+
+def around(
+    graph: NodeGraph, nodes: Tensor, neighbours: Sequence[int], size: int, order: torch.Generator
+) -> Iterator[NodeGraph]:
+    """Batches of ``size`` of the nodes, each with so many drawn neighbours per step.
+
+    Only the batch's own nodes are marked for training. A drawn link serves both its ends.
+    """
+    from torch_geometric import typing
+    from torch_geometric.data import Data
+    from torch_geometric.loader import NeighborLoader
+
+    if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
+        raise RametError(
+            "drawing neighbours needs pyg-lib or torch-sparse, and neither is here. Install one of "
+            "them, or leave `sample` out and train on the whole graph."
+        )
+    both_ways = torch.stack(
+        [torch.cat([graph.left, graph.right]), torch.cat([graph.right, graph.left])]
+    ).long()
+    loader = NeighborLoader(
+        Data(edge_index=both_ways, num_nodes=graph.nodes),
+        num_neighbors=list(neighbours),
+        input_nodes=nodes[torch.randperm(nodes.numel(), generator=order)],
+        batch_size=size,
+    )
+    for drawn in loader:
+        links = torch.unique(drawn.e_id % max(graph.links, 1))
+        yield part_around(graph, drawn.n_id, links, drawn.batch_size)
+
+
+def part_around(graph: NodeGraph, nodes: Tensor, links: Tensor, batch: int) -> NodeGraph:
+    place = torch.full((graph.nodes,), -1, dtype=torch.int32)
+    place[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
+    left, right = place[graph.left[links]], place[graph.right[links]]
+    return replace(
+        graph,
+        features=graph.features[nodes],
+        labels=graph.labels[nodes],
+        trained=torch.arange(nodes.numel()) < batch,
+        left=torch.minimum(left, right),
+        right=torch.maximum(left, right),
+        kinds=graph.kinds[links],
+    )

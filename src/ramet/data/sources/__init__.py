@@ -1,0 +1,1 @@
+"""Built-in datasets: downloaded through PyG, or generated."""

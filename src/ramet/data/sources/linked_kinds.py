@@ -1,0 +1,47 @@
+"""Named graphs with hidden kinds of links, read or made once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean
+
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.sources.cache import kept
+from ramet.data.sources.hetero_graphs import load_hgb
+from ramet.data.sources.link_rules import Direct, Noise, Rule, Shares, latent_graph
+from ramet.data.sources.planted import PlantedKind, planted
+
+_FORMAT = 1
+_ACM_KINDS = ("cites", "shares an author", "shares a subject", "random")
+_PLANTED_HOMOPHILY = (0.9, 0.05, 0.6, 0.25)
+
+
+@lru_cache(maxsize=4)
+def read_planted(nodes: int, links: int, contrast: float, seed: int) -> NodeGraph:
+    """Four kinds of as many links each; with contrast 0 all have one homophily and no group."""
+    middle = fmean(_PLANTED_HOMOPHILY)
+    kinds = [
+        PlantedKind(links, middle + contrast * (homophily - middle), contrast)
+        for homophily in _PLANTED_HOMOPHILY
+    ]
+    return planted(nodes, 4, kinds, seed=seed)
+
+
+@lru_cache(maxsize=4)
+def read_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
+    """HGB's ACM papers: cites, shares an author, shares a subject (a draw), random pairs."""
+    tensors = kept(
+        root,
+        "acm-links",
+        [_FORMAT, subjects, noise],
+        lambda: _make_acm_links(root, subjects, noise).tensors(),
+    )
+    return NodeGraph(**tensors, classes=3, kind_names=_ACM_KINDS)
+
+
+def _make_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
+    data = load_hgb(root, "acm")
+    kinds = (Direct("cite"), Shares("author"), Shares("subject", most=subjects), Noise(noise))
+    rules: dict[str, Rule] = dict(zip(_ACM_KINDS, kinds, strict=True))
+    return latent_graph(data, "paper", rules)

@@ -1,0 +1,20 @@
+"""One run: its settings, its parts and its folder."""
+
+from ramet.experiment.checks import checked_settings
+from ramet.experiment.experiment import Experiment
+from ramet.experiment.method_spec import MethodSpec
+from ramet.experiment.run_folder import RunFolder, make_folder
+from ramet.experiment.settings import SPLIT_SEED, Device, Engine, RunSettings, default_data
+
+__all__ = [
+    "SPLIT_SEED",
+    "Device",
+    "Engine",
+    "Experiment",
+    "MethodSpec",
+    "RunFolder",
+    "RunSettings",
+    "checked_settings",
+    "default_data",
+    "make_folder",
+]

@@ -1,0 +1,160 @@
+"""From settings to the parts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ramet.data.own import Schema
+from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
+from ramet.engine.audit import NAME as AUDIT
+from ramet.engine.node import final_model, lay_over, state_names
+from ramet.errors import unknown
+from ramet.experiment.named import check_code, method_of, setting_of
+from ramet.experiment.settings import Engine, RunSettings
+from ramet.experiment.sizes import Sizes
+from ramet.methods import Method
+from ramet.partition import Reading, Setting
+from ramet.payload import Arrays
+
+_PAUSES: dict[Engine, tuple[float, ...]] = {
+    "local": (),  # the same work in the same process ends the same
+    "ray": (0.0, 0.0),
+    "superlink": (5.0, 65.0),  # a restarted SuperNode is refused for up to a minute
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The parts of a run, each built when it is first needed."""
+
+    settings: RunSettings
+    reported: Mapping[str, Schema] | None = None
+    """The schemas of the sites' own files, where the sites have reported them."""
+
+    @cached_property
+    def method(self) -> Method:
+        check_code(self.settings)
+        return method_of(self.settings)
+
+    @cached_property
+    def setting(self) -> Setting:
+        settings = self.settings
+        return setting_of(settings.method, settings.setting, settings.options)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self.setting.clients
+
+    @cached_property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The schema of each site's own files; empty for built-in data."""
+        if self.reported is not None:
+            return self.reported
+        return self.setting.schemas(self.settings.data)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes(self.method, self.settings.seed, self.clients, self._shape)
+
+    def public_settings(self) -> RunSettings:
+        """The settings without this machine's paths to the sites' files."""
+        options = {**self.settings.options, **self.setting.public_options()}
+        return self.settings.model_copy(update={"options": options})
+
+    def samples(self, client: str) -> Any:
+        """What the client learns from, split by the split seed."""
+        if client not in self._samples:
+            if client not in self.setting.source_of:
+                raise unknown("client", client, self.clients)
+            held = self.setting.client_data(client, self.reading)
+            self._samples[client] = self.method.task.samples(held)
+        return self._samples[client]
+
+    def node(self, client: str, states: Path) -> Node:
+        """A client that keeps its state below ``states``, a folder with the run's name."""
+        return Node(
+            client=client,
+            method=self.method,
+            samples=self.samples(client),
+            seed=self.settings.seed,
+            snapshots=Snapshots(states / client),
+            device=torch.device(self.settings.device),
+            audit=AuditLog(states / client / AUDIT, states.name, client),
+        )
+
+    def final_model(self, client: str, states: Path) -> nn.Module:
+        """The model that a client ended with, from the folder that its node kept its state in."""
+        return final_model(self.method, self._shape(client), states / client)
+
+    def rounds(self, snapshots: Path) -> Rounds:
+        return Rounds(
+            method=self.method,
+            clients=self.clients,
+            rounds=self.settings.rounds,
+            seed=self.settings.seed,
+            start=self.sizes.shared_start(),
+            snapshots=Snapshots(snapshots),
+            evaluate_server=self._server_evaluation(),
+            quorum=self.settings.quorum,
+            pauses=_PAUSES[self.settings.engine],
+            norm_bound=self.settings.norm_bound,
+        )
+
+    def manifest(self) -> dict[str, Any]:
+        """Who holds which samples, with hashes: equal manifests mean equal splits."""
+        return {
+            "setting": self.settings.setting,
+            "split_seed": self.settings.split_seed,
+            "clients": {
+                client: {
+                    "source": self.setting.source_of[client],
+                    **(self.samples(client).manifest if self._has_data_of(client) else {}),
+                }
+                for client in self.clients
+            },
+        }
+
+    @cached_property
+    def reading(self) -> Reading:
+        return Reading(self.settings.data, self.settings.split_seed, self.method.inputs)
+
+    def _has_data_of(self, client: str) -> bool:
+        return self.setting.data_of(client, self.settings.data) is not None
+
+    def _shape(self, client: str) -> Any:
+        """As the client's schema declares it, or as its samples have it."""
+        task = self.method.task
+        if client in self.schemas:
+            return task.declared_shape(self.schemas[client], self.method.inputs)
+        return task.shape(self.samples(client))
+
+    def _server_evaluation(self) -> ServerEvaluation | None:
+        """Possible if the server has the whole model and the setting has all data as one."""
+        held = self.setting.overview(self.reading)
+        if held is None:
+            return None
+        task, device = self.method.task, torch.device(self.settings.device)
+        samples = task.samples(held)
+        with torch.random.fork_rng():
+            model = self.method.model(task.shape(samples)).to(device)
+        if any(name not in self.method.shared for name in state_names(model)):
+            return None
+
+        def evaluate(arrays: Arrays) -> Mapping[str, float]:
+            lay_over(model, arrays)
+            scores = task.evaluate(model, samples, device)
+            return {**scores, **task.extra_scores(model, samples, device)}
+
+        return evaluate
+
+    @cached_property
+    def _samples(self) -> dict[str, Any]:
+        """Those read so far."""
+        return {}

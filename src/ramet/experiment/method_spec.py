@@ -1,0 +1,62 @@
+"""A method with its options, as people write it: `feddense,width=16`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ramet.errors import RametError
+from ramet.options import name_and_options, without_folder
+
+_SHARE, _MERGE, _ACTIVATION = "share", ",merge=", ",activation="
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """Which method, with which options, sharing, merging and activation.
+
+    Written as one word: the method, its options behind commas, then `merge=` and last
+    `activation=`, each followed by options of its own:
+    `feddense,width=16,merge=trimmed-mean,share=0.3,activation=random-clients,count=3`.
+    """
+
+    method: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    share: tuple[str, ...] | None = None
+    merge: str | None = None
+    activation: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> MethodSpec:
+        rest, _, activation = text.partition(_ACTIVATION)
+        rest, _, merge = rest.partition(_MERGE)
+        method, options = name_and_options(rest)
+        if not method or not all(options) or (len(method) < len(rest) and "=" not in rest):
+            raise RametError(f"'{text}' is not METHOD,KEY=VALUE. Example: feddense,width=16.")
+        share = options.pop(_SHARE, None)
+        return MethodSpec(
+            method,
+            options,
+            None if share is None else tuple(share.split()),
+            merge or None,
+            activation or None,
+        )
+
+    def __str__(self) -> str:
+        pairs = [f"{key}={value}" for key, value in self.options.items()]
+        pairs += [f"{_SHARE}={' '.join(self.share)}"] if self.share is not None else []
+        text = ",".join([self.method, *pairs])
+        text += _MERGE + self.merge if self.merge else ""
+        return text + (_ACTIVATION + self.activation if self.activation else "")
+
+    def with_option(self, key: str, value: object) -> MethodSpec:
+        return replace(self, options={**self.options, key: str(value)})
+
+    def without_folders(self) -> MethodSpec:
+        """User-defined parts by the names of their files alone, since folders differ by machine."""
+        return replace(
+            self,
+            method=without_folder(self.method),
+            merge=without_folder(self.merge) if self.merge else None,
+            activation=without_folder(self.activation) if self.activation else None,
+        )

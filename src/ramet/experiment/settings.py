@@ -1,0 +1,98 @@
+"""Everything that decides a run's numbers, as one frozen object."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ramet.experiment.method_spec import MethodSpec
+from ramet.options import without_folder
+from ramet.partition.own import ENDING, SITES
+
+Engine = Literal["local", "ray", "superlink"]
+Device = Literal["cpu", "cuda", "mps"]
+SPLIT_SEED = 123
+_FLAGS = ("engine", "device", "threads", "quorum", "deadline", "norm_bound", "split_seed")
+
+
+def default_data() -> Path:
+    """The folder of datasets unless --data names another one."""
+    return Path(os.environ.get("RAMET_DATA") or Path.home() / ".cache" / "ramet")
+
+
+class RunSettings(BaseModel):
+    """Everything that decides a run's numbers, and the folder of its datasets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    setting: str
+    rounds: int = Field(ge=1)
+    seed: int = Field(0, ge=0)
+    engine: Engine = "local"
+    device: Device = "cpu"
+    data: Path
+    options: dict[str, str] = {}
+    """Arguments of the method and of the setting."""
+    share: tuple[str, ...] | None = None
+    activation: str | None = None
+    """In place of the method's own: a name from `ramet activations` or file.py:rule, followed by
+    its options."""
+    merge: str | None = None
+    """In place of the weighted mean: a name from `ramet merges` or file.py:rule, followed by its
+    options."""
+    quorum: int = Field(1, ge=1)
+    deadline: float = Field(600.0, gt=0)
+    norm_bound: float | None = Field(None, gt=0)
+    split_seed: int = Field(SPLIT_SEED, ge=0)
+    threads: int = Field(1, ge=1)
+    code: str | None = None
+    """SHA-256 of the file of a user-defined method or rule; None if all of it is built in."""
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The method with its options; where sites keep their files is not part of it."""
+        options = {key: value for key, value in self.options.items() if key != SITES}
+        spec = MethodSpec(self.method, options, self.share, self.merge, self.activation)
+        return spec.without_folders()
+
+    @property
+    def label(self) -> str:
+        """The method with its options, as `ramet compare` takes it."""
+        return str(self.spec)
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """The rules that replace the method's own."""
+        given = {"activation": self.activation, "merge": self.merge}
+        return {kind: without_folder(text) for kind, text in given.items() if text}
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this run; folders are left out, as they differ by machine."""
+        words = ["ramet", "run", without_folder(self.method), "--setting", self.setting]
+        words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
+        for name in _FLAGS:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+        for key, value in self.options.items():
+            words += _sites(value) if key == SITES else ["--set", f"{key}={value}"]
+        if self.share is not None:
+            for pattern in self.share or ("",):
+                words += ["--share", pattern]
+        for kind, text in self.rules.items():
+            words += [f"--{kind}", text]
+        return shlex.join(words)
+
+
+def _sites(value: str) -> list[str]:
+    """Files by their name and the folder they are in; names of sites as they are."""
+    sites = shlex.split(value)
+    if not all(site.endswith(ENDING) for site in sites):
+        return ["--set", f"{SITES}={value}"]
+    files = ("/".join(Path(site).parts[1:][-2:]) for site in sites)
+    return [word for file in files for word in ("--site", file)]

@@ -1,0 +1,37 @@
+"""The figures of a finished run, from its rounds and the sizes of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ramet.experiment.experiment import Experiment
+from ramet.metrics import Record, Summary
+from ramet.metrics.summary import ModelSize, flops, merging, scores, sent, traffic
+
+
+def summarised(experiment: Experiment, records: Sequence[Record], sha256: str) -> Summary:
+    settings = experiment.settings
+    found = scores(records)
+    clients = {client: found.clients.get(client) for client in experiment.clients}
+    return Summary(
+        method=experiment.method.name,
+        activation=settings.rules.get("activation"),
+        merge=settings.rules.get("merge"),
+        setting=settings.setting,
+        seed=settings.seed,
+        rounds=settings.rounds,
+        engine=settings.engine,
+        metric=experiment.method.task.metric,
+        scores=found.model_copy(update={"clients": clients}),
+        traffic=traffic(records),
+        sent=sent(records),
+        model=ModelSize(
+            scalars=experiment.sizes.scalars(),
+            shared_scalars=experiment.sizes.shared_scalars(),
+        ),
+        flops=flops(records),
+        merging=merging(records),
+        sha256=sha256,
+        seconds=round(sum(record.seconds for record in records), 3),
+        peak_memory=max(record.memory for record in records),
+    )

@@ -1,0 +1,96 @@
+"""What every setting answers: who takes part, and what data each client holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from ramet.data import ClientData, StructureEncoding
+from ramet.data.own import Schema, TaskName
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data are read: from which folder, split by which seed, with which structure encodings."""
+
+    data: Path
+    split_seed: int
+    inputs: StructureEncoding = field(default_factory=lambda: StructureEncoding(0, 0))
+
+
+class Setting(Protocol):
+    """Who takes part, and what data each client holds."""
+
+    @property
+    def about(self) -> str: ...
+
+    @property
+    def rounds(self) -> int:
+        """The default number of rounds."""
+        ...
+
+    @property
+    def task(self) -> TaskName | None:
+        """What the clients' data are for; None where only the sites' own files say it."""
+        ...
+
+    @property
+    def clients(self) -> tuple[str, ...]: ...
+
+    @property
+    def source_of(self) -> dict[str, str]:
+        """Where each client's data come from."""
+        ...
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]: ...
+
+    def overview(self, reading: Reading) -> ClientData[Any, Any] | None:
+        """The data of all clients as one, to evaluate the server's model on; None if there is none.
+
+        Only a simulation can have it.
+        """
+        ...
+
+    @property
+    def user_defined(self) -> bool:
+        """Whether the clients bring their own files."""
+        ...
+
+    def schemas(self, data: Path) -> Mapping[str, Schema]:
+        """The schema of each site's own files; empty for built-in data."""
+        ...
+
+    def schema(self, client: str, data: Path) -> Schema:
+        """The schema of one site's own files."""
+        ...
+
+    def data_of(self, client: str, data: Path) -> Path | None:
+        """Where this machine finds a client's data; None if it does not have them."""
+        ...
+
+    def public_options(self) -> dict[str, str]:
+        """Options of the setting as other machines may see them, without this machine's paths."""
+        ...
+
+
+class BuiltIn:
+    """The answers of a setting whose data Ramet reads or makes itself."""
+
+    user_defined = False
+
+    def overview(self, reading: Reading) -> ClientData[Any, Any] | None:  # noqa: ARG002
+        return None
+
+    def schemas(self, data: Path) -> Mapping[str, Schema]:  # noqa: ARG002
+        return {}
+
+    def schema(self, client: str, data: Path) -> Schema:  # noqa: ARG002
+        raise LookupError(f"{client} has built-in data, which have no schema")
+
+    def data_of(self, client: str, data: Path) -> Path | None:  # noqa: ARG002
+        return data
+
+    def public_options(self) -> dict[str, str]:
+        return {}

@@ -1,0 +1,135 @@
+"""Clients that hold parts of one graph: communities of nodes, without the links between parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from ramet.data import ClientData, NodeGraph, Split
+from ramet.data.own import TaskName
+from ramet.data.sources.cache import kept
+from ramet.data.sources.node_graphs import read_nodes
+from ramet.data.splits import nodes_in_shares
+from ramet.errors import RametError
+from ramet.partition.base import BuiltIn, Reading
+
+_FORMAT = 1
+Judged = Literal["own", "whole"]
+
+
+@dataclass(frozen=True)
+class SubgraphSetting(BuiltIn):
+    """One graph whose nodes are dealt over the clients by Louvain communities.
+
+    A client holds its own nodes and the links among them; links between clients are nobody's.
+    Training, validation and test nodes are those of the whole graph. One client holds everything:
+    the yardstick without federation.
+
+    ``judged`` says where a client's model is judged: on its own part, as it would be used at its
+    site, or on the whole graph with all its links, as in FedSage's paper.
+    """
+
+    about: str
+    source: str
+    read: Callable[[Path], NodeGraph]
+    parts: int
+    judged: Judged = "own"
+    rounds: int = 50
+    task: ClassVar[TaskName] = "node-classification"
+
+    @cached_property
+    def clients(self) -> tuple[str, ...]:
+        return tuple(f"part-{number:02d}" for number in range(self.parts))
+
+    @cached_property
+    def source_of(self) -> dict[str, str]:
+        return dict.fromkeys(self.clients, self.source)
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[NodeGraph, Split]:
+        everything = self.overview(reading)
+        if self.parts == 1:
+            return everything
+        whole, place = everything.content, self.clients.index(client)
+        own = (self._owners(whole, reading) == place).nonzero().flatten()
+        part, split = whole.inside(own), everything.split.among(own, whole.nodes)
+        if self.judged == "own":
+            return ClientData(part, split)
+        return ClientData(
+            part, Split(split.train, everything.split.val, everything.split.test), whole
+        )
+
+    def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
+        whole = self.read(reading.data)
+        return ClientData(whole, nodes_in_shares(whole.labels, reading.split_seed))
+
+    def _owners(self, whole: NodeGraph, reading: Reading) -> Tensor:
+        """[nodes] who owns each node; Louvain takes seconds, so its answer is kept."""
+        seed = reading.split_seed
+        name = self.source.partition(":")[2].lower()
+        answer = kept(
+            reading.data,
+            f"{name}-parts",
+            [_FORMAT, self.source, self.parts, seed],
+            lambda: {"owners": pack(communities(whole, seed), self.parts, whole.nodes)},
+        )
+        return answer["owners"]
+
+
+def communities(graph: NodeGraph, seed: int) -> list[list[int]]:
+    """Louvain communities of the nodes, the largest first."""
+    import networkx  # takes a while to import
+
+    links = networkx.Graph()
+    links.add_nodes_from(range(graph.nodes))
+    links.add_edges_from(zip(graph.left.tolist(), graph.right.tolist(), strict=True))
+    found = networkx.community.louvain_communities(links, seed=seed)
+    return sorted((sorted(members) for members in found), key=lambda m: (-len(m), m[0]))
+
+
+def pack(groups: Iterable[list[int]], parts: int, nodes: int) -> Tensor:
+    """[nodes] the part of each node: every group goes whole into the part that is smallest yet."""
+    owners = torch.full((nodes,), -1, dtype=torch.int64)
+    sizes = [0] * parts
+    for members in groups:
+        part = sizes.index(min(sizes))
+        owners[members] = part
+        sizes[part] += len(members)
+    if min(sizes) < 1:
+        raise RametError(
+            f"{parts} clients are more than the graph has communities. Use fewer clients."
+        )
+    return owners
+
+
+def cora(clients: PositiveInt = 5, judged: Judged = "own") -> SubgraphSetting:
+    return _setting("Cora's papers", "Planetoid", "Cora", clients, judged)
+
+
+def citeseer(clients: PositiveInt = 5, judged: Judged = "own") -> SubgraphSetting:
+    return _setting("CiteSeer's papers", "Planetoid", "CiteSeer", clients, judged)
+
+
+def coauthor_cs(
+    clients: PositiveInt = 5, judged: Judged = "own", features: NonNegativeInt = 512
+) -> SubgraphSetting:
+    """``features``: random projections of the 6,805 words; 0 keeps the words."""
+    return _setting("computer scientists", "Coauthor", "CS", clients, judged, features)
+
+
+def _setting(
+    about: str, family: str, name: str, clients: int, judged: Judged, features: int = 0
+) -> SubgraphSetting:
+    return SubgraphSetting(
+        f"{about} by community, links between clients lost",
+        f"{family}:{name}",
+        lambda root: read_nodes(root, family, name, features),
+        clients,
+        judged,
+    )

@@ -1,0 +1,118 @@
+"""Clients that hold many graphs each: a dataset per client, or parts of one dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from torch import Tensor
+
+from ramet.data import ClientData, GraphBlock, Split, StructureEncoding, stratified
+from ramet.data.own import TaskName
+from ramet.data.sources.graph_sets import read_block
+from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
+
+_MOLECULES = ("MUTAG", "BZR", "COX2", "DHFR", "PTC_MR", "AIDS", "NCI1")
+_PROTEINS = ("ENZYMES", "DD")
+_SOCIAL = ("COLLAB", "IMDB-BINARY", "IMDB-MULTI")
+_LETTERS = ("Letter-low", "Letter-med", "Letter-high")
+_BIO = (*_PROTEINS, "PROTEINS")
+
+
+@dataclass(frozen=True)
+class GraphSetting(BuiltIn):
+    """Many graphs per client.
+
+    Either every client holds a source of its own, or all hold parts of one source, cut by ``cut``.
+    """
+
+    about: str
+    sources: tuple[str, ...]
+    rounds: int = 200
+    cut: Cut | None = None
+    task: ClassVar[TaskName] = "graph-classification"
+
+    @cached_property
+    def clients(self) -> tuple[str, ...]:
+        names = tuple(source.partition(":")[2] for source in self.sources)
+        if self.cut is None:
+            return names
+        return tuple(f"{names[0]}-{part:05d}" for part in range(self.cut.clients))
+
+    @cached_property
+    def source_of(self) -> dict[str, str]:
+        if self.cut is None:
+            return dict(zip(self.clients, self.sources, strict=True))
+        return dict.fromkeys(self.clients, self.sources[0])
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[GraphBlock, Split]:
+        block = _read_once(self.source_of[client], reading.inputs, reading.data)
+        members = self._members(block, reading.split_seed).get(client)
+        return ClientData(block, stratified(block.labels, reading.split_seed, members))
+
+    def _members(self, block: GraphBlock, seed: int) -> dict[str, Tensor]:
+        """Which of the common source's graphs are whose; none where each has its own source."""
+        if self.cut is None:
+            return {}
+        if seed not in self._dealt:
+            self._dealt[seed] = dict(zip(self.clients, self.cut(block.labels, seed), strict=True))
+        return self._dealt[seed]
+
+    @cached_property
+    def _dealt(self) -> dict[int, dict[str, Tensor]]:
+        return {}
+
+
+@lru_cache(maxsize=32)
+def _read_once(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
+    return read_block(source, encoding, root)
+
+
+def _each_its_own(about: str, *names: str) -> Callable[[], GraphSetting]:
+    return lambda: GraphSetting(about, tuple(f"tu:{name}" for name in names))
+
+
+single = _each_its_own("7 molecule datasets", *_MOLECULES)
+cross_sim = _each_its_own("molecules and proteins", *_MOLECULES, *_PROTEINS)
+cross_diff = _each_its_own("proteins, social networks, letters", *_PROTEINS, *_SOCIAL, *_LETTERS)
+multi = _each_its_own(
+    "molecules, proteins, social networks, letters",
+    *(*_MOLECULES, *_PROTEINS, *_SOCIAL, *_LETTERS),
+)
+bio_sm = _each_its_own("FedStar's BIO-SM", *_MOLECULES, *_BIO)
+bio_sm_sn = _each_its_own("FedStar's BIO-SM-SN", *_MOLECULES, *_BIO, *_SOCIAL)
+bio_sn_cv = _each_its_own("FedStar's BIO-SN-CV", *_BIO, *_SOCIAL, *_LETTERS)
+
+
+def tiny() -> GraphSetting:
+    return GraphSetting(
+        "three small made-up domains, no download",
+        ("tiny:rings", "tiny:trees", "tiny:blocks"),
+        rounds=30,
+    )
+
+
+def at_random(dataset: str = "NCI1", clients: int = 10) -> GraphSetting:
+    return GraphSetting(
+        "one dataset, equal random parts", (f"tu:{dataset}",), cut=AtRandom(clients=clients)
+    )
+
+
+def by_size(dataset: str = "NCI1", clients: int = 10, skew: float = 1.0) -> GraphSetting:
+    return GraphSetting(
+        "one dataset, parts of falling size",
+        (f"tu:{dataset}",),
+        cut=BySize(clients=clients, skew=skew),
+    )
+
+
+def by_label(dataset: str = "NCI1", clients: int = 10, alpha: float = 0.5) -> GraphSetting:
+    return GraphSetting(
+        "one dataset, Dirichlet shares of classes",
+        (f"tu:{dataset}",),
+        cut=ByLabel(clients=clients, alpha=alpha),
+    )

@@ -1,0 +1,146 @@
+"""Clients that hold one graph each: parts of one graph, dealt out by the kind of links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from ramet.data import ClientData, NodeGraph, Split
+from ramet.data.own import TaskName
+from ramet.data.sources.linked_kinds import read_acm_links, read_planted
+from ramet.data.splits import nodes_in_folds
+from ramet.errors import RametError
+from ramet.options import Share
+from ramet.partition.base import BuiltIn, Reading
+
+Partition = Literal["distinct", "dominant", "balanced", "central"]
+
+
+@dataclass(frozen=True)
+class LinkSetting(BuiltIn):
+    """One graph whose links are dealt over the clients.
+
+    ==============  ==========================================================================
+    distinct        each client holds links of one kind only
+    dominant        a share ``dominance`` of a kind's links goes to the clients of that kind,
+                    the rest to the others
+    balanced        every client gets an equal part of every kind
+    central         one client holds everything: the yardstick without federation
+    ==============  ==========================================================================
+
+    A client holds the nodes that its links touch. Test, validation and training nodes are those of
+    the whole graph, so that no node is learned here and judged there.
+    """
+
+    about: str
+    source: str
+    read: Callable[[Path], NodeGraph]
+    partition: Partition
+    parts: int
+    dominance: float
+    fold: int
+    rounds: int = 100
+    task: ClassVar[TaskName] = "node-classification"
+
+    @cached_property
+    def clients(self) -> tuple[str, ...]:
+        count = 1 if self.partition == "central" else self.parts
+        return tuple(f"part-{number:02d}" for number in range(count))
+
+    @cached_property
+    def source_of(self) -> dict[str, str]:
+        return dict.fromkeys(self.clients, self.source)
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[NodeGraph, Split]:
+        everything = self.overview(reading)
+        if self.partition == "central":
+            return everything
+        whole, split = everything.content, everything.split
+        place = self.clients.index(client)
+        owners = deal(whole.kinds, self.partition, self.parts, self.dominance, reading.split_seed)
+        own = (owners == place).nonzero().flatten()
+        if not own.numel():
+            raise RametError(f"{client} gets no link. Use fewer clients or more links.")
+        graph, nodes = whole.part(own)
+        return ClientData(graph, split.among(nodes, whole.nodes))
+
+    def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
+        whole = self.read(reading.data)
+        return ClientData(whole, nodes_in_folds(whole.labels, reading.split_seed, self.fold))
+
+
+def deal(kinds: Tensor, partition: Partition, parts: int, dominance: float, seed: int) -> Tensor:
+    """[links] who owns each link."""
+    draw = torch.Generator().manual_seed(seed)
+    count = int(kinds.max()) + 1
+    if parts < count and partition != "balanced":
+        raise RametError(
+            f"{parts} clients are too few for {count} kinds of links when every client has a kind "
+            "of its own. Take more clients, or partition=balanced."
+        )
+    home = kind_of_client(parts, count)
+    owners = torch.empty(kinds.numel(), dtype=torch.int64)
+    for kind in range(count):
+        links = (kinds == kind).nonzero().flatten()
+        own = torch.tensor([1.0 if h == kind else 0.0 for h in home])
+        weights = {
+            "distinct": own,
+            "balanced": torch.ones(parts),
+            "dominant": dominance * own / own.sum().clamp(min=1)
+            + (1 - dominance) * (1 - own) / (1 - own).sum().clamp(min=1),
+        }[partition]
+        owners[links] = torch.multinomial(weights, links.numel(), replacement=True, generator=draw)
+    return owners
+
+
+def kind_of_client(parts: int, kinds: int) -> list[int]:
+    """Which kind is each client's own: 2, 3, 2, 3 of ten clients for four kinds, as in FedLIT."""
+    ends = [parts * (kind + 1) // kinds for kind in range(kinds)]
+    return [next(kind for kind, end in enumerate(ends) if part < end) for part in range(parts)]
+
+
+def acm_links(
+    partition: Partition = "distinct",
+    clients: PositiveInt = 10,
+    dominance: Share = 0.7,
+    subjects: PositiveInt = 30_000,
+    noise: PositiveInt = 30_000,
+    fold: Annotated[int, Field(ge=0, lt=10)] = 0,
+) -> LinkSetting:
+    return LinkSetting(
+        "ACM papers, four hidden kinds of links",
+        "hgb:ACM",
+        lambda root: read_acm_links(root, subjects, noise),
+        partition,
+        clients,
+        dominance,
+        fold,
+    )
+
+
+def planted_links(
+    partition: Partition = "distinct",
+    clients: PositiveInt = 10,
+    dominance: Share = 0.7,
+    nodes: PositiveInt = 2_000,
+    links: PositiveInt = 5_000,
+    contrast: Share = 1.0,
+    graph_seed: Annotated[int, Field(ge=0)] = 5,
+    fold: Annotated[int, Field(ge=0, lt=10)] = 0,
+) -> LinkSetting:
+    return LinkSetting(
+        "made-up graph, four planted kinds of links",
+        f"planted:{nodes}",
+        lambda root: read_planted(nodes, links, contrast, graph_seed),  # noqa: ARG005
+        partition,
+        clients,
+        dominance,
+        fold,
+    )

@@ -1,0 +1,165 @@
+"""Clients that hold parts of one heterogeneous graph, each with more links of some relations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from ramet.data import ClientData, HeteroGraph
+from ramet.data.link_split import HeldOutPairs, LinkSplit, Negatives
+from ramet.data.own import TaskName
+from ramet.data.sources.hetero_graphs import read_amazon, read_hgb, read_planted_hetero
+from ramet.errors import RametError
+from ramet.options import Share
+from ramet.partition.base import BuiltIn, Reading
+
+Partition = Literal["biased", "even", "central"]
+
+
+@dataclass(frozen=True)
+class HeteroSetting(BuiltIn):
+    """One graph whose training links are drawn by the clients; two may draw the same link.
+
+    ==============  ==========================================================================
+    biased          a client draws the relations it specialises in (at least one, not all), gets
+                    ``own`` of their links and ``other`` of the others', and learns to predict
+                    links of its specialities only
+    even            every client gets ``own`` of all links and learns all relations
+    central         one client holds everything: the yardstick without federation
+    ==============  ==========================================================================
+
+    All clients know all nodes. Every client is judged on the same held-out links of all relations,
+    over its own graph; the server over the whole one.
+    """
+
+    about: str
+    source: str
+    read: Callable[[Reading], LinkSplit]
+    partition: Partition
+    parts: int
+    own: float
+    other: float
+    rounds: int = 40
+    task: ClassVar[TaskName] = "link-prediction"
+
+    @cached_property
+    def clients(self) -> tuple[str, ...]:
+        count = 1 if self.partition == "central" else self.parts
+        return tuple(f"part-{number:04d}" for number in range(count))
+
+    @cached_property
+    def source_of(self) -> dict[str, str]:
+        return dict.fromkeys(self.clients, self.source)
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
+        whole = self.read(reading)
+        if self.partition == "central":
+            return ClientData(whole.graph, whole.held_out)
+        draw = torch.Generator().manual_seed(1000 * reading.split_seed + self.clients.index(client))
+        relations = len(whole.graph.relations)
+        if self.partition == "even":
+            special = torch.ones(relations, dtype=torch.bool)
+        else:
+            special = specialities(relations, draw)
+        chosen = drawn_links(whole.graph.links.kinds, special, self.own, self.other, draw)
+        learned = special[whole.graph.links.kinds[chosen]]
+        if not learned.any():
+            raise RametError(f"{client} gets no link to learn. Use more links or a larger `own`.")
+        return ClientData(whole.graph.with_links(chosen, learned), whole.held_out)
+
+    def overview(self, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
+        whole = self.read(reading)
+        return ClientData(whole.graph, whole.held_out)
+
+
+def specialities(relations: int, draw: torch.Generator) -> Tensor:
+    """[relations] which are a client's own: at least one, and not all if there are several."""
+    count = int(torch.randint(1, max(relations, 2), (1,), generator=draw))
+    special = torch.zeros(relations, dtype=torch.bool)
+    special[torch.randperm(relations, generator=draw)[:count]] = True
+    return special
+
+
+def drawn_links(
+    kinds: Tensor, special: Tensor, own: float, other: float, draw: torch.Generator
+) -> Tensor:
+    """The links that a client gets: a share of each relation's, drawn without putting back."""
+    parts = []
+    for place in range(special.numel()):
+        members = (kinds == place).nonzero().flatten()
+        count = round((own if special[place] else other) * members.numel())
+        parts.append(members[torch.randperm(members.numel(), generator=draw)[:count]])
+    return torch.cat(parts).sort().values
+
+
+def amazon(
+    partition: Partition = "biased",
+    clients: PositiveInt = 8,
+    own: Share = 0.3,
+    other: Share = 0.05,
+    negatives: Negatives = "random",
+) -> HeteroSetting:
+    return HeteroSetting(
+        "Amazon products viewed or bought together",
+        "gatne:amazon",
+        lambda reading: read_amazon(reading.data, reading.split_seed, negatives),
+        partition,
+        clients,
+        own,
+        other,
+    )
+
+
+def _of_hgb(about: str, name: str) -> Callable[..., HeteroSetting]:
+    def setting(
+        partition: Partition = "biased",
+        clients: PositiveInt = 8,
+        own: Share = 0.3,
+        other: Share = 0.05,
+        negatives: Negatives = "random",
+    ) -> HeteroSetting:
+        return HeteroSetting(
+            about,
+            f"hgb:{name.upper()}",
+            lambda reading: read_hgb(reading.data, name, reading.split_seed, negatives),
+            partition,
+            clients,
+            own,
+            other,
+        )
+
+    return setting
+
+
+acm_hetero = _of_hgb("ACM papers, their authors and subjects", "acm")
+imdb_hetero = _of_hgb("IMDB films, directors, actors and keywords", "imdb")
+
+
+def planted_hetero(
+    partition: Partition = "biased",
+    clients: PositiveInt = 4,
+    own: Share = 0.3,
+    other: Share = 0.05,
+    negatives: Negatives = "random",
+    nodes: PositiveInt = 200,
+    relations: PositiveInt = 3,
+    links: PositiveInt = 800,
+    graph_seed: Annotated[int, Field(ge=0)] = 5,
+) -> HeteroSetting:
+    return HeteroSetting(
+        "made-up graph, two types of nodes, each relation with a rule",
+        f"planted:{nodes}",
+        lambda reading: read_planted_hetero(
+            nodes, relations, links, graph_seed, reading.split_seed, negatives
+        ),
+        partition,
+        clients,
+        own,
+        other,
+    )

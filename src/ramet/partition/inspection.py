@@ -1,0 +1,240 @@
+"""What the clients of a setting hold, and how far apart they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import nan
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ramet.data import ClientData, GraphBlock, HeteroGraph, NodeGraph
+from ramet.data.graphs.node_graph import attribute_homophily, edge_homophily
+from ramet.data.graphs.portrait import divergences, portrait
+from ramet.errors import RametError
+from ramet.partition.base import Reading, Setting
+
+MOST_CLIENTS = 50
+
+
+@dataclass(frozen=True)
+class ClientSummary:
+    """A client with many graphs; nodes and links are means per graph, and a link counts once."""
+
+    graphs: int
+    nodes: float
+    links: float
+    features: int
+    classes: Sequence[int]  # graphs of each class
+
+
+@dataclass(frozen=True)
+class LinkKindSummary:
+    """How many links of a kind there are, and how alike their ends are (0 to 1, and cosine)."""
+
+    links: int
+    edge_homophily: float
+    attribute_homophily: float
+
+
+@dataclass(frozen=True)
+class NodeTypeSummary:
+    """How many nodes of a type there are; nodes without features have a learned embedding."""
+
+    nodes: int
+    features: int | None
+
+
+@dataclass(frozen=True)
+class RelationSummary:
+    """A relation's training links from one node type to another, and its held-out pairs."""
+
+    head: str
+    tail: str
+    links: int
+    val: int
+    test: int
+
+
+@dataclass(frozen=True)
+class ClientRelations:
+    """A client's links by relation, and the relations that it learns to predict."""
+
+    links: Mapping[str, int]
+    specialities: Sequence[str]
+
+
+@dataclass(frozen=True)
+class GraphInspection:
+    """Each client's graphs, and the divergence between every two clients by kind of information."""
+
+    clients: Mapping[str, ClientSummary]
+    divergences: Mapping[str, NDArray[np.float64]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "clients": {client: asdict(summary) for client, summary in self.clients.items()},
+            "divergences": {kind: matrix.tolist() for kind, matrix in self.divergences.items()},
+        }
+
+
+@dataclass(frozen=True)
+class LinkInspection:
+    """Each kind of link in the whole graph, and each client's nodes and links of each kind."""
+
+    kinds: Mapping[str, LinkKindSummary]
+    clients: Mapping[str, Mapping[str, int]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kinds": {name: asdict(kind) for name, kind in self.kinds.items()},
+            "clients": {client: dict(links) for client, links in self.clients.items()},
+        }
+
+
+@dataclass(frozen=True)
+class RelationInspection:
+    """Node types and relations of the whole graph, and each client's links of each relation."""
+
+    types: Mapping[str, NodeTypeSummary]
+    relations: Mapping[str, RelationSummary]
+    clients: Mapping[str, ClientRelations]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "types": {name: asdict(kind) for name, kind in self.types.items()},
+            "relations": {name: asdict(relation) for name, relation in self.relations.items()},
+            "clients": {client: asdict(relations) for client, relations in self.clients.items()},
+        }
+
+
+Inspection: TypeAlias = GraphInspection | LinkInspection | RelationInspection
+
+
+def inspect(setting: Setting, reading: Reading) -> Inspection:
+    """Look at all clients' data; what there is to see depends on the kind of graphs."""
+    first = setting.client_data(setting.clients[0], reading).content
+    if isinstance(first, HeteroGraph):
+        return _inspect_relations(setting, reading)
+    if isinstance(first, NodeGraph):
+        return _inspect_links(setting, reading)
+    return inspect_graphs(setting, reading)
+
+
+def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
+    """For clients with many graphs each."""
+    if len(setting.clients) > MOST_CLIENTS:
+        raise RametError(
+            f"{len(setting.clients)} clients are too many to compare all pairs. "
+            f"Take at most {MOST_CLIENTS}."
+        )
+    clients, portraits = {}, []
+    for client in setting.clients:
+        held = setting.client_data(client, reading)
+        block: GraphBlock = held.content
+        graphs = torch.cat([held.split.train, held.split.val, held.split.test])
+        clients[client] = ClientSummary(
+            graphs=graphs.numel(),
+            nodes=float(block.node_starts.diff()[graphs].double().mean()),
+            links=float(block.link_starts.diff()[graphs].double().mean()) / 2,
+            features=block.feature_width,
+            classes=torch.bincount(block.labels[graphs], minlength=block.classes).tolist(),
+        )
+        portraits.append(portrait(block, graphs))
+    return GraphInspection(
+        clients,
+        {
+            "features": divergences([one.feature for one in portraits]),
+            "structure": divergences([one.structure for one in portraits]),
+        },
+    )
+
+
+def _inspect_links(setting: Setting, reading: Reading) -> LinkInspection:
+    """For clients with one graph each whose links may be of several kinds."""
+    parts = {client: setting.client_data(client, reading).content for client in setting.clients}
+    whole = [held.content for held in _all_data(setting, reading)]
+    names = dict.fromkeys(name for graph in whole for name in graph.kind_names)
+
+    def counts(part: NodeGraph) -> dict[str, int]:
+        links = torch.bincount(part.kinds, minlength=len(part.kind_names)).tolist()
+        return {"nodes": part.nodes, **dict(zip(part.kind_names, links, strict=True))}
+
+    return LinkInspection(
+        {name: _link_kind(name, whole) for name in names},
+        {client: counts(part) for client, part in parts.items()},
+    )
+
+
+def _link_kind(name: str, graphs: Sequence[NodeGraph]) -> LinkKindSummary:
+    count, edges, attributes = 0, 0.0, 0.0
+    for graph in (graph for graph in graphs if name in graph.kind_names):
+        links = (graph.kinds == graph.kind_names.index(name)).nonzero().flatten()
+        if links.numel():
+            count += links.numel()
+            edges += links.numel() * edge_homophily(graph, links)
+            attributes += links.numel() * attribute_homophily(graph, links)
+    if not count:
+        return LinkKindSummary(0, nan, nan)
+    return LinkKindSummary(count, edges / count, attributes / count)
+
+
+def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection:
+    """For clients with one graph each that has several node types or relations."""
+    whole = _all_data(setting, reading)
+    nodes, links, val, test = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for held in whole:
+        graph = held.content
+        nodes.update({kind.name: kind.nodes for kind in graph.types})
+        links.update(_by_relation(graph, graph.links.kinds))
+        val.update(_by_relation(graph, held.split.val.pairs.kinds))
+        test.update(_by_relation(graph, held.split.test.pairs.kinds))
+
+    def of(part: HeteroGraph) -> ClientRelations:
+        learned = _by_relation(part, part.links.kinds[part.learned])
+        return ClientRelations(
+            _by_relation(part, part.links.kinds), [name for name, own in learned.items() if own]
+        )
+
+    return RelationInspection(
+        types={
+            kind.name: NodeTypeSummary(
+                nodes[kind.name], None if kind.features is None else kind.width
+            )
+            for held in whole
+            for kind in held.content.types
+        },
+        relations={
+            relation.name: RelationSummary(
+                head=held.content.types[relation.head].name,
+                tail=held.content.types[relation.tail].name,
+                links=links[relation.name],
+                val=val[relation.name],
+                test=test[relation.name],
+            )
+            for held in whole
+            for relation in held.content.relations
+        },
+        clients={
+            client: of(setting.client_data(client, reading).content) for client in setting.clients
+        },
+    )
+
+
+def _by_relation(graph: HeteroGraph, kinds: Tensor) -> dict[str, int]:
+    names = [relation.name for relation in graph.relations]
+    counts: list[int] = torch.bincount(kinds, minlength=len(names)).tolist()
+    return dict(zip(names, counts, strict=True))
+
+
+def _all_data(setting: Setting, reading: Reading) -> list[ClientData[Any, Any]]:
+    """The whole graph where the setting has it, otherwise every client's own."""
+    whole = setting.overview(reading)
+    if whole is not None:
+        return [whole]
+    return [setting.client_data(client, reading) for client in setting.clients]

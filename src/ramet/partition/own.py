@@ -1,0 +1,98 @@
+"""Clients that bring their own graphs, each described by a TOML of its own."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ramet.data import ClientData
+from ramet.data.link_split import Negatives
+from ramet.data.own import Schema, Site, read_site, site_name
+from ramet.errors import RametError
+from ramet.partition.base import Reading
+
+ENDING, SITES = ".toml", "sites"
+
+
+@dataclass(frozen=True)
+class OwnSetting:
+    """Sites by name, each with the file that describes it, where that file is on this machine.
+
+    A site whose file is not here has it where its own reading says: a SuperNode's ``data``.
+    """
+
+    files: Mapping[str, Path | None]
+    negatives: Negatives = "random"
+    about: str = "your own graphs, one TOML per site"
+    rounds: int = 50
+    task: ClassVar[None] = None
+    user_defined: ClassVar[bool] = True
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return tuple(self.files)
+
+    @property
+    def source_of(self) -> dict[str, str]:
+        return {client: f"own:{client}" for client in self.files}
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]:
+        site = self.site(client, reading.data)
+        return site.client_data(reading.split_seed, reading.inputs, self.negatives)
+
+    def overview(self, reading: Reading) -> None:  # noqa: ARG002
+        return None
+
+    def schemas(self, data: Path) -> Mapping[str, Schema]:
+        return {client: self.schema(client, data) for client in self.clients}
+
+    def data_of(self, client: str, data: Path) -> Path | None:
+        """On a site's own machine ``data`` is its TOML; elsewhere its files may not be there."""
+        return self.files[client] or (data if data.suffix == ENDING else None)
+
+    def public_options(self) -> dict[str, str]:
+        return {SITES: shlex.join(self.clients)}
+
+    def site(self, client: str, elsewhere: Path) -> Site:
+        """The client's graphs, read once."""
+        if client not in self._sites:
+            path = self.files[client] or elsewhere
+            if path.suffix != ENDING:
+                raise RametError(
+                    f"where the graphs of {client} lie is not known here. Start its SuperNode with "
+                    'data="FOLDER/site.toml" in its --node-config.'
+                )
+            site = read_site(path)
+            if site.name != client:
+                raise RametError(f"{path.name} describes {site.name}, but the client is {client}.")
+            self._sites[client] = site
+        return self._sites[client]
+
+    def schema(self, client: str, elsewhere: Path) -> Schema:
+        return self.site(client, elsewhere).schema
+
+    @cached_property
+    def _sites(self) -> dict[str, Site]:
+        return {}
+
+
+def own(sites: str = "", negatives: Negatives = "random") -> OwnSetting:
+    """``sites``: the sites' TOML files, or their names where the files are the sites' affair."""
+    files: dict[str, Path | None] = {}
+    for word in shlex.split(sites):
+        is_file = word.endswith(ENDING)
+        name = site_name(Path(word)) if is_file else word
+        if name in files:
+            raise RametError(f"two sites are called {name}. Give each a name of its own.")
+        files[name] = Path(word) if is_file else None
+    return OwnSetting(files, negatives)
+
+
+def absolute_sites(sites: str) -> str:
+    """Files named from the root, so that every process of a run finds them."""
+    words = shlex.split(sites)
+    return shlex.join(str(Path(w).absolute()) if w.endswith(ENDING) else w for w in words)

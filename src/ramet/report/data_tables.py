@@ -1,0 +1,146 @@
+"""Tables of what clients and sites hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from ramet.partition.inspection import (
+    ClientRelations,
+    ClientSummary,
+    LinkKindSummary,
+    NodeTypeSummary,
+    RelationSummary,
+)
+from ramet.report.plain_table import plain_table
+from ramet.report.text import several
+
+_BY_CLASS = "graphs by class"
+
+
+def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
+    """What a site has, counted."""
+    table = plain_table(f"{name}, for {task}")
+    table.add_column("what", overflow="fold")
+    table.add_column("how many", justify="right", no_wrap=True)
+    table.add_column("mean degree", justify="right", no_wrap=True)
+    table.add_column("largest", justify="right", no_wrap=True)
+    if "graphs" in statistics:
+        table.add_row("graphs", f"{statistics['graphs']:,}")
+    for kind, count in statistics["nodes"].items():
+        table.add_row(f"nodes: {kind}", f"{count:,}")
+    for kind, facts in statistics["edges"].items():
+        cells = f"{facts['edges']:,}", f"{facts['mean degree']:g}", f"{facts['largest degree']:,}"
+        table.add_row(f"edges: {kind}", *cells)
+    for kind, count in statistics.get("classes", {}).items():
+        table.add_row(f"class: {kind}", f"{count:,}")
+    for part, count in statistics["split"].items():
+        table.add_row(f"split: {part}", f"{count:,}")
+    return table
+
+
+def portrait_table(
+    clients: Mapping[str, ClientSummary],
+    divergences: Mapping[str, NDArray[np.float64]],
+    setting: str,
+) -> Table:
+    """A row per client: its graphs, and its mean divergence from the others."""
+    table = plain_table(f"{setting}: {several(len(clients), 'client')}")
+    table.add_column("client", overflow="fold")
+    for head in ("graphs", "nodes", "links", "features", _BY_CLASS, *divergences):
+        table.add_column(head, justify="right", no_wrap=head != _BY_CLASS)
+    others = max(len(clients) - 1, 1)
+    for place, (client, held) in enumerate(clients.items()):
+        apart = [f"{matrix[place].sum() / others:.3f}" for matrix in divergences.values()]
+        table.add_row(
+            client,
+            f"{held.graphs:,}",
+            f"{held.nodes:.1f}",
+            f"{held.links:.1f}",
+            str(held.features),
+            " ".join(map(str, held.classes)),
+            *apart,
+        )
+    table.caption = (
+        "nodes, links: mean over graphs; features: their width; "
+        f"{' and '.join(divergences)} (last columns): mean Jensen–Shannon divergence from the "
+        "other clients, 0 is alike and 1 is nothing in common"
+    )
+    return table
+
+
+def kinds_table(kinds: Mapping[str, LinkKindSummary], setting: str) -> Table:
+    """A row per kind of link."""
+    table = plain_table(f"{setting}: kinds of links")
+    table.add_column("kind", overflow="fold")
+    for head in ("links", "edge homophily", "attribute homophily"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, kind in kinds.items():
+        table.add_row(
+            name,
+            f"{kind.links:,}",
+            f"{kind.edge_homophily:.3f}",
+            f"{kind.attribute_homophily:.3f}",
+        )
+    table.caption = (
+        "edge homophily: links that join nodes of one class; attribute homophily: mean cosine of "
+        "the features of a link's ends"
+    )
+    return table
+
+
+def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
+    """A row per client: its nodes, and its links of each kind."""
+    table = plain_table("clients: nodes, and links of each kind")
+    table.add_column("client", overflow="fold")
+    for head in next(iter(clients.values())):
+        table.add_column(head, justify="right", no_wrap=True)
+    for client, counts in clients.items():
+        table.add_row(client, *(f"{count:,}" for count in counts.values()))
+    return table
+
+
+def types_table(types: Mapping[str, NodeTypeSummary], setting: str) -> Table:
+    """A row per node type."""
+    table = plain_table(f"{setting}: node types")
+    table.add_column("type", overflow="fold")
+    for head in ("nodes", "features"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, kind in types.items():
+        width = "learned vectors" if kind.features is None else f"{kind.features:,}"
+        table.add_row(name, f"{kind.nodes:,}", width)
+    return table
+
+
+def relations_table(relations: Mapping[str, RelationSummary]) -> Table:
+    """A row per relation."""
+    table = plain_table("relations")
+    for head in ("relation", "from", "to"):
+        table.add_column(head, overflow="fold")
+    for head in ("training links", "validation pairs", "test pairs"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, relation in relations.items():
+        counts = (f"{count:,}" for count in (relation.links, relation.val, relation.test))
+        table.add_row(name, relation.head, relation.tail, *counts)
+    table.caption = "pairs: held-out links, and pairs that are none"
+    return table
+
+
+def specialities_table(clients: Mapping[str, ClientRelations]) -> Table:
+    """A row per client: its links of each relation, with a star where it learns to predict them."""
+    table = plain_table("clients: links of each relation")
+    table.add_column("client", overflow="fold")
+    for head in next(iter(clients.values())).links:
+        table.add_column(head, justify="right", no_wrap=True)
+    for client, held in clients.items():
+        cells = (
+            f"{count:,}{'*' if name in held.specialities else ' '}"
+            for name, count in held.links.items()
+        )
+        table.add_row(client, *cells)
+    table.caption = "*: a speciality, which the client learns to predict; others are for messages"
+    return table

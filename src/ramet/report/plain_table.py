@@ -1,0 +1,36 @@
+"""Tables for the terminal that stay whole in a narrow one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+
+def plain_table(title: str) -> Table:
+    """Without walls, so that many columns fit into a narrow terminal."""
+    return Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
+
+
+def list_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """What there is, by name."""
+    table = plain_table("")
+    for place, head in enumerate(heads):
+        table.add_column(head, no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def uncut(table: Table) -> Table:
+    """Columns at least so wide that no number and no word is cut; those that fold may be less."""
+    for column in table.columns:
+        cells = [Text.from_markup(str(cell)).plain for cell in (column.header, *column.cells)]
+        pieces = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
+        if column.overflow != "fold":
+            column.min_width = max(map(cell_len, pieces), default=0)
+    return table

@@ -1,0 +1,77 @@
+"""Tables of one run: its result, and what left the sites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from ramet.engine.audit import AuditEntry
+from ramet.metrics import Summary
+from ramet.metrics.work import total
+from ramet.report.plain_table import plain_table
+from ramet.report.text import operations, percent, size
+
+
+def result_table(summary: Summary) -> Table:
+    """A row per client and their mean, with what crossed the wire below."""
+    scores, traffic = summary.scores, summary.traffic
+    table = Table(title=f"{summary.method} on {summary.setting}, seed {summary.seed}")
+    table.add_column("client", overflow="fold")
+    table.add_column(f"test {summary.metric} %", justify="right", no_wrap=True)
+    table.add_column("model scalars", justify="right", no_wrap=True)
+    table.add_column("FLOPs per round", justify="right", no_wrap=True)
+    for client, score in scores.clients.items():
+        work = summary.flops.clients.get(client)
+        table.add_row(
+            client,
+            percent(score),
+            f"{summary.model.scalars[client]:,}",
+            operations(total(work) if work else None),
+        )
+    table.add_section()
+    table.add_row("mean, last round", percent(scores.test), "", "")
+    table.add_row(
+        f"mean, round {scores.best_val_round} (best validation)",
+        percent(scores.test_at_best_val),
+        "",
+        "",
+    )
+    table.caption = (
+        f"{summary.model.shared_scalars:,} scalars shared; "
+        f"{size(traffic.up_per_client_round)} up and "
+        f"{size(traffic.down_per_client_round)} down per client and round, "
+        f"{size(traffic.total)} in all; {summary.seconds:.0f} s, "
+        f"{size(summary.peak_memory)} of memory"
+    )
+    return table
+
+
+def audit_table(entries: Sequence[AuditEntry]) -> Table:
+    """Every tensor of every reply."""
+    table = plain_table("what left")
+    for head in ("run", "client", "round", "tensor", "shape", "bytes", "SHA-256"):
+        table.add_column(head, overflow="fold")
+    for reply in entries:
+        for one in reply.tensors:
+            facts = (str(list(one.shape)), f"{one.bytes:,}", one.sha256)
+            table.add_row(reply.run[:8], reply.client, str(reply.round), one.name, *facts)
+    return table
+
+
+def audit_totals_table(entries: Sequence[AuditEntry]) -> Table:
+    """A row per client and tensor, and the names of the numbers and notes that went along."""
+    table = plain_table("what left")
+    for head in ("run", "client", "what", "shape", "times", "bytes"):
+        table.add_column(head, overflow="fold", justify="right" if head == "bytes" else "left")
+    for run, client in dict.fromkeys((reply.run, reply.client) for reply in entries):
+        own = [reply for reply in entries if (reply.run, reply.client) == (run, client)]
+        sizes: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for one in (one for reply in own for one in reply.tensors):
+            sizes.setdefault((one.name, one.shape), []).append(one.bytes)
+        for (name, shape), all_bytes in sizes.items():
+            cells = (str(list(shape)), str(len(all_bytes)), f"{sum(all_bytes):,}")
+            table.add_row(run[:8], client, name, *cells)
+        numbers = dict.fromkeys(name for reply in own for name in (*reply.numbers, *reply.notes))
+        table.add_row(run[:8], client, f"numbers: {', '.join(numbers)}", "", str(len(own)), "")
+    return table

@@ -1,0 +1,26 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+
+def size(count: float) -> str:
+    """Bytes as people read them."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GB"
+
+
+def several(count: int, what: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f}"
+
+
+def operations(count: float | None) -> str:
+    """Floating-point operations in billions; a multiply-add is two."""
+    return "–" if count is None else f"{count / 1e9:.2f} G"

@@ -1,0 +1,34 @@
+"""Names read from Ramet's own source files, without importing them.
+
+Shell completion and `dir(ramet)` need names at once, and importing the modules that define them
+would take seconds for PyTorch.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+
+def dict_keys(file: str, name: str) -> list[str]:
+    """The keys of a module-level dict."""
+    for statement in _statements(file):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.value, ast.Dict):
+            target, keys = statement.target, statement.value.keys
+            if isinstance(target, ast.Name) and target.id == name:
+                return [str(ast.literal_eval(key)) for key in keys if key is not None]
+    raise LookupError(f"{file} has no dict {name}")
+
+
+def exported(file: str) -> list[str]:
+    """What a module lists in `__all__`."""
+    for statement in _statements(file):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return list(ast.literal_eval(statement.value))
+    raise LookupError(f"{file} has no __all__")
+
+
+def _statements(file: str) -> list[ast.stmt]:
+    return ast.parse((_HERE / file).read_text()).body

@@ -1,0 +1,113 @@
+"""Finished runs on disk: run folders, and small files that keep a run for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ramet.errors import RametError
+from ramet.experiment import SPLIT_SEED, RunFolder, make_folder
+from ramet.methods import METHODS
+from ramet.studies.finished_run import FinishedRun, FinishedRuns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def keep(runs: Iterable[FinishedRun], folder: Path) -> None:
+    """Write each run into a file of its own, unless the file holds that run already."""
+    make_folder(folder)
+    for run in runs:
+        path = folder / _file_name(run)
+        if not path.exists() or _read(path) != run:
+            path.write_text(run.text())
+
+
+def _file_name(run: FinishedRun) -> str:
+    split = "" if run.split_seed == SPLIT_SEED else f"-split{run.split_seed}"
+    return f"{run.label.replace('/', '_')}-seed{run.seed}{split}.json"
+
+
+def kept(folder: Path) -> tuple[FinishedRun, ...]:
+    """The runs kept in a folder; none if there is no such folder yet."""
+    return tuple(_below(folder)) if folder.exists() else ()
+
+
+def finished_runs(paths: Iterable[Path]) -> FinishedRuns:
+    """The finished runs below these paths: run folders, folders of them, and kept files."""
+    by_label: dict[str, dict[int, FinishedRun]] = {}
+    for run in _all_below(paths):
+        other = by_label.setdefault(run.label, {}).setdefault(run.seed, run)
+        if not other.is_of(run.command, run.versions.get("method")):
+            raise RametError(
+                f"two different runs are called {run.label}, seed {run.seed}: `{other.command}` "
+                f"and `{run.command}`, or their method has changed. Give runs that differ in "
+                "nothing but method and seed."
+            )
+    return {label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_order)}
+
+
+def results(*paths: Path | str) -> pd.DataFrame:
+    """One row per finished run below these paths: run folders, folders of them, kept files."""
+    import pandas as pd  # takes half a second to import
+
+    return pd.DataFrame([_row(run) for run in _all_below(map(Path, paths))])
+
+
+def _row(run: FinishedRun) -> dict[str, object]:
+    summary, scores = run.summary, run.summary.scores
+    return {
+        "method": run.label,
+        "setting": summary.setting,
+        "seed": summary.seed,
+        "split_seed": run.split_seed,
+        "rounds": summary.rounds,
+        "engine": summary.engine,
+        "metric": summary.metric,
+        "test": scores.test,
+        "test_at_best_val": scores.test_at_best_val,
+        "best_val_round": scores.best_val_round,
+        "bytes": summary.traffic.total,
+        "seconds": summary.seconds,
+        "date": run.date,
+        "sha256": summary.sha256,
+        "command": run.command,
+    }
+
+
+def _all_below(paths: Iterable[Path]) -> list[FinishedRun]:
+    runs: list[FinishedRun] = []
+    for path in paths:
+        if not path.exists():
+            raise RametError(f"{path} does not exist. Give a folder of runs, or of kept results.")
+        runs += _below(path)
+    if not runs:
+        raise RametError("there is no finished run. Give a folder of runs, or of kept results.")
+    return runs
+
+
+def _order(label: str) -> tuple[int, str]:
+    """Built-in methods in their own order, user-defined ones last."""
+    known, method = list(METHODS), label.partition(",")[0]
+    return known.index(method) if method in known else len(known), label
+
+
+def _below(path: Path) -> Iterator[FinishedRun]:
+    if path.is_file():
+        yield _read(path)
+    elif RunFolder(path).started:
+        run = FinishedRun.of(RunFolder(path))
+        if run is not None:
+            yield run
+    else:
+        for inside in sorted(path.iterdir()):
+            if inside.is_dir() or inside.suffix == ".json":
+                yield from _below(inside)
+
+
+def _read(path: Path) -> FinishedRun:
+    try:
+        return FinishedRun.parse(path.read_text())
+    except (ValueError, TypeError, KeyError) as error:
+        raise RametError(f"{path} holds no kept result. Leave it out.") from error

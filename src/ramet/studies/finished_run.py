@@ -1,0 +1,126 @@
+"""A finished run in short: enough for every table and figure, small enough to keep for good."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from ramet.experiment import SPLIT_SEED, MethodSpec, RunFolder
+from ramet.metrics import Round, Summary
+from ramet.metrics.summary import tensors_sent
+
+FinishedRuns: TypeAlias = Mapping[str, Mapping[int, "FinishedRun"]]
+"""By the method's label, then by seed."""
+_NOT_A_VERSION = ("run", "started")
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What was run, with which versions, and what came out."""
+
+    label: str  # the method with its options, as `ramet compare` takes it
+    command: str
+    date: str
+    versions: Mapping[str, str]
+    summary: Summary
+    rounds: Sequence[Round]
+    tensors: Sequence[Sequence[int]] = ()
+    """Tensors that each client sent up, round by round, clients in the summary's order; 0 if it
+    took no part. Empty where all sent everything, and in older files."""
+
+    @staticmethod
+    def of(folder: RunFolder) -> FinishedRun | None:
+        """The run of a folder; None if it is not finished."""
+        summary = folder.summary()
+        if summary is None:
+            return None
+        settings, about, records = folder.experiment().settings, folder.about(), folder.records()
+        sent = tensors_sent(records, list(summary.scores.clients))
+        return FinishedRun(
+            label=settings.label,
+            command=settings.command,
+            date=about["started"][:10],
+            versions={key: value for key, value in about.items() if key not in _NOT_A_VERSION}
+            | ({"method": settings.code} if settings.code else {}),
+            summary=summary,
+            rounds=[Round.of(record) for record in records],
+            tensors=sent if len({count for line in sent for count in line}) > 1 else (),
+        )
+
+    @staticmethod
+    def parse(text: str) -> FinishedRun:
+        facts = json.loads(text)
+        summary = Summary.model_validate(facts.pop("result"))
+        rounds = [Round(*row) for row in facts.pop("rounds")]
+        return FinishedRun(summary=summary, rounds=rounds, **facts)
+
+    def text(self) -> str:
+        """JSON with a line per round, so that changes can be read."""
+        facts = {
+            "label": self.label,
+            "command": self.command,
+            "date": self.date,
+            "versions": dict(self.versions),
+            "result": self.summary.to_json(),
+        }
+        lists: dict[str, Sequence[Sequence[float]]] = (
+            {"tensors": self.tensors} if self.tensors else {}
+        )
+        lists["rounds"] = [one.row() for one in self.rounds]
+        tail = "".join(f',\n "{name}": [\n{_lines(rows)}\n ]' for name, rows in lists.items())
+        return json.dumps(facts, indent=1).removesuffix("\n}") + tail + "\n}\n"
+
+    @property
+    def seed(self) -> int:
+        return self.summary.seed
+
+    @property
+    def setting(self) -> str:
+        return self.summary.setting
+
+    @property
+    def spec(self) -> MethodSpec:
+        return MethodSpec.parse(self.label)
+
+    @property
+    def split_seed(self) -> int:
+        return int(next(iter(self._given("--split-seed")), SPLIT_SEED))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the method and of the setting."""
+        pairs = (pair.partition("=") for pair in self._given("--set"))
+        return {key: value for key, _, value in pairs}
+
+    def _given(self, flag: str) -> list[str]:
+        """What follows a flag in the command, each time that it is there."""
+        return [value for word, value in pairwise(shlex.split(self.command)) if word == flag]
+
+    @property
+    def on_all_data(self) -> float | None:
+        """Test score of the server's model on all data, at its best validation there."""
+        return self.summary.scores.overview.get("test_at_best_val")
+
+    @property
+    def score(self) -> float:
+        """Last round's test score of the server's model on all data; without one, the clients'."""
+        scores = self.summary.scores
+        return scores.overview.get("test", scores.test)
+
+    @property
+    def reciprocal_rank(self) -> float:
+        """As ``score``, for link prediction's MRR."""
+        scores = self.summary.scores
+        return (scores.overview or scores.besides)["mrr"]
+
+    def is_of(self, command: str, code: str | None) -> bool:
+        """Whether this command would give the same run, with user-defined code of this SHA-256."""
+        return self.command == command and self.versions.get("method") == code
+
+
+def _lines(rows: Sequence[Sequence[float]]) -> str:
+    return ",\n".join(f"  {json.dumps(row)}" for row in rows)

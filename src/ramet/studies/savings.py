@@ -1,0 +1,79 @@
+"""A method that sends less beside one that sends everything, over the seeds that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from ramet.experiment import MethodSpec
+from ramet.studies.finished_run import FinishedRun, FinishedRuns
+
+POINTS_LOST, SHARE_SENT = 0.5, 0.75
+"""FedDA's claim as it is tested here: no more points lost than this, no more bytes sent."""
+
+
+def asking_everyone(spec: MethodSpec, baselines: Mapping[str, str]) -> MethodSpec:
+    """The same method without its activation; ``baselines`` has those that are nothing without."""
+    return replace(spec, method=baselines.get(spec.method, spec.method), activation=None)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Scores in points, what was sent as shares of what the baseline sent."""
+
+    place: str
+    label: str
+    seeds: int
+    gain: float
+    worst: float  # worst seed's score over the baseline's worst
+    tensors_up: float
+    bytes_up: float
+    bytes_both: float
+
+    @property
+    def as_good_for_less(self) -> bool:
+        return self.gain >= -POINTS_LOST and self.bytes_both <= SHARE_SENT
+
+    @property
+    def steadier(self) -> bool:
+        return self.worst >= 0
+
+
+def savings(place: str, runs: FinishedRuns, baseline: str, labels: Iterable[str]) -> list[Saving]:
+    """A row for each of the labels that has a seed in common with the baseline."""
+    whole = runs.get(baseline, {})
+    rows = (saving(place, label, runs.get(label, {}), whole) for label in labels)
+    return [row for row in rows if row is not None]
+
+
+def saving(
+    place: str, label: str, own: Mapping[int, FinishedRun], whole: Mapping[int, FinishedRun]
+) -> Saving | None:
+    seeds = sorted(own.keys() & whole.keys())
+    if not seeds:
+        return None
+    ours, theirs = [own[seed] for seed in seeds], [whole[seed] for seed in seeds]
+
+    def share(kind: Literal["tensors", "bytes"]) -> float:
+        return _sent_up(ours, kind) / _sent_up(theirs, kind)
+
+    return Saving(
+        place=place,
+        label=label,
+        seeds=len(seeds),
+        gain=100 * (fmean(s.score for s in ours) - fmean(s.score for s in theirs)),
+        worst=100 * (min(s.score for s in ours) - min(s.score for s in theirs)),
+        tensors_up=share("tensors"),
+        bytes_up=share("bytes"),
+        bytes_both=_both_ways(ours) / _both_ways(theirs),
+    )
+
+
+def _sent_up(runs: Iterable[FinishedRun], kind: Literal["tensors", "bytes"]) -> float:
+    return float(sum(getattr(sent, kind).up for run in runs if (sent := run.summary.sent)))
+
+
+def _both_ways(runs: Iterable[FinishedRun]) -> float:
+    return float(sum(run.summary.traffic.total for run in runs))

@@ -1,5 +1,0 @@
-"""What a judge gives."""
-
-from typing import TypeAlias
-
-Scores: TypeAlias = dict[str, float]

@@ -1,0 +1,479 @@
+"""The command as people use it: its exit code and what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from rich.console import Console
+
+from command_line import ramet
+from ramet.cli import console
+from ramet.report.study_tables import comparison_table
+from ramet.studies.comparison import Standing
+
+
+def refused(*arguments: str | Path) -> str:
+    """The one line that a bad call prints."""
+    done = ramet(*arguments)
+    assert done.code == 2, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert not done.stdout
+    return lines[0]
+
+
+@pytest.fixture(autouse=True)
+def _wide_and_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("RAMET_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("runs") / "star"
+    done = ramet("run", "fedstar", "--rounds", "3", "--seed", "1", "--out", folder, "--json")
+    assert done.code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return folder, found
+
+
+def test_a_real_process_ends_with_its_exit_code_and_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ramet", "run", "fedstarr"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("ramet: unknown method 'fedstarr'")
+
+
+def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[str, Any]]) -> None:
+    _, found = finished
+    assert {key: found[key] for key in ("method", "setting", "seed", "rounds", "engine")} == {
+        "method": "fedstar",
+        "setting": "tiny",
+        "seed": 1,
+        "rounds": 3,
+        "engine": "local",
+    }
+    assert found["metric"] == "accuracy"
+    assert set(found["scores"]["clients"]) == {"rings", "trees", "blocks"}
+    mean = sum(found["scores"]["clients"].values()) / 3
+    assert found["scores"]["test"] == pytest.approx(mean)
+    assert 0 <= found["scores"]["test_at_best_val"] <= 1
+    assert found["traffic"] == {
+        "up_per_client_round": 58_368,
+        "down_per_client_round": 58_368,
+        "total": 2 * 58_368 * 3 * 3,
+    }
+    assert found["sent"]["bytes"] == {"up": 58_368 * 3 * 3, "down": 58_368 * 3 * 3}
+    assert found["sent"]["scalars"]["up"] == 14_592 * 3 * 3
+    assert found["model"]["shared_scalars"] == 14_592
+    assert found["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
+    assert len(found["sha256"]) == 64
+    assert found["seconds"] > 0
+    assert found["peak_memory"] > 100e6
+    work = found["flops"]["clients"]["rings"]
+    assert found["flops"]["per_client_round"] > work["forward_linear"] > work["forward_messages"]
+
+
+def test_the_run_folder_holds_what_a_figure_needs(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = finished
+    assert json.loads((folder / "settings.json").read_text())["seed"] == 1
+    assert {"python", "torch", "ramet"} <= json.loads((folder / "versions.json").read_text()).keys()
+    split = json.loads((folder / "split.json").read_text())["clients"]
+    assert [len(split["rings"][part]) for part in ("train", "val", "test")] == [120, 15, 15]
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
+    assert json.loads((folder / "result.json").read_text()) == found
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    _, found = finished
+    for seed, same in ((1, True), (2, False)):
+        out = tmp_path / str(seed)
+        done = ramet("run", "fedstar", "--rounds", "3", "--seed", str(seed), "--out", out, "--json")
+        assert (json.loads(done.stdout)["sha256"] == found["sha256"]) is same
+
+
+def test_resuming_a_finished_run_prints_the_same_object(
+    finished: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, found = finished
+    assert json.loads(ramet("resume", folder, "--json").stdout) == found
+
+
+def test_a_table_per_client_and_the_folder_are_printed(tmp_path: Path) -> None:
+    done = ramet("run", "local", "--rounds", "1", "--out", tmp_path / "r")
+    assert all(word in done.stdout for word in ("rings", "trees", "blocks", "mean, last round"))
+    assert str(tmp_path / "r") in done.stdout
+
+
+def test_links_are_scored_by_roc_auc_wherever_the_score_is_named(tmp_path: Path) -> None:
+    sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
+    small = ("--setting", "planted-hetero", *sizes, "--rounds", "1")
+    done = ramet("run", "fedda", *small, "--out", tmp_path / "r")
+    assert "test ROC-AUC %" in done.stdout
+    assert json.loads((tmp_path / "r" / "result.json").read_text())["metric"] == "ROC-AUC"
+    words = ("compare", "local-hgn", "fed-hgn", *small, "--seeds", "1", "--out", tmp_path / "s")
+    compared = ramet(*words)
+    title = compared.stdout.splitlines()[0].strip()
+    assert title == "planted-hetero: test ROC-AUC %, mean ± std over 1 seed"
+    assert {row["metric"] for row in json.loads(ramet(*words, "--json").stdout)} == {"ROC-AUC"}
+    assert ramet("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert all(words in page for words in ("ROC-AUC over rounds", "Test ROC-AUC after"))
+    everything = done.stdout + compared.stdout + page
+    assert "accuracy" not in everything.lower()
+
+
+def test_without_a_terminal_rounds_are_plain_lines_and_stdout_is_the_result(
+    tmp_path: Path,
+) -> None:
+    done = ramet("run", "local", "--rounds", "3", "--out", tmp_path / "r", "--json")
+    lines = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "round 1 of 3",
+        "round 2 of 3",
+        "round 3 of 3",
+    ]
+    assert "\x1b" not in done.stderr + done.stdout
+    assert json.loads(done.stdout)["rounds"] == 3
+
+
+def test_methods_and_settings_are_listed() -> None:
+    listed = ramet("methods").stdout
+    assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))
+    listed = ramet("settings").stdout
+    assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
+    listed = ramet("activations").stdout
+    assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
+    listed = ramet("merges").stdout
+    assert all(word in listed for word in ("median", "trimmed-mean", "krum", "share=0.2"))
+    assert "without the `share` largest and the `share` smallest." in listed  # in one line
+
+
+def test_all_about_one_method() -> None:
+    lines = ramet("methods", "fedstar").stdout.splitlines()
+    assert lines[:4] == [
+        "fedstar: Share the structure channel only; everything else is private.",
+        "paper: arXiv:2211.13009",
+        "task: graph-classification",
+        "shares: structure.*",
+    ]
+    assert "  weight_decay=0.0005" in lines
+    assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_a_narrow_terminal_folds_names_and_cuts_no_number(width: int) -> None:
+    label = "fedadam.py:fedadam,server_lr=0.003,beta=0.9"
+    facts: dict[str, Any] = {
+        "seeds": 3,
+        "metric": "accuracy",
+        "test": 0.8889,
+        "spread": 0.0123,
+        "worst": 0.87,
+    }
+    facts |= {"test_at_best_val": 0.9012, "overview": None, "overview_spread": None, "gain": 0.0456}
+    facts |= {"p_value": 0.742, "scalars": 64791.0, "up_per_client_round": 58368.0}
+    facts |= {"flops_per_client_round": 6.1e8, "rounds_to_target": None}
+    rows = [Standing(label=label, **facts), Standing(label="local", **facts)]
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    with patch.object(console, "out", screen):
+        console.print_table(comparison_table(rows, "tiny", None))
+    assert isinstance(screen.file, io.StringIO)
+    shown = screen.file.getvalue()
+    assert "…" not in shown
+    for number in ("88.89 ± 1.23", "90.12", "+4.56", "0.742", "64,791", "57.00", "0.61", "GFLOPs"):
+        assert shown.count(number) >= (1 if number == "GFLOPs" else 2), number
+    if width == 80:
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= width
+        folded = [line.split()[0] for line in lines[3:5]]
+        assert "".join(folded) == label
+
+
+def test_an_activation_over_another_method(tmp_path: Path) -> None:
+    rule = "restart,beta=0.2"
+    done = ramet(
+        *(
+            "run",
+            "feddense",
+            "--rounds",
+            "2",
+            "--activation",
+            rule,
+            "--out",
+            tmp_path / "r",
+            "--json",
+        )
+    )
+    assert done.code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["activation"] == rule
+    assert found["sent"]["tensors"]["up"] < found["sent"]["tensors"]["down"]
+    assert "local shares nothing" in refused("run", "local", "--activation", "restart")
+    assert "merges whole replies only" in refused("run", "gcfl", "--activation", "explore")
+
+
+def test_the_thin_app_is_written_once(tmp_path: Path) -> None:
+    assert ramet("app", tmp_path / "app").code == 0
+    assert "ramet.flower.server_app:app" in (tmp_path / "app" / "pyproject.toml").read_text()
+    assert "Give a new folder" in refused("app", tmp_path / "app")
+
+
+def test_a_method_of_ones_own_from_a_file(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from dataclasses import replace\n"
+        "from ramet import fedavg\n"
+        "from ramet.methods.activation import RandomClients\n"
+        "def sampled(count: int = 2):\n"
+        "    return replace(fedavg(), name='sampled', activation=RandomClients(count))\n"
+    )
+    done = ramet(
+        "run", f"{own}:sampled", "--rounds", "2", "--set", "count=1", "--out", tmp_path / "r"
+    )
+    assert done.code == 0, done.stderr
+    for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines():
+        assert len(json.loads(line)["trained"]) == 1
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    command = [sys.executable, "-m", "ramet", "run", "fedavg", "--rounds", "500", "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while not (out / "clients").exists():
+            assert running.poll() is None
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        told = running.stderr.read().splitlines()[-1]
+    assert running.returncode == 130
+    assert told == f"ramet: stopped. Go on with `ramet resume {out}`."
+
+
+class TestBadUse:
+    """Each mistake is one line that says the way out."""
+
+    def test_unknown_method(self) -> None:
+        assert "Did you mean 'fedstar'?" in refused("run", "fedstarr")
+
+    def test_unknown_setting(self) -> None:
+        assert "Did you mean 'single'?" in refused("run", "fedstar", "--setting", "singel")
+
+    def test_unknown_option(self) -> None:
+        line = refused("run", "fedstar", "--set", "learning_rate=1")
+        assert "unknown option 'learning_rate'" in line
+        assert "lr" in line
+
+    def test_bad_value(self) -> None:
+        assert "--set lr=-1: Input should be greater than 0" in refused(
+            "run", "fedstar", "--set", "lr=-1"
+        )
+        assert "KEY=VALUE" in refused("run", "fedstar", "--set", "lr")
+        line = refused("run", "fedstar", "--merge", "median,share=2")
+        assert line == "ramet: median has no options. Write --merge median."
+        assert "rounds" in refused("run", "fedstar", "--rounds", "0")
+
+    def test_unknown_command(self) -> None:
+        done = ramet("runn", "fedstar")
+        assert (done.code, done.stderr.count("Did you mean 'run'?")) == (2, 1)
+
+    def test_pattern_that_matches_nothing(self, tmp_path: Path) -> None:
+        line = refused("run", "fedstar", "--share", "structur.*", "--out", tmp_path / "r")
+        assert "'structur.*' matches no parameter" in line
+        assert "structure.embed.weight" in line
+        assert not (tmp_path / "r").exists()
+
+    def test_sharing_what_differs_in_size(self, tmp_path: Path) -> None:
+        line = refused("run", "fedavg", "--share", "embed.*", "--out", tmp_path / "r")
+        assert "'embed.weight' cannot be shared" in line
+        assert not (tmp_path / "r").exists()
+
+    def test_missing_data(self, tmp_path: Path) -> None:
+        line = refused(
+            *("run", "fedstar", "--setting", "single"),
+            *("--data", tmp_path / "none", "--out", tmp_path / "r"),
+        )
+        assert "MUTAG is not in" in line
+        assert "--data" in line
+
+    def test_two_runs_into_one_folder(self, finished: tuple[Path, dict[str, Any]]) -> None:
+        line = refused("run", "local", "--out", finished[0])
+        assert f"ramet resume {finished[0]}" in line
+        assert "--out" in line
+
+    def test_a_folder_that_is_not_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("please do not touch")
+        assert "not empty" in refused("run", "local", "--out", tmp_path)
+
+    def test_a_place_that_is_no_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        assert "Give a new folder" in refused("run", "local", "--out", tmp_path / "file")
+        assert "cannot make" in refused("run", "local", "--out", tmp_path / "file" / "r")
+        assert "cannot make" in refused("app", tmp_path / "file" / "app")
+
+    @pytest.mark.parametrize("name", ["settings.json", "result.json", "split.json"])
+    def test_garbage_in_the_run_folder(self, name: str, tmp_path: Path) -> None:
+        assert ramet("run", "local", "--rounds", "1", "--out", tmp_path / "r").code == 0
+        if name != "result.json":
+            (tmp_path / "r" / "result.json").unlink()
+        (tmp_path / "r" / name).write_text("{garbage")
+        assert f"{name} is damaged. Restore it" in refused("resume", tmp_path / "r")
+
+    def test_a_file_without_its_factory(self) -> None:
+        assert "mine.py:FACTORY" in refused("run", "mine.py")
+        assert "file.py:FACTORY" in refused("run", "nowhere:mine")
+
+    def test_a_setting_that_cannot_be(self) -> None:
+        line = refused("run", "fedavg", "--setting", "by-label", "--set", "clients=0")
+        assert "--set clients=0" in line
+
+    def test_resuming_what_is_no_run(self, tmp_path: Path) -> None:
+        assert "holds no run" in refused("resume", tmp_path)
+
+    def test_corrupt_checkpoint(self, tmp_path: Path) -> None:
+        folder = tmp_path / "r"
+        assert ramet("run", "fedavg", "--rounds", "2", "--out", folder).code == 0
+        (folder / "result.json").unlink()
+        for snapshot in (folder / "server").glob("*.safetensors"):
+            snapshot.write_bytes(snapshot.read_bytes()[:-3])
+        line = refused("resume", folder)
+        assert "is damaged" in line
+        assert "start the run anew in another folder" in line
+
+    def test_a_device_that_is_not_there(self) -> None:
+        import torch
+
+        if torch.cuda.is_available():
+            pytest.skip("this machine has CUDA")
+        assert "no cuda. Use --device cpu" in refused("run", "local", "--device", "cuda")
+
+
+def test_one_corrupt_checkpoint_falls_back_and_ends_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    whole = json.loads(ramet("run", "fedstar", "--rounds", "4", "--out", folder, "--json").stdout)
+    (folder / "result.json").unlink()
+    newest = sorted((folder / "server").glob("*.safetensors"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-3])
+    again = json.loads(ramet("resume", folder, "--json").stdout)
+    assert again["sha256"] == whole["sha256"]
+    assert again["scores"] == whole["scores"]
+    assert again["traffic"] == whole["traffic"]
+
+
+def test_a_comparison_can_give_the_smaller_methods_as_many_parameters(tmp_path: Path) -> None:
+    words = ("compare", "local", "fedstar", "--seeds", "1,2", "--rounds", "4", "--out", tmp_path)
+    done = ramet(*words, "--match-parameters", "--json")
+    assert done.code == 0, done.stderr
+    rows = {row["label"]: row for row in json.loads(done.stdout)}
+    plain, star = rows["local"], rows["fedstar"]
+    if star["test"] > plain["test"]:
+        (wide,) = (row for label, row in rows.items() if label.startswith("local,hidden="))
+        assert abs(wide["scalars"] / star["scalars"] - 1) < 0.02
+        assert wide["flops_per_client_round"] > plain["flops_per_client_round"]
+    else:
+        assert set(rows) == {"local", "fedstar"}
+    table = ramet(*words)
+    assert "GFLOPs" in table.stdout
+
+
+def test_a_table_that_is_not_reached_ends_with_1(data_root: Path, tmp_path: Path) -> None:
+    words = (
+        *("reproduce", "feddense", "table2", "--only", "local", "--only", "single"),
+        *("--seeds", "1", "--rounds", "1", "--out", tmp_path, "--data", data_root),
+    )
+    before = ramet(*words, "--finished")
+    assert (before.code, "0 inside, 0 outside, 1 not run" in before.stdout) == (0, True)
+    done = ramet(*words)
+    assert done.code == 1
+    assert "75.50 ± 1.77" in done.stdout
+    assert "0 inside, 1 outside, 0 not run" in done.stdout
+    sizes = ramet("reproduce", "feddense", "table3", "--data", data_root)
+    assert sizes.code == 0
+    assert "8 inside, 0 outside, 0 not run" in sizes.stdout
+    assert "feddense table3" in refused("reproduce", "feddense", "table4")
+
+
+def test_the_clients_of_a_setting_can_be_looked_at(tmp_path: Path) -> None:
+    done = ramet("data", "inspect", "--setting", "tiny", "--out", tmp_path, "--json")
+    assert done.code == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["clients"]["rings"]["graphs"] == 150
+    assert sum(seen["clients"]["rings"]["classes"]) == 150
+    structure = seen["divergences"]["structure"]
+    assert structure[0][0] == 0
+    assert 0 < structure[0][1] == structure[1][0] < 1
+    assert (tmp_path / "heterogeneity.png").exists()
+    assert "blocks" in ramet("data", "inspect").stdout
+
+
+def test_the_kinds_of_links_of_a_setting_can_be_looked_at() -> None:
+    words = ("data", "inspect", "--setting", "planted", "--set", "nodes=200", "--set", "links=400")
+    seen = json.loads(ramet(*words, "--json").stdout)
+    found = [kind["edge_homophily"] for kind in seen["kinds"].values()]
+    assert found == pytest.approx([0.9, 0.05, 0.6, 0.25], abs=0.08)
+    assert seen["clients"]["part-00"]["kind 1"] == 0
+    assert seen["clients"]["part-00"]["kind 0"] > 100
+    assert "attribute homophily" in ramet(*words).stdout
+
+
+def test_node_types_and_relations_of_a_setting_can_be_looked_at() -> None:
+    sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
+    words = ("data", "inspect", "--setting", "planted-hetero", *sizes)
+    seen = json.loads(ramet(*words, "--json").stdout)
+    assert seen["types"] == {name: {"nodes": 60, "features": 8} for name in ("a", "b")}
+    # of 200 links 10 choose and 20 judge, each beside a pair that is none
+    rule = {"head": "a", "tail": "b", "links": 170, "val": 20, "test": 40}
+    assert seen["relations"]["rule-1"] == rule
+    for held in seen["clients"].values():
+        special = held["specialities"]
+        assert 1 <= len(special) <= 2
+        for relation, count in held["links"].items():
+            assert count == (51 if relation in special else 8)  # 30 or 5 % of 170
+    table = ramet(*words).stdout
+    assert "51*" in table
+    assert "test pairs" in table
+
+
+def test_a_method_for_graphs_is_refused_where_there_are_nodes() -> None:
+    words = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
+    line = refused("run", "fedstar", *words)
+    assert "fedstar is for graph-classification, and the data of planted are for node-" in line
+    methods = "local-gcn, fed-gcn, fed-mgcn, fedlit, local-nodes, fedsage-nodes, fedsage+"
+    assert f"Take a method for node-classification ({methods}), or a setting for graph-" in line
+    line = refused("run", "fedlit", "--setting", "tiny")
+    settings = "acm-links, planted, cora, citeseer, coauthor-cs"
+    assert line.endswith(f"a setting for node-classification ({settings}).")
+
+
+def test_too_many_clients_are_not_compared(data_root: Path) -> None:
+    words = ("data", "inspect", "--setting", "at-random", "--set", "clients=51")
+    assert "at most 50" in refused(*words, "--data", data_root)
+
+
+def test_a_report_is_written_and_says_what_it_lacks(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, _ = finished
+    done = ramet("report", folder, "--out", tmp_path / "page", "--target", "50")
+    assert done.code == 0, done.stderr
+    text = (tmp_path / "page" / "report.html").read_text()
+    assert text.count("<svg") == 4
+    assert "Left out" not in text
+    assert "nowhere does not exist" in refused("report", tmp_path / "nowhere")

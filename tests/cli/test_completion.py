@@ -1,0 +1,92 @@
+"""What a shell completes, in a real shell, and that it does not wait for PyTorch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ramet.cli import completion
+from ramet.methods import ACTIVATIONS, MERGES, METHODS
+from ramet.partition import SETTINGS
+from ramet.tracking import TRACKERS
+
+
+def test_all_names_there_are_and_no_others() -> None:
+    assert completion.method("") == list(METHODS)
+    assert completion.setting("") == list(SETTINGS)
+    assert completion.activation("") == list(ACTIVATIONS)
+    assert completion.merge("") == list(MERGES)
+    assert completion.tracker("") == list(TRACKERS)
+
+
+def _completed(*words: str) -> tuple[list[str], set[str]]:
+    """What bash is offered for the last word, and the packages that were loaded for it."""
+    told = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    done = subprocess.run(
+        [sys.executable, "-c", told + "from ramet.cli.main import main; main()"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "_RAMET_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(["ramet", *words]),
+            "COMP_CWORD": str(len(words)),
+        },
+    )
+    return done.stdout.split(), {name.partition(".")[0] for name in done.stderr.split()}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("run", "fedst"), ["fedstar"]),
+        (("run", "fedstar", "--setting", "cross"), ["cross-sim", "cross-diff"]),
+        (("run", "fedstar", "--merge", "m"), ["mean", "median"]),
+        (("run", "fedstar", "--track", "t"), ["tensorboard"]),
+        (("compare", "local", "gc"), ["gcfl", "gcfl+"]),
+        (("res",), ["resume"]),
+    ],
+)
+def test_bash_is_offered_names_without_torch(words: tuple[str, ...], offered: list[str]) -> None:
+    found, loaded = _completed(*words)
+    assert found == offered
+    assert "typer" in loaded
+    assert "torch" not in loaded
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
+def test_installed_into_a_home_bash_completes(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "ramet"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ramet "$@"\n')
+    command.chmod(0o755)
+    home = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",  # else it is the shell above pytest
+    }
+    told = subprocess.run(
+        [sys.executable, "-m", "ramet", "--install-completion", "bash"],
+        env=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "installed" in told.stdout
+    assert "ramet.sh" in (tmp_path / ".bashrc").read_text()
+    press_tab = (
+        f"source {tmp_path}/.bash_completions/ramet.sh\n"
+        "COMP_WORDS=(ramet run feddens); COMP_CWORD=2\n"
+        '_ramet_completion ramet; echo "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["bash", "-c", press_tab], env=home, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["feddense"], done.stderr

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.datasets import HGBDataset
+
+from ramet.data.graphs.hetero_graph import HeteroGraph, Links, from_hetero_data
+from ramet.data.link_split import Negatives, split_links
+from ramet.data.sources.hetero_graphs import read_amazon, read_hgb, read_planted_hetero
+from ramet.errors import RametError
+
+
+def pairs(links: Links) -> set[tuple[int, int, int]]:
+    return set(zip(links.heads.tolist(), links.tails.tolist(), links.kinds.tolist(), strict=True))
+
+
+def small() -> HeteroData:
+    data = HeteroData()
+    data["film"].x = torch.ones(3, 2)
+    data["person"].num_nodes = 2
+    data["film", "with", "person"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+    data["person", "in", "film"].edge_index = torch.tensor([[1, 0, 0], [2, 1, 0]])
+    data["film", "after", "film"].edge_index = torch.tensor([[1, 2], [0, 1]])
+    data["film", "before", "film"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    return data
+
+
+def test_types_of_links_that_only_turn_another_round_are_dropped() -> None:
+    graph = from_hetero_data(small())
+    assert [relation.name for relation in graph.relations] == [
+        "film-with-person",
+        "film-after-film",
+    ]
+    assert pairs(graph.links) == {(0, 3, 0), (1, 3, 0), (2, 4, 0), (1, 0, 1), (2, 1, 1)}
+    assert [kind.width for kind in graph.types] == [2, 2]  # features, and a vector per person
+    assert graph.type_starts == [0, 3, 5]
+
+
+@pytest.mark.parametrize("negatives", ["random", "2hop"])
+def test_held_out_links_are_apart_and_negatives_are_no_links(negatives: Negatives) -> None:
+    split = read_planted_hetero(100, 3, 400, 5, 1, negatives)
+    train = pairs(split.graph.links)
+    assert len(train) == 3 * 340
+    for asked, count in ((split.held_out.val, 3 * 20), (split.held_out.test, 3 * 40)):
+        links = asked.pairs[(asked.labels == 1).nonzero().flatten()]
+        others = asked.pairs[(asked.labels == 0).nonzero().flatten()]
+        assert len(links) == len(others) == count
+        assert not pairs(links) & train
+        assert not pairs(others) & (train | pairs(links))
+        assert torch.equal(links.heads, others.heads)
+        assert torch.equal(links.kinds, others.kinds)
+    assert not pairs(split.held_out.val.pairs) & pairs(split.held_out.test.pairs) & train
+
+
+def test_2hop_negatives_are_two_steps_away() -> None:
+    split = read_planted_hetero(100, 3, 400, 5, 1, "2hop")
+    flow = split.graph.flow
+    near: dict[int, set[int]] = {node: set() for node in range(200)}
+    for source, target in zip(flow.sources.tolist(), flow.targets.tolist(), strict=True):
+        near[source].add(target)
+    asked = split.held_out.test
+    for place in (asked.labels == 0).nonzero().flatten().tolist():
+        head, tail = int(asked.pairs.heads[place]), int(asked.pairs.tails[place])
+        assert any(tail in near[middle] for middle in near[head])
+
+
+def test_the_same_seed_gives_the_same_split() -> None:
+    whole = from_hetero_data(small())
+    doubled = HeteroGraph(
+        whole.types, whole.relations, Links.joined([whole.links] * 8), torch.ones(40).bool()
+    )
+    one, same, other = (split_links(doubled, seed, "random").graph.links for seed in (1, 1, 2))
+    assert torch.equal(one.heads, same.heads)
+    assert not torch.equal(one.heads, other.heads)
+
+
+@pytest.mark.data
+def test_amazon_is_gatnes(data_root: Path) -> None:
+    split = read_amazon(data_root, 123, "random")
+    assert split.graph.nodes == 10_099
+    held = [int(asked.labels.sum()) for asked in (split.held_out.val, split.held_out.test)]
+    assert [len(split.graph.links), *held] == [126_535, 7_378, 14_746]
+
+
+@pytest.mark.data
+def test_acm_is_hgbs_without_what_tells_the_links(data_root: Path) -> None:
+    split = read_hgb(data_root, "acm", 123, "random")
+    assert [kind.nodes for kind in split.graph.types] == [3025, 5959, 56]
+    assert [kind.features is None for kind in split.graph.types] == [False, True, True]
+    held = sum(int(asked.labels.sum()) for asked in (split.held_out.val, split.held_out.test))
+    assert len(split.graph.links) + held == 547_872 // 2 - 255_619
+
+
+@pytest.mark.data
+def test_acm_as_it_is_tells_its_links(data_root: Path) -> None:
+    """Why some of it is left out: words are terms, and authors have their papers' words."""
+    data = HGBDataset(str(data_root / "HGB"), "acm")[0]
+    words, authors = data["paper"].x > 0, data["author"].x > 0
+    paper, term = data["paper", "to", "term"].edge_index
+    assert int(words.sum()) == paper.numel()
+    assert bool(words[paper, term].all())
+    paper, author = data["paper", "to", "author"].edge_index
+    seen = torch.zeros(authors.shape).index_add_(0, author, words[paper].float())
+    assert torch.equal(seen > 0, authors)
+
+
+def test_missing_amazon_says_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match="GATNE's Amazon is not in"):
+        read_amazon(tmp_path, 1, "random")

@@ -1,0 +1,74 @@
+"""A method with its options is one word, and the word is read as it was written."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ramet.errors import RametError
+from ramet.experiment import MethodSpec
+
+WORDS = {
+    "local": MethodSpec("local"),
+    "fedavg,share=": MethodSpec("fedavg", share=()),
+    "mine.py:mine,layers=64,32,name=": MethodSpec("mine.py:mine", {"layers": "64,32", "name": ""}),
+    "feddense,width=16,lr=0.01": MethodSpec("feddense", {"width": "16", "lr": "0.01"}),
+    "fedstar,share=structure.* head.*": MethodSpec("fedstar", share=("structure.*", "head.*")),
+    "fedavg,merge=trimmed-mean,share=0.3": MethodSpec("fedavg", merge="trimmed-mean,share=0.3"),
+    "fedavg,lr=1,share=*,merge=krum,share=0.3,activation=restart,alpha=0.4,beta=0.2": MethodSpec(
+        "fedavg", {"lr": "1"}, ("*",), "krum,share=0.3", "restart,alpha=0.4,beta=0.2"
+    ),
+    "/a, b/mine.py:mine,count=2,merge=/c, d/rule.py:Rule,share=0.3": MethodSpec(
+        "/a, b/mine.py:mine", {"count": "2"}, merge="/c, d/rule.py:Rule,share=0.3"
+    ),
+}
+
+
+@pytest.mark.parametrize(("word", "spec"), WORDS.items(), ids=WORDS)
+def test_words_and_what_they_mean(word: str, spec: MethodSpec) -> None:
+    assert MethodSpec.parse(word) == spec
+    assert str(spec) == word
+
+
+names = st.text(string.ascii_lowercase + string.digits + "-+", min_size=1)
+values = st.text(string.ascii_letters + string.digits + "=.-_*", min_size=1)
+methods = names | st.builds("/home/{0}/{1}.py:{1}".format, names, names)
+
+
+def options(without: str = "") -> st.SearchStrategy[dict[str, str]]:
+    taken = {"merge", "activation", without}
+    keys = st.text(string.ascii_lowercase + "_", min_size=1).filter(lambda key: key not in taken)
+    return st.dictionaries(keys, values, max_size=3)
+
+
+rules = st.builds(lambda name, own: str(MethodSpec(name, own)), methods, options())
+specs = st.builds(
+    MethodSpec,
+    method=methods,
+    options=options(without="share"),
+    share=st.none() | st.lists(values, min_size=1, max_size=3).map(tuple),
+    merge=st.none() | rules,
+    activation=st.none() | rules,
+)
+
+
+@given(specs)
+def test_every_spec_is_read_as_it_was_written(spec: MethodSpec) -> None:
+    assert MethodSpec.parse(str(spec)) == spec
+    assert str(MethodSpec.parse(str(spec))) == str(spec)
+
+
+@pytest.mark.parametrize("word", ["", "feddense,16", "feddense,=16", ",width=16", "feddense,"])
+def test_what_is_no_method_with_options_is_refused(word: str) -> None:
+    with pytest.raises(RametError, match="is not METHOD,KEY=VALUE"):
+        MethodSpec.parse(word)
+
+
+def test_files_are_known_by_their_names_alone() -> None:
+    spec = MethodSpec("/a/mine.py:mine", merge="/b/rule.py:Rule,share=0.3", activation="restart")
+    assert str(spec.without_folders()) == (
+        "mine.py:mine,merge=rule.py:Rule,share=0.3,activation=restart"
+    )

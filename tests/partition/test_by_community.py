@@ -1,0 +1,124 @@
+"""One graph cut over clients by communities; links between clients are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ramet.data import StructureEncoding
+from ramet.data.sources.node_graphs import read_nodes, sketch
+from ramet.data.sources.planted import PlantedKind, planted
+from ramet.errors import RametError
+from ramet.experiment import checked_settings
+from ramet.partition import Reading
+from ramet.partition.by_community import Judged, SubgraphSetting, communities, cora, pack
+
+INPUTS = StructureEncoding(0, 0)
+
+
+def small(parts: int, judged: Judged = "own") -> SubgraphSetting:
+    kinds = [PlantedKind(150, homophily, 0.9) for homophily in (0.9, 0.8, 0.7, 0.6)]
+    graph = planted(300, 4, kinds, seed=3)
+    return SubgraphSetting("planted", "planted:small", lambda _: graph, parts, judged)
+
+
+def test_a_group_goes_into_the_smallest_part() -> None:
+    groups = [[0, 1, 2, 3], [4, 5, 6], [7, 8], [9]]
+    assert pack(groups, 2, 10).tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 0]
+
+
+def test_more_clients_than_communities_are_refused() -> None:
+    with pytest.raises(RametError, match="Use fewer clients"):
+        pack([[0, 1], [2]], 3, 3)
+
+
+def test_clients_share_no_node_and_lose_only_the_links_between_them(tmp_path: Path) -> None:
+    setting, reading = small(3), Reading(tmp_path, 123, INPUTS)
+    whole = setting.overview(reading)
+    owner_of = {
+        tuple(row): client
+        for client in setting.clients
+        for row in setting.client_data(client, reading).content.features.tolist()
+    }
+    assert {tuple(row) for row in whole.content.features.tolist()} == set(owner_of)
+    owners = [owner_of[tuple(row)] for row in whole.content.features.tolist()]
+    assert len(owner_of) == whole.content.nodes
+    pairs = zip(whole.content.left.tolist(), whole.content.right.tolist(), strict=True)
+    inside = [owners[one] for one, other in pairs if owners[one] == owners[other]]
+    assert 0 < len(inside) < whole.content.links
+    for client in setting.clients:
+        held = setting.client_data(client, reading)
+        assert held.content.links == inside.count(client)
+        assert sum(part.numel() for part in vars(held.split).values()) == owners.count(client)
+
+
+def test_one_client_holds_everything(tmp_path: Path) -> None:
+    held = small(1).client_data("part-00", Reading(tmp_path, 123, INPUTS))
+    assert (held.content.nodes, held.split.train.numel()) == (300, 180)
+
+
+def test_a_clients_model_may_be_judged_on_the_whole_graph(tmp_path: Path) -> None:
+    reading = Reading(tmp_path, 123, INPUTS)
+    own = small(3).client_data("part-01", reading)
+    other = small(3, "whole").client_data("part-01", reading)
+    whole = small(3).overview(reading)
+    assert torch.equal(own.content.features, other.content.features)
+    assert torch.equal(own.split.train, other.split.train)
+    assert own.judged is None
+    assert other.judged is not None
+    assert torch.equal(other.judged.left, whole.content.left)
+    assert torch.equal(other.split.test, whole.split.test)
+
+
+def test_the_seed_alone_decides_the_parts(tmp_path: Path) -> None:
+    def sizes(folder: str, seed: int) -> list[int]:
+        setting, reading = small(3), Reading(tmp_path / folder, seed, INPUTS)
+        return [setting.client_data(client, reading).content.links for client in setting.clients]
+
+    assert sizes("here", 1) == sizes("here", 1) == sizes("there", 1)
+    assert sizes("here", 1) != sizes("here", 2)
+
+
+def test_cora_is_cut_into_even_parts(data_root: Path) -> None:
+    setting, reading = cora(), Reading(data_root, 123, INPUTS)
+    whole = setting.overview(reading)
+    assert (whole.content.nodes, whole.content.links, whole.content.classes) == (2708, 5278, 7)
+    parts = [setting.client_data(client, reading) for client in setting.clients]
+    assert sum(part.content.nodes for part in parts) == 2708
+    assert max(part.content.nodes for part in parts) - min(p.content.nodes for p in parts) < 30
+    assert 0.8 < sum(part.content.links for part in parts) / 5278 < 1
+    assert [len(p) for p in (whole.split.train, whole.split.val, whole.split.test)] == [
+        1624,
+        542,
+        542,
+    ]
+    assert sum(part.split.test.numel() for part in parts) == 542
+    assert communities(whole.content, 123) == communities(whole.content, 123)
+
+
+def test_citeseer_is_read(data_root: Path) -> None:
+    graph = read_nodes(data_root, "Planetoid", "CiteSeer")
+    assert (graph.nodes, graph.links, graph.classes) == (3327, 4552, 6)
+
+
+def test_a_sketch_keeps_distances() -> None:
+    words = (torch.rand(40, 2000, generator=torch.Generator().manual_seed(0)) < 0.02).float()
+    assert torch.allclose(torch.pdist(sketch(words, 512)), torch.pdist(words), rtol=0.2)
+
+
+def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for proxy in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
+    with pytest.raises(RametError, match=r"Cora is not in .*could not be downloaded"):
+        read_nodes(tmp_path, "Planetoid", "Cora")
+
+
+def test_a_method_for_graphs_is_refused(data_root: Path) -> None:
+    with pytest.raises(
+        RametError,
+        match=r"fedavg is for graph-classification, and the data of cora are for "
+        r"node-classification\. Take a method for node-classification \(.*fed-gcn.*fedlit.*fedsage",
+    ):
+        checked_settings(method="fedavg", setting="cora", data=data_root)

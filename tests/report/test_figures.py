@@ -1,0 +1,265 @@
+"""What the figures show, read from the figures themselves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from ramet.report import figures
+from ramet.studies.comparison import standings
+from ramet.studies.finished_run import FinishedRuns
+
+
+def legend(panel: Axes) -> list[str]:
+    found = panel.get_legend()
+    assert found is not None
+    return [text.get_text() for text in found.get_texts()]
+
+
+def places(line: Any) -> list[float]:
+    return [float(value) for value in line.get_xdata()]
+
+
+def heights(line: Any) -> list[float]:
+    return [float(value) for value in line.get_ydata()]
+
+
+def first_point(line: Any) -> tuple[float, float]:
+    return places(line)[0], heights(line)[0]
+
+
+def rows_and_columns(panel: Axes) -> tuple[int, int]:
+    """Of the figure that the panel is in."""
+    place = panel.get_subplotspec()
+    assert place is not None
+    rows, columns, _, _ = place.get_geometry()
+    return rows, columns
+
+
+def the_panel(figure: Figure) -> Axes:
+    (panel,) = figure.axes
+    return panel
+
+
+def test_a_curve_is_the_mean_over_seeds(tiny_runs: FinishedRuns) -> None:
+    panel = the_panel(figures.score_over_rounds(tiny_runs))
+    assert panel.get_ylabel() == "mean test accuracy, %"
+    assert panel.get_xlabel() == "round"
+    assert legend(panel) == ["local (2)", "fedstar (2)"]
+    for line, runs in zip(panel.lines, tiny_runs.values(), strict=True):
+        assert places(line) == [1, 2]
+        by_round = zip(*(run.rounds for run in runs.values()), strict=True)
+        means = [100 * fmean(one.test for one in ones) for ones in by_round]
+        assert heights(line) == pytest.approx(means)
+
+
+def test_the_band_is_one_standard_deviation_around_the_mean(tiny_runs: FinishedRuns) -> None:
+    panel = the_panel(figures.score_over_rounds({"fedstar": tiny_runs["fedstar"]}))
+    first, second = (100 * run.rounds[0].test for run in tiny_runs["fedstar"].values())
+    # of two values the sample's standard deviation is their distance over the root of two
+    reach = abs(first - second) / np.sqrt(2)
+    corners = panel.collections[0].get_paths()[0].vertices
+    at_first = [y for x, y in np.asarray(corners) if x == 1]
+    assert max(at_first) == pytest.approx((first + second) / 2 + reach)
+    assert min(at_first) == pytest.approx((first + second) / 2 - reach)
+
+
+def test_long_curves_are_smoothed_over_a_twentieth_of_the_rounds(
+    single_runs: FinishedRuns,
+) -> None:
+    panel = the_panel(figures.score_over_rounds({"fedstar": single_runs["fedstar"]}))
+    shown = heights(panel.lines[0])
+    by_round = zip(*(run.rounds for run in single_runs["fedstar"].values()), strict=True)
+    means = [100 * fmean(one.test for one in ones) for ones in by_round]
+    assert len(shown) == 200
+    assert shown[0] == pytest.approx(fmean(means[:6]))  # five rounds to each side
+    assert shown[100] == pytest.approx(fmean(means[95:106]))
+    assert shown[199] == pytest.approx(fmean(means[194:]))
+
+
+def test_loss_and_score_on_all_data_are_drawn_where_they_are_known(
+    acm_runs: FinishedRuns, single_runs: FinishedRuns
+) -> None:
+    on_all = the_panel(figures.score_on_all_data(acm_runs))
+    assert on_all.get_ylabel() == "test ROC-AUC on all data, %"
+    assert legend(on_all) == [
+        *("fed-hgn,clients=8 (5)", "fedda,clients=8 (5)"),
+        *("fedda,clients=8,activation=explore (5)",),
+        "fedda,clients=8,activation=restart,beta=0.2 (3)",
+    ]  # local-hgn has no model of the server's
+    loss = the_panel(figures.loss_over_rounds(acm_runs))
+    assert loss.get_ylabel() == "mean training loss"
+    assert len(loss.lines) == len(acm_runs)
+    older = {"local": single_runs["local"], **acm_runs}  # kept before the loss was
+    assert "local (5)" not in legend(the_panel(figures.loss_over_rounds(older)))
+
+
+def test_runs_of_several_metrics_have_just_a_score(
+    single_runs: FinishedRuns, acm_runs: FinishedRuns
+) -> None:
+    assert figures.metric_of(single_runs) == "accuracy"
+    assert figures.metric_of(acm_runs) == "ROC-AUC"
+    assert figures.metric_of({**single_runs, **acm_runs}) == "score"
+
+
+def test_a_papers_curves_are_means_or_the_best_and_the_worst_seed(acm_runs: FinishedRuns) -> None:
+    two = {label: acm_runs[label] for label in ("fed-hgn,clients=8", "fedda,clients=8")}
+    drawn = figures.reproduced_curves([("8 clients", two, False), ("again", two, True)])
+    mean, extremes = drawn.axes
+    assert mean.get_title() == "8 clients: mean over seeds"
+    assert extremes.get_title() == "again: best (solid) and worst (dotted) seed"
+    assert (len(mean.lines), len(extremes.lines)) == (2, 4)
+    last = [100 * (run.rounds[-1].overview or 0) for run in two["fed-hgn,clients=8"].values()]
+    assert heights(mean.lines[0])[-1] == pytest.approx(fmean(last))
+    ends = [heights(line)[-1] for line in extremes.lines[:2]]
+    assert ends == pytest.approx([max(last), min(last)])
+
+
+def test_a_third_panel_begins_a_second_row_and_methods_that_were_not_run_are_left_out(
+    acm_runs: FinishedRuns,
+) -> None:
+    panel = {"fed-hgn,clients=8": acm_runs["fed-hgn,clients=8"], "fedda": {}}
+    drawn = figures.reproduced_curves([(name, panel, False) for name in ("a", "b", "c")])
+    assert len(drawn.axes) == 4
+    assert [axes.axison for axes in drawn.axes] == [True, True, True, False]
+    assert legend(drawn.axes[2]) == ["fed-hgn,clients=8 (5)"]
+
+
+def test_tensors_are_shown_in_a_round_and_so_far_beside_what_is_expected() -> None:
+    shares = np.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.5]])
+    panel = the_panel(figures.tensors_over_rounds({"fedda": (shares, {"eq. 8": 0.625})}))
+    in_a_round, so_far, level = panel.lines
+    assert heights(in_a_round) == pytest.approx([1.0, 0.25, 0.25])
+    # (1 + 1) / 2, then (1.5 / 2 + 1 / 2) / 2, then (1.5 / 3 + 1.5 / 3) / 2
+    assert heights(so_far) == pytest.approx([1.0, 0.625, 0.5])
+    assert heights(level) == [0.625, 0.625]
+    assert legend(panel) == ["in a round", "so far", "eq. 8: 0.62"]
+
+
+def test_methods_that_ask_for_less_stand_beside_those_that_ask_everyone(
+    single_runs: FinishedRuns, acm_runs: FinishedRuns
+) -> None:
+    assert figures.pairs(single_runs) == {
+        "fedstar": [
+            "fedstar,activation=explore",
+            "fedstar,activation=explore,keep_own=true,train_away=true",
+            "fedstar,activation=restart",
+        ],
+        "feddense,width=32": [
+            "feddense,width=32,activation=explore",
+            "feddense,width=32,activation=explore,keep_own=true,train_away=true",
+            "feddense,width=32,activation=restart",
+        ],
+    }
+    # FedDA is nothing without its rule: it stands beside FedAvg with the same options
+    assert list(figures.pairs(acm_runs)) == ["fed-hgn,clients=8"]
+    assert "fedda,clients=8" in figures.pairs(acm_runs)["fed-hgn,clients=8"]
+
+
+def test_points_over_bytes_are_the_published_ones(single_runs: FinishedRuns) -> None:
+    """As they stand in docs/results-links.md, on the three seeds in common."""
+    labels = ("fedstar", "fedstar,activation=restart")
+    figure = figures.score_over_bytes({label: single_runs[label] for label in labels})
+    panel = the_panel(figure)
+    assert panel.get_xlabel() == "MB sent in the whole run, both ways"
+    drawn: Any = panel.containers
+    points = [first_point(bars.lines[0]) for bars in drawn]
+    assert points[0] == pytest.approx([163.4, 78.94], abs=0.05)
+    assert points[1] == pytest.approx([140.4, 79.39], abs=0.05)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        *("fedstar (3)", "fedstar,activation=restart (3)"),
+    ]
+
+
+def test_methods_with_as_much_work_stand_beside_each_other(single_runs: FinishedRuns) -> None:
+    rows = standings(
+        {label: single_runs[label] for label in ("local", "fedavg", "fedstar", "gcfl")}
+    )
+    panel = the_panel(figures.score_over_work(rows))
+    assert legend(panel) == ["local", "fedavg", "fedstar"]  # gcfl's work was not counted
+    local, fedavg, fedstar = (
+        next(first_point(line) for line in panel.lines if line.get_label() == label)
+        for label in ("local", "fedavg", "fedstar")
+    )
+    assert local == pytest.approx([3.92, 75.51], abs=0.005)
+    assert fedstar == pytest.approx([9.32, 78.59], abs=0.005)
+    assert fedavg[0] == pytest.approx(local[0] + 0.02 * fedstar[0])
+
+
+def test_a_bar_is_what_a_client_sends(tiny_runs: FinishedRuns) -> None:
+    panel = the_panel(figures.payload(standings(tiny_runs)))
+    bars: Any = panel.patches
+    assert [bar.get_width() for bar in bars] == [0, 57]
+    assert [text.get_text() for text in panel.texts] == ["0.00", "57.00"]
+    assert panel.get_xlabel() == "KB up per client and round"
+
+
+def test_scores_over_the_number_of_kinds_are_in_the_order_of_the_numbers() -> None:
+    scores = {"fedlit": {8: [0.5, 0.7], 2: [0.4], 4: [0.9]}}
+    panel = the_panel(figures.score_over_kinds(scores, "accuracy"))
+    assert panel.get_ylabel() == "test accuracy on all data, %"
+    line = panel.lines[0]
+    assert places(line) == [2, 4, 8]
+    assert heights(line) == pytest.approx([40, 90, 60])
+
+
+def test_agreement_of_the_first_and_the_last_round_stands_side_by_side() -> None:
+    panel = the_panel(figures.agreement({"0": 0.1, "2": 0.3}, {"0": 0.8, "10": 0.9}))
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["0", "2", "10"]
+    bars: Any = panel.patches
+    assert [bar.get_height() for bar in bars] == [0.1, 0.3, 0.0, 0.8, 0.0, 0.9]
+
+
+def test_a_channel_that_a_client_never_had_is_left_grey() -> None:
+    changes = {("a", "0"): 1.0, ("a", "1"): 2.0, ("b", "1"): 3.0}
+    drawn = figures.by_client_and_channel({"change": changes, "distance": {("b", "0"): 0.5}})
+    change, distance = drawn.axes[:2]
+    shown: Any = change.images[0].get_array()
+    assert np.ma.filled(shown, -1).tolist() == [[1, 2], [-1, 3]]
+    assert (change.get_title(), distance.get_title()) == ("change", "distance")
+    assert [label.get_text() for label in change.get_yticklabels()] == ["a", "b"]
+
+
+def test_maps_of_few_clients_stand_side_by_side_with_their_numbers() -> None:
+    apart = np.array([[0, 0.125], [0.125, 0]])
+    drawn = figures.heterogeneity(["north", "south"], {"features": apart, "structure": 8 * apart})
+    features, structure = drawn.axes[:2]
+    assert [text.get_text() for text in features.texts] == [".00", ".12", ".12", ".00"]
+    assert [text.get_text() for text in structure.texts] == [".00", "1", "1", ".00"]
+    assert rows_and_columns(features) == (1, 2)
+    assert [label.get_text() for label in features.get_xticklabels()] == ["north", "south"]
+
+
+def test_maps_of_many_clients_stand_below_each_other() -> None:
+    for count, numbers in ((7, 49), (16, 0)):
+        matrix = np.zeros((count, count))
+        names = [f"client {number}" for number in range(count)]
+        drawn = figures.heterogeneity(names, {"features": matrix, "structure": matrix})
+        panel = drawn.axes[0]
+        assert rows_and_columns(panel) == (2, 1)
+        assert len(panel.texts) == numbers  # too small to be read beyond
+
+
+def test_a_figure_is_saved_twice_and_its_svg_is_the_same_each_time(
+    tiny_runs: FinishedRuns, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        figures.save(figures.payload(standings(tiny_runs)), tmp_path, name)
+    with Image.open(tmp_path / "first.png") as picture:
+        assert min(picture.size) > 100
+    assert (tmp_path / "first.svg").read_text() == (tmp_path / "second.svg").read_text()
+
+
+def test_a_figure_in_a_page_is_one_element(tiny_runs: FinishedRuns) -> None:
+    drawn = figures.inline(figures.payload(standings(tiny_runs)))
+    assert drawn.startswith("<svg")
+    assert drawn.rstrip().endswith("</svg>")
+    assert not re.search(r"<script|<image", drawn)

@@ -1,0 +1,227 @@
+"""Finished runs in short: kept, found again, and shown."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ramet
+from ramet.errors import RametError
+from ramet.experiment import RunFolder
+from ramet.metrics import Round, Summary
+from ramet.metrics.summary import common_metric
+from ramet.report import figures
+from ramet.report.page import write_report
+from ramet.studies.archive import finished_runs, keep, kept
+from ramet.studies.comparison import standings
+from ramet.studies.finished_run import FinishedRun
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweep")
+    for seed in (1, 2):
+        ramet.run("local", rounds=2, seed=seed, out=folder / f"local{seed}")
+        ramet.run("feddense", rounds=2, seed=seed, out=folder / f"feddense{seed}", width=10)
+    (folder / "stopped").mkdir()
+    for name in ("settings.json", "versions.json"):
+        (folder / "stopped" / name).write_text((folder / "local1" / name).read_text())
+    return folder
+
+
+def test_a_finished_run_says_what_to_type_and_what_came_out(sweep: Path) -> None:
+    run = FinishedRun.of(RunFolder(sweep / "feddense2"))
+    assert run is not None
+    assert run.label == "feddense,width=10"
+    assert run.command == ("ramet run feddense --setting tiny --rounds 2 --seed 2 --set width=10")
+    assert run.summary == RunFolder(sweep / "feddense2").summary()
+    assert [one.number for one in run.rounds] == [1, 2]
+    assert run.rounds[-1].test == pytest.approx(run.summary.scores.test, abs=1e-6)
+    assert "run" not in run.versions
+    assert str(sweep) not in run.text()
+    assert FinishedRun.parse(run.text()) == run
+
+
+def test_runs_are_found_in_folders_and_in_kept_files(sweep: Path, tmp_path: Path) -> None:
+    found = finished_runs([sweep])
+    assert {label: list(runs) for label, runs in found.items()} == {
+        "local": [1, 2],
+        "feddense,width=10": [1, 2],
+    }
+    keep((run for runs in found.values() for run in runs.values()), tmp_path / "kept")
+    assert finished_runs([tmp_path / "kept"]) == found
+    (tmp_path / "kept" / "other.json").write_text("{}")
+    with pytest.raises(RametError, match=r"other\.json holds no kept result"):
+        finished_runs([tmp_path / "kept"])
+    with pytest.raises(RametError, match="does not exist"):
+        finished_runs([tmp_path / "nowhere"])
+    with pytest.raises(RametError, match="no finished run"):
+        finished_runs([sweep / "stopped"])
+
+
+def test_finished_runs_and_kept_files_as_a_table(sweep: Path, tmp_path: Path) -> None:
+    table = ramet.results(sweep)
+    assert len(table) == 4
+    scores = table.groupby("method")["test"].mean()
+    folders = (RunFolder(sweep / f"feddense{seed}") for seed in (1, 2))
+    wide = [summary for folder in folders if (summary := folder.summary())]
+    assert scores["feddense,width=10"] == pytest.approx(sum(s.scores.test for s in wide) / 2)
+    assert set(table["sha256"]) >= {summary.sha256 for summary in wide}
+    keep(
+        (run for runs in finished_runs([sweep]).values() for run in runs.values()),
+        tmp_path / "kept",
+    )
+    again = ramet.results(str(tmp_path / "kept"))
+    assert (
+        again.sort_values("sha256").values.tolist() == table.sort_values("sha256").values.tolist()
+    )
+    with pytest.raises(RametError, match="does not exist"):
+        ramet.results(tmp_path / "nowhere")
+
+
+def test_the_page_stands_alone_and_holds_the_figures(sweep: Path, tmp_path: Path) -> None:
+    page = write_report(finished_runs([sweep]), tmp_path, target=0.5, left_out=["<b>bold</b>"])
+    text = page.read_text()
+    assert text.count("<svg") == 3
+    assert "src=" not in text
+    assert "feddense,width=10" in text
+    assert "&lt;b&gt;bold" in text
+    for name in ("score_over_rounds", "score_over_flops", "payload"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_runs_of_other_settings_are_not_put_on_one_page(sweep: Path, tmp_path: Path) -> None:
+    ramet.run("local", rounds=1, seed=3, out=tmp_path / "short")
+    with pytest.raises(RametError, match="tiny with 1 rounds, tiny with 2 rounds"):
+        write_report(finished_runs([sweep, tmp_path / "short"]), tmp_path)
+
+
+def test_drawing_twice_gives_the_same_picture(sweep: Path) -> None:
+    found = finished_runs([sweep])
+    once, twice = (figures.inline(figures.score_over_rounds(found)) for _ in range(2))
+    assert once == twice
+
+
+def test_older_results_are_told_apart_by_what_they_hold() -> None:
+    root = Path(__file__).parents[2] / "results"
+    for folder, name in (("acm-hetero-4", "ROC-AUC"), ("single", "accuracy"), ("cora", "accuracy")):
+        found = finished_runs([root / folder])
+        for run in (run for runs in found.values() for run in runs.values()):
+            older = {key: value for key, value in run.summary.to_json().items() if key != "metric"}
+            assert Summary.model_validate(older).metric == name
+        assert figures.metric_of(found) == name
+    assert common_metric(["accuracy", "ROC-AUC"]) == "score"
+
+
+def test_every_kept_result_of_this_repository_opens() -> None:
+    found = kept(Path(__file__).parents[2] / "results")
+    assert len(found) > 400
+    for run in found:
+        assert str(run.spec) == run.label
+        assert FinishedRun.parse(run.text()) == run
+
+
+def test_a_band_is_as_wide_as_the_spread_in_the_table(sweep: Path) -> None:
+    one, other = finished_runs([sweep])["local"].values()
+    ends = [
+        replace(one, rounds=[Round(1, 0.5, 0.50)]),
+        replace(other, rounds=[Round(1, 0.5, 0.56)]),
+    ]
+    drawn = figures.score_over_rounds({"local": dict(enumerate(ends))})
+    heights = np.asarray(drawn.axes[0].collections[0].get_paths()[0].vertices)[:, 1]
+    # of 50 and 56: mean 53, sample standard deviation 3 · sqrt 2
+    assert (heights.min(), heights.max()) == pytest.approx((53 - 18**0.5, 53 + 18**0.5))
+
+
+def test_methods_with_the_same_work_do_not_hide_each_other(sweep: Path) -> None:
+    row = standings(finished_runs([sweep]))[0]
+    drawn = figures.score_over_work([row, replace(row, label="its twin")])
+    marks = [line for line in drawn.axes[0].lines if not str(line.get_label()).startswith("_")]
+    assert [line.get_label() for line in marks] == ["local", "its twin"]
+    first, second = (float(np.asarray(line.get_xdata())[0]) for line in marks)
+    assert second == pytest.approx(1.02 * first)
+
+
+def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:
+    keep(finished_runs([sweep])["local"].values(), tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["local-seed1.json", "local-seed2.json"]
+    assert json.loads((tmp_path / names[0]).read_text())["result"]["seed"] == 1
+
+
+def test_what_was_asked_of_whom_is_kept_and_drawn(tmp_path: Path) -> None:
+    for rule in (None, "restart", "explore"):
+        ramet.run("feddense", rounds=3, activation=rule, out=tmp_path / "runs" / f"{rule}")
+    found = finished_runs([tmp_path / "runs"])
+    keep((run for runs in found.values() for run in runs.values()), tmp_path / "kept")
+    assert finished_runs([tmp_path / "kept"]) == found
+    plain, explore, restart = (found[label][0] for label in found)
+    assert (plain.label, plain.tensors) == ("feddense", ())
+    for run in (explore, restart):
+        assert run.summary.sent is not None
+        assert sum(map(sum, run.tensors)) == run.summary.sent.tensors.up
+        assert len(run.tensors[0]) == len(run.summary.scores.clients)
+    assert figures.pairs(found) == {"feddense": [explore.label, restart.label]}
+    page = write_report(found, tmp_path)
+    assert "Score over bytes" in page.read_text()
+    assert (tmp_path / "score_over_bytes.png").exists()
+
+
+def test_runs_of_two_splits_are_kept_side_by_side_and_not_mixed(tmp_path: Path) -> None:
+    runs = []
+    for split in (123, 7):
+        folder = ramet.run("local", rounds=1, split_seed=split, out=tmp_path / str(split)).folder
+        run = FinishedRun.of(RunFolder(folder))
+        assert run is not None
+        runs.append(run)
+    keep(runs, tmp_path / "kept")
+    names = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    assert names == ["local-seed0-split7.json", "local-seed0.json"]
+    assert sorted(kept(tmp_path / "kept"), key=lambda run: -run.split_seed) == runs
+    assert set(ramet.results(tmp_path / "kept")["split_seed"]) == {7, 123}
+    with pytest.raises(RametError, match="two different runs are called local, seed 0") as refused:
+        finished_runs([tmp_path / "kept"])
+    assert all(f"`{run.command}`" in str(refused.value) for run in runs)
+    assert "--split-seed 7" in runs[1].command
+
+
+def test_a_kept_file_is_written_anew_only_if_it_holds_another_run(tmp_path: Path) -> None:
+    run = FinishedRun.of(RunFolder(ramet.run("local", rounds=1, out=tmp_path / "r").folder))
+    assert run is not None
+    older = json.loads(run.text())
+    del older["result"]["metric"]
+    file = tmp_path / "kept" / "local-seed0.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(older))
+    keep([run], file.parent)
+    assert file.read_text() == json.dumps(older)
+    keep([replace(run, date="2020-02-20")], file.parent)
+    assert json.loads(file.read_text())["date"] == "2020-02-20"
+
+
+@pytest.mark.parametrize("lacks", ["metric", "its name"])
+def test_files_of_older_versions_still_open(lacks: str, sweep: Path, tmp_path: Path) -> None:
+    """Rounds had `judged` for `evaluated`, results `measure` for `metric`, or neither."""
+    now = FinishedRun.of(RunFolder(sweep / "feddense1"))
+    assert now is not None
+    shutil.copytree(sweep / "feddense1", tmp_path / "run")
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    metric = result.pop("metric")
+    if lacks == "its name":
+        result["measure"] = metric
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    lines = (tmp_path / "run" / "rounds.jsonl").read_text()
+    assert lines.count('"evaluated"') == 2
+    (tmp_path / "run" / "rounds.jsonl").write_text(lines.replace('"evaluated"', '"judged"'))
+    assert FinishedRun.of(RunFolder(tmp_path / "run")) == now
+
+    (tmp_path / "kept.json").write_text(json.dumps({**json.loads(now.text()), "result": result}))
+    ((found,),) = (runs.values() for runs in finished_runs([tmp_path / "kept.json"]).values())
+    assert found == now
+    assert found.summary.metric == "accuracy"

@@ -1,0 +1,193 @@
+"""Papers' tables done again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ramet
+from ramet.errors import RametError
+from ramet.studies.printed import Panel, Printed, figure, is_figure, table
+from ramet.studies.reproduction import ReproducedCell, Reproduction, orders
+
+
+def cell(**facts: object) -> Printed:
+    return Printed.parse("fedstar", {"table": "p t", "setting": "single", **facts})
+
+
+def test_a_figure_is_inside_up_to_its_tolerance() -> None:
+    accuracy = cell(accuracy=75.0)
+    assert ReproducedCell(accuracy, [76.0, 78.0]).status == "inside"
+    assert ReproducedCell(accuracy, [77.01]).status == "outside"
+    assert ReproducedCell(accuracy, []).status == "not run"
+    assert ReproducedCell(cell(accuracy=75.0, tolerance=3.0), [77.01]).status == "inside"
+    assert ReproducedCell(cell(model_kb=57.0), [57.004]).status == "inside"
+    assert ReproducedCell(cell(model_kb=57.0), [57.006]).status == "outside"
+    elsewhere = cell(auc=75.0, not_comparable="other data")
+    assert ReproducedCell(elsewhere, [50.0]).status == "not comparable"
+    assert ReproducedCell(cell(tensors=10), [10.0, 11.0]).status == "outside"
+
+
+def test_a_cell_has_exactly_one_figure() -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        cell(accuracy=1.0, model_kb=2.0)
+    with pytest.raises(ValueError, match="unpack"):
+        cell()
+
+
+def test_sizes_of_feddenses_table_3_are_exact(data_root: Path, tmp_path: Path) -> None:
+    plan = Reproduction(table("feddense", "table3"), (1,), tmp_path, data=data_root)
+    assert plan.sweeps() == []
+    found = plan.reproduced()
+    assert {one.status for one in found} == {"inside"}
+    scalars = {(o.printed.label, o.printed.kind): round(o.mean * 256) for o in found if o.mean}
+    assert scalars == {
+        ("fedavg", "model_kb"): 32_706,
+        ("fedavg", "payload_kb"): 24_960,
+        ("fedstar", "model_kb"): 67_842,
+        ("fedstar", "payload_kb"): 14_592,
+        ("feddense,width=16", "model_kb"): 34_386,
+        ("feddense,width=16", "payload_kb"): 3_696,
+        ("feddense,width=32", "model_kb"): 56_290,
+        ("feddense,width=32", "payload_kb"): 6_304,
+    }
+
+
+def test_a_part_of_a_table_can_be_chosen(tmp_path: Path) -> None:
+    part = table("feddense", "table2", ["feddense", "local", "single"])
+    assert [c.label for c in part] == ["local", "feddense,width=16", "feddense,width=32"]
+    assert {c.setting for c in part} == {"single"}
+    (sweep,) = Reproduction(part, (1, 2), tmp_path).sweeps()
+    assert sweep.folder == tmp_path / "single"
+    assert [str(spec) for spec in sweep.methods] == [c.label for c in part]
+    with pytest.raises(RametError, match="Did you mean 'fedprox'"):
+        table("feddense", "table2", ["fedpro"])
+    with pytest.raises(RametError, match="fedstar table2"):
+        table("fedstar", "table7")
+
+
+def test_fedavgs_tensors_at_dblps_shape_are_exact(tmp_path: Path) -> None:
+    cells = [c for c in table("fedda", "table3", ["fed-hgn", "acm-hetero"]) if c.shape]
+    plan = Reproduction(cells, (1,), tmp_path)
+    assert plan.sweeps() == []
+    found = plan.reproduced()
+    assert [one.ours for one in found] == [[10_400.0], [20_800.0], [41_600.0]]
+    assert {one.status for one in found} == {"inside"}
+    (beside,) = Reproduction(table("fedda", "table3", ["acm-hetero-4"]), (1,), tmp_path).sweeps()
+    assert [spec.method for spec in beside.methods] == ["fed-hgn", "fedda", "fedda"]
+
+
+def test_runs_of_each_number_of_clients_have_their_folder(tmp_path: Path) -> None:
+    cells = table("fedda", "table2", ["amazon-8", "amazon-central"])
+    central, eight = Reproduction(cells, (1,), tmp_path).sweeps()
+    assert (central.folder.name, central.options) == ("amazon-central", {"partition": "central"})
+    assert (eight.folder.name, eight.options) == ("amazon-8", {"clients": "8"})
+    assert [str(spec) for spec in eight.methods] == [
+        *("local-hgn", "fed-hgn", "fedda", "fedda,activation=explore")
+    ]
+
+
+def test_one_place_has_one_setting_with_one_set_of_options() -> None:
+    entries = [*table("fedda", "table2"), *table("fedda", "table3")]
+    entries += [panel for name in ("2", "5", "6") for panel in figure("fedda", f"figure{name}")]  # type: ignore[misc]
+    found = {(e.place, e.setting, tuple(e.setting_options.items())) for e in entries}
+    assert len(found) == len({place for place, *_ in found}) == 8
+
+
+def test_only_orders_that_are_clear_in_print_are_compared() -> None:
+    def ours(method: str, value: float, std: float, *scores: float) -> ReproducedCell:
+        facts = {"table": "p t", "setting": "amazon", "auc": value, "std": std}
+        return ReproducedCell(Printed.parse(method, facts), scores)
+
+    low, middle = ours("local-hgn", 50, 1, 60), ours("fed-hgn", 52.5, 1, 61)
+    high, whole = ours("fedda", 53, 1), ours("fedavg", 54, 0.5, 60.5)
+    found = {(o.higher, o.lower): o.holds for o in orders([low, middle, high], [whole])}
+    assert found == {
+        ("fed-hgn", "local-hgn"): True,
+        ("fedda", "local-hgn"): None,
+        ("fedavg", "local-hgn"): True,
+    }
+
+
+TINY: dict[str, Any] = {"clients": "3", "nodes": "60", "links": "200", "hidden": "8"}
+
+
+@pytest.fixture(scope="module")
+def tiny_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweeps")
+    for method in ("local-hgn", "fed-hgn", "fedda"):
+        out = folder / "small" / f"{method}-seed1"
+        ramet.run(method, "planted-hetero", rounds=3, seed=1, out=out, **TINY)
+    return folder
+
+
+def planted(method: str, **facts: object) -> Printed:
+    where = {"setting": "planted-hetero", "setting_options": TINY, "folder": "small"}
+    return Printed.parse(method, {"table": "p t", **where, **facts})
+
+
+def test_figures_and_claims_come_from_finished_runs(tiny_runs: Path, tmp_path: Path) -> None:
+    cells = [
+        planted("local-hgn", auc=0.0, std=0.1),
+        planted("fed-hgn", auc=1.0, std=0.1),
+        planted("fed-hgn", mrr=90.0),
+        planted("fed-hgn", tensors=65 * 9, shape=(3, 5)),
+        planted("fedda", tensors=1, not_comparable="other data"),
+    ]
+    plan = Reproduction(cells, (1,), tiny_runs, rounds=3, kept=tmp_path / "kept")
+    reproduced = plan.reproduced()
+    assert reproduced[3].status == "inside"
+    local, fedavg, rank, _, spared = (one.mean for one in reproduced)
+    assert local is not None
+    assert fedavg is not None
+    assert 20 < local < 100
+    assert rank is not None
+    assert 50 < rank <= 100
+    (exact,) = plan.by_shape()
+    # 2 node and 3 link types are not DBLP's shape; 3 clients send all tensors in 3 rounds
+    whole = exact.printed.value
+    assert (exact.status, exact.ours, whole % 9) == ("inside", [whole], 0)
+    assert whole < 65 * 9
+    assert spared is not None
+    assert spared < whole
+    (order,) = plan.orders()
+    assert (order.higher, order.lower, order.gap) == ("fed-hgn", "local-hgn", fedavg - local)
+    (saving,) = plan.savings()
+    assert (saving.place, saving.label, saving.seeds) == ("small", "fedda", 1)
+    assert saving.tensors_up == spared / whole
+    assert saving.bytes_up < saving.bytes_both <= 1
+    assert saving.worst == pytest.approx(saving.gain)
+
+    plan.keep()
+    elsewhere = Reproduction(cells, (1,), tmp_path / "empty", rounds=3, kept=tmp_path / "kept")
+    for sweep in elsewhere.sweeps():
+        sweep.check()
+        assert sweep.execute(1, lambda *_: None) == {}  # nothing is left to be run
+    assert [o.ours for o in elsewhere.reproduced()] == [o.ours for o in plan.reproduced()]
+    assert not (tmp_path / "empty").exists()
+
+
+def test_a_figure_is_drawn_from_the_same_runs(tiny_runs: Path) -> None:
+    panel = Panel(
+        figure="p f",
+        panel="a",
+        setting="planted-hetero",
+        setting_options=TINY,
+        folder="small",
+        curves=("fed-hgn", "fedda"),
+        lines="best and worst",
+    )
+    plan = Reproduction([], (1, 2), tiny_runs, rounds=3, panels=[panel])
+    ((_, by_label),) = plan.curves()
+    assert {label: list(runs) for label, runs in by_label.items()} == {"fed-hgn": [1], "fedda": [1]}
+    first, second = plan.beside_the_first()
+    assert (first.gain, first.tensors_up) == (0, 1)
+    assert second.tensors_up < 1
+    assert is_figure("fedda", "figure6")
+    assert not is_figure("fedda", "table3")
+    with pytest.raises(RametError, match="fedda figure2"):
+        is_figure("fedda", "figure3")
+    (part,) = figure("fedda", "figure6", ["fedda,activation=restart,beta=0.2"])
+    assert part.curves == ("fedda,activation=restart,beta=0.2",)

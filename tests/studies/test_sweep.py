@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+
+from ramet.errors import RametError
+from ramet.experiment import MethodSpec
+from ramet.metrics import Round, Summary
+from ramet.studies.archive import keep, kept
+from ramet.studies.comparison import standings
+from ramet.studies.finished_run import FinishedRun
+from ramet.studies.sweep import Sweep, parse_seeds
+
+
+def test_seeds_and_methods_are_read() -> None:
+    assert parse_seeds("1-3,7") == (1, 2, 3, 7)
+    assert MethodSpec.parse("feddense,width=16,lr=0.01").options == {"width": "16", "lr": "0.01"}
+    active = MethodSpec.parse("feddense,width=16,activation=restart,alpha=0.3")
+    assert (active.options, active.activation) == ({"width": "16"}, "restart,alpha=0.3")
+    wider = active.with_option("width", 20)
+    assert str(wider) == "feddense,width=20,activation=restart,alpha=0.3"
+    robust = MethodSpec.parse("fedavg,merge=krum,share=0.3,activation=random-clients,count=5")
+    assert (robust.options, robust.merge) == ({}, "krum,share=0.3")
+    assert str(robust.with_option("lr", 1)) == (
+        "fedavg,lr=1,merge=krum,share=0.3,activation=random-clients,count=5"
+    )
+    with pytest.raises(RametError, match="Write 1-5"):
+        parse_seeds("one")
+    with pytest.raises(RametError, match="'3-1' names no seeds"):
+        parse_seeds("3-1")
+    with pytest.raises(RametError, match="feddense,width=16"):
+        MethodSpec.parse("feddense,16")
+
+
+def sweep(folder: Path) -> Sweep:
+    methods = (MethodSpec.parse("local"), MethodSpec.parse("feddense,width=10"))
+    return Sweep(methods, "tiny", (1, 2), folder, rounds=2)
+
+
+def test_a_run_is_labelled_as_its_method_was_written(tmp_path: Path) -> None:
+    text = "fedstar,lr=0.01,share=structure.*,merge=trimmed-mean,share=0.3,activation=everyone"
+    settings = sweep(tmp_path).settings(MethodSpec.parse(text), 1)
+    assert (settings.share, settings.merge) == (("structure.*",), "trimmed-mean,share=0.3")
+    assert settings.label == text
+
+
+def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
+    plan = sweep(tmp_path)
+    plan.check()
+    assert plan.total_rounds() == 8
+    told: list[tuple[int, int, int]] = []
+    assert plan.execute(2, lambda *facts: told.append(facts)) == {}
+    assert told[-1] == (8, 4, 0)
+    before = plan.finished()
+    assert {label: sorted(runs) for label, runs in before.items()} == {
+        "local": [1, 2],
+        "feddense,width=10": [1, 2],
+    }
+    lost, stopped = tmp_path / "local-seed1", tmp_path / "feddense,width=10-seed2"
+    shutil.rmtree(lost)
+    (stopped / "result.json").unlink()
+    kept = (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns
+    assert plan.execute(2, lambda *_: None) == {}
+    assert (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns == kept
+    for label, runs in plan.finished().items():
+        for seed, run in runs.items():
+            assert run.summary.sha256 == before[label][seed].summary.sha256
+
+
+def test_ctrl_c_ends_what_is_under_way_and_begins_nothing_more(tmp_path: Path) -> None:
+    def stop(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        replace(sweep(tmp_path), rounds=10_000).execute(1, stop)
+    assert "same command" in stopped.value.__notes__[0]
+    assert not active_children()
+    assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
+
+
+def test_what_was_kept_is_not_done_again(tmp_path: Path) -> None:
+    first = replace(sweep(tmp_path / "one"), seeds=(1,))
+    assert first.execute(2, lambda *_: None) == {}
+    finished = first.finished()
+    keep((run for runs in finished.values() for run in runs.values()), tmp_path / "kept")
+    elsewhere = replace(sweep(tmp_path / "two"), kept=kept(tmp_path / "kept"))
+    elsewhere.check()
+    told: list[tuple[int, int, int]] = []
+    assert elsewhere.execute(2, lambda *facts: told.append(facts)) == {}
+    assert told[-1] == (8, 4, 0)
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
+        "feddense,width=10-seed2",
+        "local-seed2",
+    ]
+    assert elsewhere.finished()["local"][1] == finished["local"][1]
+    with pytest.raises(RametError, match=r"of another run \(`ramet run local"):
+        replace(elsewhere, rounds=3).check()
+    assert kept(tmp_path / "nothing") == ()
+
+
+def test_what_was_kept_of_another_split_is_not_taken(tmp_path: Path) -> None:
+    here = Sweep((MethodSpec.parse("local"),), "tiny", (1,), tmp_path / "one", rounds=1)
+    assert here.execute(1, lambda *_: None) == {}
+    keep(here.finished()["local"].values(), tmp_path / "kept")
+    there = replace(here, folder=tmp_path / "two", split_seed=7, kept=kept(tmp_path / "kept"))
+    there.check()
+    assert there.finished() == {"local": {}}
+    assert there.execute(1, lambda *_: None) == {}
+    (run,) = there.finished()["local"].values()
+    keep([run], tmp_path / "kept")
+    for plan, split in ((here, 123), (there, 7)):
+        again = replace(plan, folder=tmp_path / "three", kept=kept(tmp_path / "kept"))
+        again.check()
+        assert again.finished()["local"][1].split_seed == split
+
+
+def test_what_was_kept_is_found_with_options_for_all(tmp_path: Path) -> None:
+    local = MethodSpec.parse("local")
+    plan = Sweep((local,), "tiny", (1,), tmp_path / "one", rounds=1, options={"lr": "0.01"})
+    assert plan.execute(1, lambda *_: None) == {}
+    keep(plan.finished()["local"].values(), tmp_path / "kept")
+    elsewhere = replace(plan, folder=tmp_path / "two", kept=kept(tmp_path / "kept"))
+    elsewhere.check()
+    assert elsewhere.execute(1, lambda *_: None) == {}
+    assert not (tmp_path / "two").exists()
+    assert list(elsewhere.finished()["local"]) == [1]
+
+
+def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+    plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), seeds=(1,), rounds=1)
+    assert plan.execute(1, lambda *_: None) == {}
+    plan.check()
+    with pytest.raises(RametError, match=r"other settings \(rounds=2 instead of 1\).* --out"):
+        replace(plan, rounds=2).check()
+
+
+def test_smaller_methods_are_widened_to_the_winners_size(tmp_path: Path) -> None:
+    plan = replace(
+        sweep(tmp_path), methods=tuple(map(MethodSpec.parse, ("local", "fedstar", "fedper")))
+    )
+    star = plan.methods[1]
+    matched = plan.matched(star)
+    assert matched.methods[:3] == plan.methods
+    assert [wider.method for wider in matched.methods[3:]] == ["local", "fedper"]
+    for wider in matched.methods[3:]:
+        width = int(wider.options["hidden"])
+        off = abs(plan.scalars(wider) - plan.scalars(star))
+        for other in (width - 1, width + 1):
+            assert off <= abs(plan.scalars(wider.with_option("hidden", other)) - plan.scalars(star))
+
+
+def test_a_methods_path_does_not_lead_out_of_the_sweep(tmp_path: Path) -> None:
+    plan = sweep(tmp_path / "here")
+    folder = plan.run_folder(MethodSpec.parse("/somewhere/mine.py:mine"), 1).path
+    assert folder.parent == tmp_path / "here"
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    plan = sweep(tmp_path)
+    (tmp_path / "local-seed1").mkdir(parents=True)
+    (tmp_path / "local-seed1" / "diary.txt").write_text("mine")
+    failed = plan.execute(2, lambda *_: None)
+    assert list(failed) == ["local seed 1"]
+    assert "not empty" in failed["local seed 1"]
+    assert sum(len(runs) for runs in plan.finished().values()) == 3
+
+
+def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
+    plan = Sweep((MethodSpec.parse("fedstarr"),), "tiny", (1,), tmp_path)
+    with pytest.raises(RametError, match="Did you mean 'fedstar'"):
+        plan.check()
+    twice = Sweep((MethodSpec.parse("local"), MethodSpec.parse("local")), "tiny", (1,), tmp_path)
+    with pytest.raises(RametError, match=r"local is named 2 times\. Name each method once\."):
+        twice.check()
+
+
+def finished_run(*tests: float) -> FinishedRun:
+    summary = Summary.model_validate(
+        {
+            "method": "x",
+            "seed": 1,
+            "setting": "tiny",
+            "rounds": len(tests),
+            "engine": "local",
+            "scores": {
+                "test": tests[-1],
+                "test_at_best_val": tests[-1] - 0.01,
+                "best_val_round": 1,
+                "clients": {},
+            },
+            "traffic": {"up_per_client_round": 100, "down_per_client_round": 100, "total": 200},
+            "model": {"scalars": {"a": 10, "b": 20}, "shared_scalars": 5},
+            "flops": {"per_client_round": 7.0},
+            "sha256": "",
+            "seconds": 0.0,
+        }
+    )
+    rounds = [Round(number, test, test) for number, test in enumerate(tests, 1)]
+    return FinishedRun("x", "ramet run x", "2026-11-15", {}, summary, rounds)
+
+
+def test_means_gains_and_p_values_by_hand() -> None:
+    rows = standings(
+        {
+            "fedstar": {
+                1: finished_run(0.6, 0.7, 0.8),
+                2: finished_run(0.7, 0.8, 0.84),
+                3: finished_run(0.5, 0.7, 0.79),
+            },
+            "local": {
+                1: finished_run(0.6, 0.7, 0.75),
+                2: finished_run(0.5, 0.6, 0.77),
+                3: finished_run(0.5, 0.6, 0.76),
+            },
+            "fedavg": {},
+        },
+        target=0.76,
+    )
+    star, alone = rows
+    assert star.test == pytest.approx(0.81)
+    assert star.spread == pytest.approx(0.0264575, rel=1e-5)  # of .80 .84 .79
+    assert star.gain == pytest.approx(0.05)  # mean of .05 .07 .03
+    # paired t: mean .05, std .02, three pairs: t = .05 / (.02 / sqrt 3) = 4.330, p = .0494
+    assert star.p_value == pytest.approx(0.0494, abs=1e-4)
+    assert star.rounds_to_target == pytest.approx((3 + 2 + 3) / 3)
+    assert star.worst == 0.79
+    assert star.scalars == 15
+    assert star.flops_per_client_round == 7
+    assert alone.gain is None
+    assert alone.rounds_to_target is None
+    assert json.dumps([star.label, alone.label]) == '["fedstar", "local"]'
