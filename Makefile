@@ -14,22 +14,22 @@ check:
 e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9
 	pytest -n 2 -m e2e
 
-faults:         ## the full counts of bad replies, mutated messages, crashes, forgeries and malice
+faults:         ## full fault tests: bad replies, mutated messages, crashes, forgeries, malicious clients
 	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
 	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
 	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py
 
-docs:           ## the site, in .ci/site
+docs:           ## docs site, in .ci/site
 	mkdocs build --strict
 
 ci:
 	.ci/run
 
-package:        ## wheel and sdist, each in a clean environment without extras, and a run with it
+package:        ## build wheel and sdist, install each without extras and run it
 	rm -rf dist && python -m build
 	RAMET_DIST=$(PWD)/dist pytest -q -m e2e tests/packaging
 
-bill-of-materials: ## what an installation with all extras is made of, as CycloneDX
+bill-of-materials: ## CycloneDX bill of materials of an installation with all extras
 	rm -rf dist/bill dist/tool && python -m venv dist/bill && python -m venv dist/tool
 	dist/tool/bin/pip install -q cyclonedx-bom
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0

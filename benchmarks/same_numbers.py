@@ -1,15 +1,19 @@
-"""Do two versions of Ramet compute the same numbers?
+"""Check that two versions of Ramet compute the same numbers.
 
     python benchmarks/same_numbers.py record before.json
     python benchmarks/same_numbers.py check before.json
 
-`record` runs every method, activation and merging rule for three rounds, three methods on Ray and
-over a SuperLink, a run on a site's own tables, a run that is killed and resumed, and `compare`,
-`reproduce` and `report` on the results kept in this repository; it writes down every SHA-256, score
-and printed number. `check` runs the same commands again and lists what differs.
+`record` writes every SHA-256, score and printed number of these commands to a file:
 
-Record and check on the same machine: another CPU may change the last bits. Only the command line is
-used, so the two versions may differ in everything behind it. Real datasets come from RAMET_DATA.
+- three rounds of every method, and of four activations and four merge rules;
+- three rounds of three methods on Ray and over a SuperLink;
+- a run on CSV tables of two sites, and a run that is killed and resumed;
+- `compare`, and `reproduce` and `report` on the results kept in this repository.
+
+`check` runs the same commands again and lists the differences.
+
+Record and check on the same machine, because another CPU may change the last bits. Only the command
+line is used, so all code behind it may change. Real datasets are read from RAMET_DATA.
 """
 
 from __future__ import annotations
@@ -68,35 +72,35 @@ def runs() -> Iterator[tuple[str, list[str]]]:
 
 
 def measured(work: Path) -> dict[str, Any]:
-    """Everything that must not change, by name."""
-    found: dict[str, Any] = {}
+    """All numbers that must not change, by name."""
+    numbers: dict[str, Any] = {}
     for name, words in runs():
         started = time.monotonic()
-        found[name] = _learned(_ramet("run", *words, "--rounds", "3", "--json", cwd=work))
-        print(f"{name}: {found[name]['sha256'][:12]}  {time.monotonic() - started:.0f} s")
-    found["own tables"] = _own_tables(work)
-    found["killed and resumed"] = _killed_and_resumed(work)
+        numbers[name] = _result(_ramet("run", *words, "--rounds", "3", "--json", cwd=work))
+        print(f"{name}: {numbers[name]['sha256'][:12]}  {time.monotonic() - started:.0f} s")
+    numbers["own tables"] = _own_tables(work)
+    numbers["killed and resumed"] = _killed_and_resumed(work)
     compared = ("local", "fedstar", "feddense,width=16", "fedstar,activation=restart,alpha=0.4")
     rows = json.loads(_ramet("compare", *compared, "--seeds", "1-2", "--rounds", "3", "--json"))
-    found["compare"] = [_numbers_of(row) for row in rows]
+    numbers["compare"] = [_numbers_of(row) for row in rows]
     kept = ("--finished", "--kept", str(ROOT / "results"))
     for paper, table in TABLES:
         text = _ramet("reproduce", paper, table, *kept, cwd=work, fails=True)
-        found[f"reproduce {paper} {table}"] = _numbers_in(text)
+        numbers[f"reproduce {paper} {table}"] = _numbers_in(text)
     for name in REPORTS:
         _ramet("report", str(ROOT / "results" / name), "--out", name, cwd=work)
         cells = re.findall(r"<td[^>]*>(.*?)</td>", (work / name / "report.html").read_text())
-        found[f"report {name}"] = [n for cell in cells for n in _numbers_in(cell)]
-    return found
+        numbers[f"report {name}"] = [n for cell in cells for n in _numbers_in(cell)]
+    return numbers
 
 
-def _learned(text: str) -> dict[str, Any]:
+def _result(text: str) -> dict[str, Any]:
     summary = json.loads(text)
     return {"sha256": summary["sha256"], "scores": summary["scores"], "sent": summary["sent"]}
 
 
 def _own_tables(work: Path) -> dict[str, Any]:
-    """Two sites with tables of people and who knows whom, drawn from a fixed seed."""
+    """A run with two sites whose tables of people and acquaintances come from a fixed seed."""
     files = []
     for number, name in enumerate(("north", "south")):
         draw, folder = random.Random(number), work / name
@@ -111,7 +115,7 @@ def _own_tables(work: Path) -> dict[str, Any]:
             '[edges.knows]\nfile = "knows.csv"\n'
         )
         files += ["--site", str(folder / "site.toml")]
-    return _learned(_ramet("run", "fed-gcn", *files, "--rounds", "3", "--json", cwd=work))
+    return _result(_ramet("run", "fed-gcn", *files, "--rounds", "3", "--json", cwd=work))
 
 
 def _write(path: Path, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -120,9 +124,9 @@ def _write(path: Path, head: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 
 def _killed_and_resumed(work: Path) -> dict[str, Any]:
-    """`kill -9` in the middle, then `ramet resume`; the same SHA-256 as a run left in peace."""
+    """`kill -9` in the middle, then `ramet resume`: the result of an uninterrupted run."""
     words = ["run", "feddense", "--rounds", "40", "--json"]
-    whole = _learned(_ramet(*words, cwd=work))
+    whole = _result(_ramet(*words, cwd=work))
     folder = work / "killed"
     started = subprocess.Popen(
         [*_command(), *words, "--out", str(folder)], cwd=work, stdout=subprocess.DEVNULL
@@ -132,21 +136,21 @@ def _killed_and_resumed(work: Path) -> dict[str, Any]:
         time.sleep(0.01)
     started.send_signal(signal.SIGKILL)
     started.wait()
-    assert not (folder / "result.json").exists(), "the run ended before it was killed"
-    resumed = _learned(_ramet("resume", str(folder), "--json", cwd=work))
-    assert resumed == whole, "a resumed run differs from one left in peace"
+    assert not (folder / "result.json").exists(), "the run finished before it was killed"
+    resumed = _result(_ramet("resume", str(folder), "--json", cwd=work))
+    assert resumed == whole, "a resumed run differs from an uninterrupted one"
     return resumed
 
 
 def _numbers_of(value: object) -> list[float]:
-    """All numbers of a JSON value, in its order; what they are called may change."""
+    """All numbers of a JSON value, in order; their keys may change."""
     if isinstance(value, dict):
         return [number for item in value.values() for number in _numbers_of(item)]
     return [float(value)] if isinstance(value, int | float) else []
 
 
 def _numbers_in(text: str) -> list[str]:
-    """Numbers as printed, those inside words and names left out."""
+    """The numbers in a text, without those inside words and names."""
     return re.findall(r"(?<![\w=.,+-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w=])", text)
 
 
@@ -155,7 +159,7 @@ def _command() -> list[str]:
 
 
 def _ramet(*words: str, cwd: Path | None = None, fails: bool = False) -> str:
-    """What the command prints; ``fails`` allows exit code 1, a figure that is off."""
+    """Return the output of a command; ``fails`` allows exit code 1, a number outside its range."""
     done = subprocess.run(
         [*_command(), *words], cwd=cwd or tempfile.mkdtemp(), capture_output=True, text=True
     )
@@ -183,16 +187,16 @@ def main() -> None:
     os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as work:
         os.environ["FLWR_HOME"] = str(Path(work) / "flwr")
-        found = json.loads(json.dumps(measured(Path(work))))
+        numbers = json.loads(json.dumps(measured(Path(work))))
     if given.task == "record":
-        content = {"provenance": _provenance(), "numbers": found}
+        content = {"provenance": _provenance(), "numbers": numbers}
         given.file.write_text(json.dumps(content, indent=1) + "\n")
         return
     before = json.loads(given.file.read_text())["numbers"]
-    different = [name for name in {**before, **found} if before.get(name) != found.get(name)]
+    different = [name for name in {**before, **numbers} if before.get(name) != numbers.get(name)]
     for name in different:
-        print(f"DIFFERS {name}:\n  before {before.get(name)}\n  now    {found.get(name)}")
-    print(f"{len(found) - len(different)} passed, {len(different)} failed")
+        print(f"DIFFERS {name}:\n  before {before.get(name)}\n  now    {numbers.get(name)}")
+    print(f"{len(numbers) - len(different)} passed, {len(different)} failed")
     raise SystemExit(bool(different))
 
 

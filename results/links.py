@@ -19,11 +19,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TypeAlias
 
-from scipy.stats import ttest_1samp
+from differences import difference
 
 from ramet.experiment import MethodSpec
 from ramet.studies.archive import finished_runs
-from ramet.studies.comparison import p_value
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 from ramet.studies.savings import POINTS_LOST, SHARE_SENT, saving
 
@@ -117,22 +116,10 @@ def claim(cells: Cells) -> str:
                         f"{saved.worst:+.2f}",
                         f"{100 * saved.bytes_both:.1f} %",
                         "**yes**" if saved.as_good_for_less else "no",
-                        "**yes**" if saved.steadier else "no",
+                        "**yes**" if saved.worst_no_lower else "no",
                     )
                 )
     return in_markdown(HEADS_CLAIM, rows)
-
-
-def difference(
-    own: Mapping[int, FinishedRun], other: Mapping[int, FinishedRun], score: Score
-) -> tuple[str, str]:
-    """The mean difference on common seeds with its 95 % interval, and the p-value."""
-    gains = [score(own[seed]) - score(other[seed]) for seed in sorted(own.keys() & other.keys())]
-    p = p_value(gains)
-    if p is None:
-        return f"{fmean(gains):+.2f}", "–"
-    low, high = ttest_1samp(gains, 0.0).confidence_interval(0.95)
-    return f"{fmean(gains):+.2f}{NBSP}[{low:+.2f},{NBSP}{high:+.2f}]", f"{p:.3f}"
 
 
 def over_methods(runs: FinishedRuns) -> str:
@@ -160,7 +147,8 @@ def row_over(
     seeds = sorted(own.keys() & everyone.keys() & common)
     ours, theirs = ({seed: runs[seed] for seed in seeds} for runs in (own, everyone))
     last, best = (
-        [score(run) for run in ours.values()] for score in (after_last_round, at_best_validation)
+        [100 * score(run) for run in ours.values()]
+        for score in (after_last_round, at_best_validation)
     )
     sent, all_sent = (
         fmean(run.summary.traffic.total for run in runs.values()) for runs in (ours, theirs)
@@ -204,7 +192,7 @@ def named(folder: Path) -> dict[str, Mapping[int, FinishedRun]]:
 def row(
     name: str, own: Mapping[int, FinishedRun], fedavg: Mapping[int, FinishedRun]
 ) -> tuple[str, ...]:
-    scores = [after_last_round(run) for run in own.values()]
+    scores = [100 * after_last_round(run) for run in own.values()]
     cells = (
         name,
         str(len(own)),
@@ -216,8 +204,8 @@ def row(
                 for last in (run.rounds[-10:] for run in own.values())
             ]
         ),
-        f"{fmean(at_best_validation(run) for run in own.values()):.2f}",
-        f"{100 * fmean(run.reciprocal_rank for run in own.values()):.2f}",
+        f"{100 * fmean(at_best_validation(run) for run in own.values()):.2f}",
+        f"{100 * fmean(run.mrr for run in own.values()):.2f}",
     )
     if name in ("Global", "Local"):
         return *cells, *("–",) * 3
@@ -243,12 +231,12 @@ def spread(scores: Sequence[float]) -> str:
 
 
 def after_last_round(run: FinishedRun) -> float:
-    return 100 * run.score
+    return run.score
 
 
 def at_best_validation(run: FinishedRun) -> float:
     on_all_data = run.on_all_data
-    return 100 * (run.summary.scores.test_at_best_val if on_all_data is None else on_all_data)
+    return run.summary.scores.test_at_best_val if on_all_data is None else on_all_data
 
 
 def filled(text: str, place: str, made: str) -> str:

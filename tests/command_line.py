@@ -1,4 +1,4 @@
-"""The command as people use it: its exit code and what it prints."""
+"""The command line as users see it: exit code and output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Done:
 
 
 def ramet(*arguments: str | Path) -> Done:
-    """The command's own entry point, in this process: starting one costs seconds each time."""
+    """Call the entry point in this process, since starting another one takes seconds."""
     out, err = io.StringIO(), io.StringIO()
     with (
         patch.object(sys, "argv", ["ramet", *map(str, arguments)]),
@@ -29,6 +29,6 @@ def ramet(*arguments: str | Path) -> Done:
     ):
         try:
             main()
-        except SystemExit as leaving:
-            return Done(int(leaving.code or 0), out.getvalue(), err.getvalue())
+        except SystemExit as stop:
+            return Done(int(stop.code or 0), out.getvalue(), err.getvalue())
     return Done(0, out.getvalue(), err.getvalue())

@@ -1,4 +1,4 @@
-"""Parts that many tests use; all of them real."""
+"""Fixtures that many tests share; none of them is a mock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ramet.data import (
 from ramet.data.link_split import HeldOutPairs
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.planted import PlantedKind, planted
-from ramet.data.splits import nodes_in_folds
+from ramet.data.splits import node_fold_split
 from ramet.engine import Node, Snapshots
 from ramet.methods import Method
 from ramet.partition import Reading
@@ -33,7 +33,7 @@ from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRuns
 from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what is in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)
@@ -41,10 +41,10 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="session")
 def data_root() -> Path:
-    """Where the real datasets lie; tests that need them say so by asking for this."""
+    """The folder of the real datasets, requested by the tests that need them."""
     root = os.environ.get("RAMET_DATA")
     if not root:
-        pytest.skip("RAMET_DATA is not set, so the real datasets are not here")
+        pytest.skip("RAMET_DATA is not set: the real datasets are not available")
     return Path(root)
 
 
@@ -65,14 +65,14 @@ TINY = ("rings", "trees", "blocks")
 
 
 def _small_planted(seed: int) -> ClientData[NodeGraph, Split]:
-    """150 nodes, four kinds of links."""
+    """150 nodes and four kinds of links."""
     kinds = [PlantedKind(100, homophily, 0.9) for homophily in (0.9, 0.6, 0.3, 0.1)]
     graph = planted(150, 3, kinds, features=8, class_signal=1.5, seed=seed)
-    return ClientData(graph, nodes_in_folds(graph.labels, 123, 0))
+    return ClientData(graph, node_fold_split(graph.labels, 123, 0))
 
 
 def _small_hetero(part: int) -> ClientData[HeteroGraph, HeldOutPairs]:
-    """160 nodes of two types, three relations."""
+    """160 nodes of two types, and three relations."""
     setting = planted_hetero(clients=3, nodes=80, links=300)
     return setting.client_data(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
 
@@ -118,7 +118,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run folders of Local and FedStar on `tiny`: two rounds, two seeds. Only read them."""
+    """Run folders of Local and FedStar on `tiny`: two rounds, two seeds. Read-only."""
     folder = tmp_path_factory.mktemp("tiny")
     for method in ("local", "fedstar"):
         for seed in (1, 2):
@@ -133,11 +133,11 @@ def tiny_runs(tiny_folder: Path) -> FinishedRuns:
 
 @pytest.fixture(scope="session")
 def single_runs() -> FinishedRuns:
-    """Kept ones: 200 rounds on seven molecule datasets."""
+    """Kept results: 200 rounds on seven molecule datasets."""
     return finished_runs([RESULTS / "single"])
 
 
 @pytest.fixture(scope="session")
 def acm_runs() -> FinishedRuns:
-    """Kept ones: link prediction, where the server's model is evaluated on all data."""
+    """Kept results of link prediction, where the server's model is evaluated on all data."""
     return finished_runs([RESULTS / "acm-hetero-8"])

@@ -23,8 +23,8 @@ from ramet.deploy.services import Service
 from ramet.deploy.site import Site, join
 from ramet.flower.programs import free_ports
 
-PATIENCE = 300.0
-MOST_ATTEMPTS = 6
+TIMEOUT = 300.0
+MAX_ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
@@ -33,32 +33,32 @@ class Members:
 
     coordinator: Coordinator
     sites: tuple[Site, ...]
-    said: list[str]
+    output: list[str]
 
     @property
-    def outside(self) -> str:
+    def proxy_address(self) -> str:
         return f"127.0.0.1:{self.coordinator.consortium.port}"
 
     def start(self) -> None:
-        """Start whatever does not run, as systemd would."""
-        self.coordinator.start(self.said.append)
+        """Start whatever is not running, as systemd would."""
+        self.coordinator.start(self.output.append)
         for site in self.sites:
-            site.start(self.said.append)
+            site.start(self.output.append)
 
     def stop(self) -> None:
         for side in (*self.sites, self.coordinator):
-            side.stop(self.said.append)
+            side.stop(self.output.append)
 
-    def agree(self, **changed: Any) -> None:
-        """Change what they run together."""
-        now = Coordinator.open(self.coordinator.folder).consortium
-        write(self.coordinator.folder / SETTINGS, now.model_copy(update=changed))
+    def change_settings(self, **changed: Any) -> None:
+        """Change the settings of the next run."""
+        current = Coordinator.open(self.coordinator.folder).consortium
+        write(self.coordinator.folder / SETTINGS, current.model_copy(update=changed))
 
     def site(self, name: str) -> Site:
         return next(site for site in self.sites if site.settings.site == name)
 
     def service(self, side: str, name: str) -> Service:
-        """Of the coordinator (``coordinator``) or a site."""
+        """A service of the coordinator (``side="coordinator"``) or of a site."""
         owner = self.coordinator if side == "coordinator" else self.site(side)
         return next(service for service in owner.services() if service.name == name)
 
@@ -67,10 +67,10 @@ class Members:
 def consortium(
     root: Path, features: Mapping[str, Sequence[str]], **settings: Any
 ) -> Iterator[Members]:
-    """init, join with own graphs as CSV, admit and start; in the end all are stopped."""
-    said: list[str] = []
+    """Set up a consortium whose sites have graphs as CSV, start it, and stop it at the end."""
+    output: list[str] = []
     port, link_port, *runtime_ports = free_ports(2 + len(features))
-    agreed = root / "consortium.toml"
+    settings_file = root / "consortium.toml"
     fixed = {
         "name": "test",
         "address": "localhost",
@@ -80,16 +80,16 @@ def consortium(
         "sites": [*features],
     }
     root.mkdir(parents=True, exist_ok=True)
-    agreed.write_text(tomli_w.dumps({**fixed, **settings}))
-    coordinator = init(agreed, root / "coordinator", said.append)
-    joined = []
+    settings_file.write_text(tomli_w.dumps({**fixed, **settings}))
+    coordinator = init(settings_file, root / "coordinator", output.append)
+    sites = []
     for name, own_port in zip(features, runtime_ports, strict=True):
         invitation = coordinator.folder / "invitations" / f"{name}.toml"
         data = graph_site(root / "graphs" / name, features[name])
-        site, application = join(invitation, data, root / name, own_port, said.append)
-        coordinator.admit(application, said.append)
-        joined.append(site)
-    members = Members(coordinator, tuple(joined), said)
+        site, application = join(invitation, data, root / name, own_port, output.append)
+        coordinator.admit(application, output.append)
+        sites.append(site)
+    members = Members(coordinator, tuple(sites), output)
     try:
         members.start()
         yield members
@@ -100,18 +100,18 @@ def consortium(
 
 
 class DeployRun:
-    """`ramet deploy run` as a process; begun again with the same folder, it goes on."""
+    """`ramet deploy run` as a process; a restart with the same folder resumes the run."""
 
     def __init__(self, members: Members, out: Path) -> None:
         self.members, self.out = members, out
         self.attempts = 0
         self._log = out.with_suffix(".log")
-        self.begin()
+        self.start()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self.attempts += 1
         words = ["deploy", "run", str(self.members.coordinator.folder), "--out", str(self.out)]
-        words += ["--deadline", str(PATIENCE), "--json"]
+        words += ["--deadline", str(TIMEOUT), "--json"]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ramet", *words],
@@ -121,59 +121,59 @@ class DeployRun:
             )
 
     def result(self) -> dict[str, Any]:
-        """Wait for the end, and begin again where it failed."""
-        while self.process.wait(2 * PATIENCE) != 0:
-            self.begin_again_if_failed()
-        found: dict[str, Any] = json.loads((self.out / "result.json").read_text())
-        return found
+        """Wait until the run ends, restarting it if it fails."""
+        while self.process.wait(2 * TIMEOUT) != 0:
+            self.restart_if_failed()
+        result: dict[str, Any] = json.loads((self.out / "result.json").read_text())
+        return result
 
-    def begin_again_if_failed(self) -> None:
-        """As its last words say; a few times at most."""
+    def restart_if_failed(self) -> None:
+        """Restart a failed run, as its error message suggests, a limited number of times."""
         if self.process.poll() in (None, 0):
             return
-        assert self.attempts < MOST_ATTEMPTS, self._log.read_text()
+        assert self.attempts < MAX_ATTEMPTS, self._log.read_text()
         self.members.start()
-        self.begin()
+        self.start()
 
     def rounds(self) -> list[dict[str, Any]]:
         lines = self.out / "rounds.jsonl"
-        return [json.loads(line) for line in _whole_lines(lines)] if lines.exists() else []
+        return [json.loads(line) for line in _complete_lines(lines)] if lines.exists() else []
 
     def server_app(self) -> psutil.Process | None:
-        found = children(self.members.service("coordinator", "superexec"), "flwr-serverapp")
-        return found[0] if found else None
+        apps = children(self.members.service("coordinator", "superexec"), "flwr-serverapp")
+        return apps[0] if apps else None
 
 
-def children(service: Service, what: str) -> list[psutil.Process]:
-    """The processes under a service whose command has this word."""
-    found, owner = [], service.process()
-    for child in owner.children(recursive=True) if owner else ():
+def children(service: Service, word: str) -> list[psutil.Process]:
+    """The descendants of a service whose command line contains this word."""
+    matching, process = [], service.process()
+    for child in process.children(recursive=True) if process else ():
         try:
-            if any(what in word for word in child.cmdline()):
-                found.append(child)
+            if any(word in argument for argument in child.cmdline()):
+                matching.append(child)
         except psutil.NoSuchProcess:
             continue
-    return found
+    return matching
 
 
 def forks(service: Service) -> list[psutil.Process]:
-    """The client apps under a site's SuperExec: what its fork server has forked."""
-    found = []
+    """The client apps that a SuperExec's fork server has forked."""
+    apps = []
     for server in children(service, "multiprocessing.forkserver"):
         try:
-            found += server.children()
+            apps += server.children()
         except psutil.NoSuchProcess:
             continue
-    return found
+    return apps
 
 
 def kill(process: psutil.Process) -> None:
-    """And see it dead; its parent may leave a zombie."""
+    """Kill a process and wait until it is dead or a zombie."""
     process.send_signal(signal.SIGKILL)
     with suppress(psutil.NoSuchProcess):
         while process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.01)
 
 
-def _whole_lines(path: Path) -> list[str]:
+def _complete_lines(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]

@@ -1,4 +1,4 @@
-"""Small sites on disk, as a consortium's members would write them."""
+"""Small sites on disk, as the members of a consortium would write them."""
 
 from __future__ import annotations
 
@@ -47,12 +47,17 @@ file = "contacts.csv"
 
 
 def node_site(folder: Path, seed: int = 1, patients: int = 40) -> Path:
-    """Patients with two features, who meet those of their own state."""
+    """Write patients with two features; most contacts are between patients of the same state."""
     draw = random.Random(seed)
     ill = [number % 3 == 0 for number in range(patients)]
     rows = [
-        (f"p{n}", round(draw.gauss(1 if one else -1, 0.5), 3), round(draw.random(), 3), _state(one))
-        for n, one in enumerate(ill)
+        (
+            f"p{n}",
+            round(draw.gauss(1 if is_ill else -1, 0.5), 3),
+            round(draw.random(), 3),
+            _state(is_ill),
+        )
+        for n, is_ill in enumerate(ill)
     ]
     write_csv(folder / "patients.csv", "id,age,dose,state", rows)
     contacts = [(f"p{n}", f"p{(n + 3) % patients}") for n in range(patients)]
@@ -82,7 +87,7 @@ file = "bonds.csv"
 
 
 def graph_site(folder: Path, features: Sequence[str] = ("mass",), graphs: int = 20) -> Path:
-    """Rings and paths; node ids begin anew in every graph."""
+    """Write rings and paths; node ids restart in every graph."""
     draw = random.Random(len(features))
     atoms, bonds = [], []
     for number in range(graphs):
@@ -97,8 +102,8 @@ def graph_site(folder: Path, features: Sequence[str] = ("mass",), graphs: int = 
     write_csv(folder / "atoms.csv", ",".join(["id", "graph", *features]), atoms)
     write_csv(folder / "bonds.csv", "source,target,graph", bonds)
     write_csv(folder / "graphs.csv", "id,label", labels)
-    told = GRAPHS_TOML.format(site=folder.name, features=[*features])
-    return write_toml(folder, told.replace("'", '"'))
+    toml = GRAPHS_TOML.format(site=folder.name, features=[*features])
+    return write_toml(folder, toml.replace("'", '"'))
 
 
 LINKS_TOML = """\
@@ -132,7 +137,7 @@ to = "gene"
 
 
 def link_site(folder: Path, seed: int = 1, genes: bool = False) -> Path:
-    """Patients and drugs; genes, and what drugs act on, only at some sites."""
+    """Write patients and drugs, and optionally genes that drugs act on."""
     draw = random.Random(seed)
     write_csv(folder / "patients.csv", "id,age", [(f"p{n}", n % 7) for n in range(30)])
     write_csv(folder / "drugs.csv", "id", [(f"d{n}",) for n in range(10)])
@@ -141,11 +146,11 @@ def link_site(folder: Path, seed: int = 1, genes: bool = False) -> Path:
     write_csv(folder / "takes.csv", "source,target", rows)
     meets = {tuple(sorted(draw.sample(range(30), 2))) for _ in range(60)}
     write_csv(folder / "meets.csv", "source,target", [(f"p{a}", f"p{b}") for a, b in sorted(meets)])
-    told = LINKS_TOML.format(site=folder.name)
+    toml = LINKS_TOML.format(site=folder.name)
     if genes:
         write_csv(folder / "genes.csv", "id,length,share", [(f"x{n}", n, 0.5) for n in range(12)])
         acts = [(f"d{n % 10}", f"x{(n * 7) % 12}") for n in range(30)]
         write_csv(folder / "acts.csv", "source,target", acts)
-        told = told.replace("[nodes.gene]\n", '[nodes.gene]\nfile = "genes.csv"\n')
-        told = told.replace("[edges.acts-on]\n", '[edges.acts-on]\nfile = "acts.csv"\n')
-    return write_toml(folder, told)
+        toml = toml.replace("[nodes.gene]\n", '[nodes.gene]\nfile = "genes.csv"\n')
+        toml = toml.replace("[edges.acts-on]\n", '[edges.acts-on]\nfile = "acts.csv"\n')
+    return write_toml(folder, toml)

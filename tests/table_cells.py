@@ -1,4 +1,4 @@
-"""What stands in a table for the terminal, without its colours and lines."""
+"""The content of a table for the terminal, without colours and lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 
-def heads(table: Table) -> list[str]:
+def headers(table: Table) -> list[str]:
     return [_plain(str(column.header)) for column in table.columns]
 
 
@@ -19,14 +19,14 @@ def rows(table: Table) -> list[tuple[str, ...]]:
 
 
 def columns(table: Table) -> dict[str, list[str]]:
-    """The cells of each column by its head, of tables whose heads differ."""
-    names = heads(table)
+    """The cells of each column by its header; headers must be distinct."""
+    names = headers(table)
     assert len(set(names)) == len(names)
     return {name: [row[place] for row in rows(table)] for place, name in enumerate(names)}
 
 
 def printed(table: Table, width: int = 200) -> str:
-    """As the command prints it to a terminal of this width: wider if need be."""
+    """The table as printed to a terminal of this width; it is not cropped."""
     out = io.StringIO()
     Console(file=out, width=width).print(table, crop=False)
     return out.getvalue()

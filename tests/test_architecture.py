@@ -1,4 +1,4 @@
-"""Who imports whom: the house plan of docs/decisions/05-house.md, measured from the code."""
+"""The import rules of docs/decisions/05-house.md, checked against the code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import ramet
 
 ROOT = Path(ramet.__file__).parent
-IMPORTS: dict[str, set[str]] = {  # from the ground floor up
+IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "version": set(),
     "errors": set(),
     "source_names": set(),
@@ -27,7 +27,7 @@ IMPORTS: dict[str, set[str]] = {  # from the ground floor up
     "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
     "engine": {"errors", "events", "methods", "metrics", "payload", "randomness", "tasks"},
     "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "options"}
-    | {"partition", "payload", "tasks"},
+    | {"partition", "payload", "tasks", "version"},
     "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
     | {"options", "payload", "randomness"},
     "tracking": {"engine", "errors", "experiment", "metrics"},
@@ -41,11 +41,11 @@ IMPORTS: dict[str, set[str]] = {  # from the ground floor up
     "__main__": {"cli"},
     "__init__": {"errors", "methods", "partition", "runs", "source_names", "studies", "version"},
 }
-"""What each room imports, no more and no less; `__init__` is what users import."""
+"""Exactly what each unit of the package imports; `__init__` is what users import."""
 
 
-def _room(parts: tuple[str, ...]) -> str:
-    """A room is a file or folder of the package; the folders in `data` are rooms of their own."""
+def _unit(parts: tuple[str, ...]) -> str:
+    """A unit is a file or folder of the package; the folders in `data` are separate units."""
     first = parts[0].removesuffix(".py")
     if first == "data" and len(parts) > 1 and (ROOT / "data" / parts[1]).is_dir():
         return f"data/{parts[1]}"
@@ -53,7 +53,7 @@ def _room(parts: tuple[str, ...]) -> str:
 
 
 def _modules(path: Path) -> set[str]:
-    """Every module that a file imports, at its top or inside a function."""
+    """All modules that a file imports, at its top or inside functions."""
     modules = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -69,47 +69,47 @@ def _exists(parts: tuple[str, ...]) -> bool:
     )
 
 
-def _measured() -> dict[str, set[str]]:
-    rooms: dict[str, set[str]] = {}
+def _actual_imports() -> dict[str, set[str]]:
+    imports: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
-        room = _room(path.relative_to(ROOT).parts)
-        imported = rooms.setdefault(room, set())
+        unit = _unit(path.relative_to(ROOT).parts)
+        imported = imports.setdefault(unit, set())
         for module in _modules(path):
             package, *parts = module.split(".")
             if package == "ramet" and _exists(tuple(parts)):
-                imported |= {_room(tuple(parts))} - {room}
-    return rooms
+                imported |= {_unit(tuple(parts))} - {unit}
+    return imports
 
 
-def test_every_room_imports_exactly_what_the_plan_says() -> None:
-    assert _measured() == IMPORTS
+def test_every_unit_imports_exactly_what_is_listed() -> None:
+    assert _actual_imports() == IMPORTS
 
 
-def test_rooms_import_only_rooms_below_them() -> None:
-    floors = list(IMPORTS)
-    upwards = [
-        f"{room} imports {other}"
-        for room, imported in IMPORTS.items()
+def test_units_import_only_lower_units() -> None:
+    layers = list(IMPORTS)
+    violations = [
+        f"{unit} imports {other}"
+        for unit, imported in IMPORTS.items()
         for other in imported
-        if floors.index(other) >= floors.index(room)
+        if layers.index(other) >= layers.index(unit)
     ]
-    assert not upwards
+    assert not violations
 
 
-def test_no_room_imports_the_public_interface() -> None:
-    from_inside = [
+def test_no_unit_imports_the_public_interface() -> None:
+    violations = [
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("*.py")
         if "ramet" in _modules(path) and path != ROOT / "__init__.py"
     ]
-    assert not from_inside
+    assert not violations
 
 
-def test_flower_is_imported_in_its_room_only() -> None:
+def test_only_the_flower_unit_imports_flower() -> None:
     outside = [
         path
         for path in ROOT.rglob("*.py")
-        if _room(path.relative_to(ROOT).parts) != "flower"
+        if _unit(path.relative_to(ROOT).parts) != "flower"
         and any(module.split(".")[0] == "flwr" for module in _modules(path))
     ]
     assert not outside

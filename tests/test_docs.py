@@ -1,4 +1,4 @@
-"""The docs: links lead somewhere on a code host too, and methods' pages say what the code does."""
+"""Links in the docs work on a code host too, and methods' pages agree with the code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
 
 
 @pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+def test_links_point_to_files_of_the_repository(page: Path) -> None:
     targets = [link for link in _LINK.findall(page.read_text()) if "://" not in link]
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert not missing
@@ -43,7 +43,7 @@ def test_every_method_has_one_page(method_pages: ModuleType) -> None:
     assert sorted(named) == sorted(METHODS)
 
 
-def test_a_page_says_what_leaves_and_what_it_costs(method_pages: ModuleType) -> None:
+def test_a_page_lists_what_is_shared_and_what_it_costs(method_pages: ModuleType) -> None:
     (page,) = [page for page in method_pages.pages() if page.stem == "fedstar"]
     text = page.text()
     assert "**`fedstar`** shares `structure.*`." in text
@@ -53,51 +53,51 @@ def test_a_page_says_what_leaves_and_what_it_costs(method_pages: ModuleType) -> 
     assert f"| `single` | `fedstar` | {len(runs)} | {mean:.2f} ±" in text
 
 
-def test_a_page_names_what_can_be_set_and_its_default(method_pages: ModuleType) -> None:
+def test_a_page_lists_options_and_defaults(method_pages: ModuleType) -> None:
     for name, factory in METHODS.items():
-        told = method_pages.arguments(name)
-        assert told.startswith(f"`ramet run {name} --set …`: ")
+        listed = method_pages.arguments(name)
+        assert listed.startswith(f"`ramet run {name} --set …`: ")
         for option in arguments(factory):
-            assert f"`{option}=" in told
+            assert f"`{option}=" in listed
     assert "`hidden=64`, `layers=3`, `dropout=0.5`, `lr=0.001`" in method_pages.arguments("fedstar")
 
 
-def test_formulas_and_tables_of_docstrings_are_turned(method_pages: ModuleType) -> None:
+def test_formulas_and_tables_of_docstrings_are_converted(method_pages: ModuleType) -> None:
     for page in method_pages.pages():
-        told, _, _ = page.text().partition("## What leaves a site")
-        assert ":math:" not in told
-        assert "====" not in told
+        description, _, _ = page.text().partition("## What leaves a site")
+        assert ":math:" not in description
+        assert "====" not in description
     fedlit = next(page for page in method_pages.pages() if page.stem == "fedlit")
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in fedlit.text()
     assert "<code>kinds.centres</code>" in fedlit.text()
 
 
-def test_the_reference_shows_what_is_there_without_rest() -> None:
-    """Docstrings as the page shows them: of each thing named, and of its members that have one."""
+def test_the_reference_names_existing_objects_and_has_no_rest_markup() -> None:
+    """Checks the docstrings that the page shows, of each object and its members."""
     page = (ROOT / "docs" / "reference.md").read_text()
     blocks = re.findall(r"^::: (\S+)\n((?:    .*\n)*)", page, re.MULTILINE)
     assert len(blocks) > 30
     for path, options in blocks:
         members = re.search(r"members: \[(.*)\]", options)
-        shown = _named(path)
-        told = [shown, *(getattr(shown, name) for name in vars(shown) if name[0] != "_")]
+        shown = _object(path)
+        documented = [shown, *(getattr(shown, name) for name in vars(shown) if name[0] != "_")]
         if inspect.ismodule(shown):
-            assert members, f"{path} would show all that it has"
-            told = [shown, *(getattr(shown, name) for name in members[1].split(", "))]
-        for text in filter(None, (one.__doc__ for one in told)):
+            assert members, f"{path} would show all its members"
+            documented = [shown, *(getattr(shown, name) for name in members[1].split(", "))]
+        for text in filter(None, (item.__doc__ for item in documented)):
             assert not re.search(r":\w+:`|^====|^\.\. ", text, re.MULTILINE), f"{path}: {text}"
 
 
-def _named(path: str) -> Any:
-    """A module, or what a module has."""
+def _object(path: str) -> Any:
+    """A module, or a member of a module."""
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError:
-        place, _, name = path.rpartition(".")
-        return getattr(importlib.import_module(place), name)
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(module), name)
 
 
-def test_links_out_of_the_docs_are_turned_for_the_site() -> None:
+def test_links_out_of_the_docs_are_rewritten_for_the_site() -> None:
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import File, Files
@@ -110,16 +110,16 @@ def test_links_out_of_the_docs_are_turned_for_the_site() -> None:
     config.load_dict({"site_name": "Ramet"})
     config.validate()
     names = ("a/b.md", "c.md", "methods/fedstar.md", "methods/index.md")
-    made = [File(name, "docs", "site", use_directory_urls=True) for name in names]
-    page, files = Page(None, made[0], config), Files(made)
+    pages = [File(name, "docs", "site", use_directory_urls=True) for name in names]
+    page, files = Page(None, pages[0], config), Files(pages)
 
-    def turned(text: str) -> str:
-        told: str = links_out.on_page_markdown(text, page=page, config=config, files=files)
-        return told
+    def rewritten(text: str) -> str:
+        markdown: str = links_out.on_page_markdown(text, page=page, config=config, files=files)
+        return markdown
 
-    assert turned("[x](../../src/ramet/methods/fedstar.py)") == "[x](../methods/fedstar.md)"
-    assert turned("[x](../../src/ramet/methods/__init__.py)") == "[x](../methods/index.md)"
-    assert turned("[x](../c.md#part)") == "[x](../c.md#part)"
-    assert turned("[the runs](../../results)") == "the runs"
+    assert rewritten("[x](../../src/ramet/methods/fedstar.py)") == "[x](../methods/fedstar.md)"
+    assert rewritten("[x](../../src/ramet/methods/__init__.py)") == "[x](../methods/index.md)"
+    assert rewritten("[x](../c.md#part)") == "[x](../c.md#part)"
+    assert rewritten("[the runs](../../results)") == "the runs"
     config.repo_url = "https://example.org/ramet"
-    assert turned("[x](../../results)") == "[x](https://example.org/ramet/blob/HEAD/results)"
+    assert rewritten("[x](../../results)") == "[x](https://example.org/ramet/blob/HEAD/results)"

@@ -1,10 +1,10 @@
-"""README's and docs' commands, word for word.
+"""Tests the commands of README and docs, word for word.
 
-Bash itself reads each block, with functions in place of the programs, so loops, quotes and braces
-are as people type them. Of what it would start, the short commands are run, in the order of the
-page and in a folder of the page's own; every other `ramet` is read by the real command line, whose
-names, options and settings are checked as far as they are before a run starts. Other programs are
-listed below with the reason why they are not started here. Anything else fails.
+Bash itself runs each block, with functions in place of the programs, so that loops, quotes and
+braces work as typed. Of the resulting commands, short ones are run, in the order of the page and in
+a folder per page. Every other `ramet` command is parsed by the real command line, which checks
+names, options and settings up to the point where a run would start. Other programs are listed below
+with the reason why they are not run here. Anything else fails.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ RUN = {
     "--rounds 5 --out together",
 }
 NOT_STARTED = {
-    "pip": "installs from the network; tests/packaging installs",
-    "python3": "makes an environment; tests/packaging does",
-    ".": "enters that environment",
-    "git": "fetches from the network",
-    "cd": "enters what git has fetched",
+    "pip": "uses the network; tests/packaging installs the package",
+    "python3": "creates an environment; tests/packaging does",
+    ".": "activates that environment",
+    "git": "uses the network",
+    "cd": "enters the cloned repository",
     "make": "runs these tests",
     "flower-superlink": "does not end; tests/e2e starts it",
     "flower-supernode": "does not end; tests/e2e starts it",
     "flwr": "needs a SuperLink; tests/e2e has one",
-    "tensorboard": "does not end; tests/tracking/test_tracking.py reads its files",
-    "ssh-keygen": "is not everywhere; tests/flower/test_wire.py makes such keys",
-    "sudo": "changes the machine",
-    "docker": "is not here",
+    "tensorboard": "does not end; tests/tracking reads its files",
+    "ssh-keygen": "may not be installed; tests/flower/test_wire.py generates such keys",
+    "sudo": "modifies the machine",
+    "docker": "is not available",
 }
-PYTHON_NOT_RUN: dict[str, str] = {}
-"""Blocks that are excerpts, by their first line, and what of."""
+PYTHON_NOT_RUN = {"def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py"}
+"""Blocks that are excerpts, by their first line, and where they are from."""
 NEEDS_FILES = "--site"
-"""Settings that cannot be checked without files that the reader has."""
+"""Commands with this option need the reader's files, so their settings are not checked."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,14 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    found = re.findall(r"^```(bash|python)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    return [Block(*block) for block in found]
+    matches = re.findall(
+        r"^```(bash|python)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return [Block(*match) for match in matches]
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    """What bash would start for the block, in order."""
+    """The commands that bash would run for a block, in order."""
     names = ["ramet", "python", *NOT_STARTED]
     functions = "".join(
         f'function {name} {{ printf \'%s\\0\' "$(($# + 1))" {name} "$@"; }}\n' for name in names
@@ -114,12 +116,12 @@ def commands(block: Block) -> Iterator[list[str]]:
         yield [next(words) for _ in range(int(count))]
 
 
-class _Enough(BaseException):
-    """The run would start now."""
+class _RunStartsError(BaseException):
+    """Raised where the run would start."""
 
 
 def check(words: list[str]) -> None:
-    """Read a `ramet` command with the real parser; check a run's or a comparison's settings."""
+    """Parse a `ramet` command; for a run or a comparison, also check its settings."""
     command: click.Command = typer.main.get_command(ramet.cli.main.app)
     name, rest = "", words[1:]
     while isinstance(command, click.Group):
@@ -129,16 +131,16 @@ def check(words: list[str]) -> None:
     command.make_context(name, list(rest))
     checkable = words[1] in ("run", "compare") and NEEDS_FILES not in words
     if checkable:
-        with pytest.raises(_Enough):
-            start(words)
+        with pytest.raises(_RunStartsError):
+            start_only(words)
 
 
-def start(words: list[str]) -> None:
-    """As far as it goes before anything is written or trained."""
+def start_only(words: list[str]) -> None:
+    """Execute a command up to the point where anything would be written or trained."""
     with (
         patch.object(sys, "argv", words),
-        patch.object(RunFolder, "create", side_effect=_Enough),
-        patch.object(ramet.cli.study, "run_sweep", side_effect=_Enough),
+        patch.object(RunFolder, "create", side_effect=_RunStartsError),
+        patch.object(ramet.cli.study, "run_sweep", side_effect=_RunStartsError),
     ):
         ramet.cli.main.main()
 
@@ -148,13 +150,13 @@ def run(words: list[str]) -> None:
     with patch.object(sys, "argv", words):
         try:
             ramet.cli.main.main()
-        except SystemExit as leaving:
-            code = leaving.code
+        except SystemExit as stop:
+            code = stop.code
     assert not code, shlex.join(words)
 
 
 def run_python(block: Block) -> None:
-    """A block that begins with a file's name is that file; another one is run."""
+    """Save a block that starts with a file name under that name; run any other block."""
     name = re.fullmatch(r"# (\w+\.py)", block.first_line)
     if name:
         Path(name[1]).write_text(block.text)
@@ -163,7 +165,7 @@ def run_python(block: Block) -> None:
 
 
 def run_script(script: str, *arguments: str) -> None:
-    """A script that the page has given is run; one of this repository's has to be there."""
+    """Run a script that the page contains; one of this repository only has to exist."""
     if Path(script).exists():
         subprocess.run([sys.executable, script, *arguments], check=True)
     else:
@@ -171,7 +173,7 @@ def run_script(script: str, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_is_run_or_read(
+def test_every_command_is_run_or_parsed(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -181,38 +183,38 @@ def test_every_command_is_run_or_read(
             run_python(block)
             continue
         started = list(commands(block))
-        assert started, f"nothing is started by\n{block.text}"
+        assert started, f"no command in\n{block.text}"
         for words in started:
             if words[0] == "python":
                 run_script(*words[1:])
-            elif shlex.join(words) in RUN and not _lacks_its_site(words):
+            elif shlex.join(words) in RUN and not _lacks_site_files(words):
                 run(words)
             elif words[0] == "ramet":
                 check(words)
 
 
-def _lacks_its_site(words: list[str]) -> bool:
-    """README names the sites that another page makes."""
+def _lacks_site_files(words: list[str]) -> bool:
+    """README refers to the sites that another page creates."""
     return any(word.endswith(".toml") and not Path(word).exists() for word in words)
 
 
-def test_the_lists_name_what_is_there() -> None:
-    there = [block for page in PAGES for block in blocks(page)]
-    started = [w for block in there if block.language == "bash" for w in commands(block)]
+def test_the_lists_contain_only_documented_commands() -> None:
+    documented = [block for page in PAGES for block in blocks(page)]
+    started = [w for block in documented if block.language == "bash" for w in commands(block)]
     assert {shlex.join(words) for words in started} >= RUN
     assert {words[0] for words in started} >= NOT_STARTED.keys()
-    assert {block.first_line for block in there} >= PYTHON_NOT_RUN.keys()
+    assert {block.first_line for block in documented} >= PYTHON_NOT_RUN.keys()
 
 
-def test_examples_in_help_are_read() -> None:
+def test_examples_in_help_are_valid() -> None:
     """`Example: ramet …` and the lines under `Examples:` in every command's help."""
-    found = [
+    examples = [
         shlex.split(line)
         for text in _helps(typer.main.get_command(ramet.cli.main.app))
         for line in re.findall(r"^(?:Example: )?(ramet [a-z].*)$", text, re.MULTILINE)
     ]
-    assert len(found) > 12
-    for words in found:
+    assert len(examples) > 12
+    for words in examples:
         if ".py:" not in words[2]:
             check(words)
 
@@ -236,6 +238,6 @@ def _helps(command: click.Command) -> Iterator[str]:
         "curl example.org",
     ],
 )
-def test_a_wrong_command_would_be_found(line: str) -> None:
+def test_a_wrong_command_is_detected(line: str) -> None:
     with pytest.raises((AssertionError, click.UsageError, ramet.RametError, SystemExit)):
         check(next(commands(Block("bash", line + "\n"))))

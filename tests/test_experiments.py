@@ -1,4 +1,4 @@
-"""A paper's settings and printed results are data; our defaults are the paper's."""
+"""Experiment files: the papers' settings, which are our defaults, and their printed results."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def test_the_papers_settings_are_our_defaults(path: Path) -> None:
     assert content["run"]["rounds"] == SETTINGS[content["run"]["setting"]]().rounds
 
 
-def test_printed_figures_are_of_known_settings_and_of_sensible_size() -> None:
-    found = tables()
-    assert {name: len(cells) for name, cells in sorted(found.items())} == {
+def test_printed_results_have_known_settings_and_plausible_values() -> None:
+    printed = tables()
+    assert {name: len(cells) for name, cells in sorted(printed.items())} == {
         "fedda table2": 41,
         "fedda table3": 15,
         "feddense table2": 28,
         "feddense table3": 8,
         "fedstar table2": 28,
     }
-    for cell in (cell for cells in found.values() for cell in cells):
+    for cell in (cell for cells in printed.values() for cell in cells):
         assert cell.setting in SETTINGS
         assert (
             0
@@ -51,30 +51,30 @@ def test_printed_figures_are_of_known_settings_and_of_sensible_size() -> None:
         )
 
 
-def test_drawn_curves_are_of_known_methods_and_settings() -> None:
-    found = figures()
-    assert {name: len(panels) for name, panels in found.items()} == {
+def test_drawn_curves_have_known_methods_and_settings() -> None:
+    drawn = figures()
+    assert {name: len(panels) for name, panels in drawn.items()} == {
         "fedda figure2": 4,
         "fedda figure5": 4,
         "fedda figure6": 3,
     }
-    for panel in (panel for panels in found.values() for panel in panels):
+    for panel in (panel for panels in drawn.values() for panel in panels):
         for curve in panel.curves:
-            one = MethodSpec.parse(curve)
+            spec = MethodSpec.parse(curve)
             checked_settings(
-                method=one.method,
+                method=spec.method,
                 setting=panel.setting,
                 options=dict(panel.setting_options),
-                activation=one.activation,
+                activation=spec.activation,
                 data=Path(),
             )
 
 
-def test_methods_that_claim_to_save_bytes_name_a_method_for_the_same_task() -> None:
+def test_methods_that_claim_to_save_bytes_have_a_baseline_for_the_same_task() -> None:
     assert baselines() == {"fedda": "fed-hgn"}
     for method, baseline in baselines().items():
         assert METHODS[method]().task == METHODS[baseline]().task
 
 
-def test_every_method_has_its_file() -> None:
+def test_every_method_has_an_experiment_file() -> None:
     assert {read(path)["run"]["method"] for path in FILES} == set(METHODS)

@@ -1,7 +1,8 @@
-"""The page "Your own method", run as it is written."""
+"""The examples of docs/your-own-method.md, and mistakes in user-defined methods and rules."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "your-own-method.md"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the page's files."""
+    """A folder with the files of the page."""
     folder = tmp_path_factory.mktemp("own")
     for code in re.findall(r"```python\n(# \w+\.py\n.*?)```", PAGE.read_text(), flags=re.DOTALL):
         assert len(code.splitlines()) < 60
@@ -30,15 +31,24 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def resumed(whole: ramet.Result) -> str:
-    """The SHA-256 of the same run, had it been killed after its first checkpoint still there."""
+def test_the_excerpt_is_the_built_in_method() -> None:
+    """Without the signature, which is shortened, and the comments, which are the page's."""
+    excerpt = re.search(
+        r"```python\ndef fedstar\(\.\.\.\).*?\n(.*?)```", PAGE.read_text(), re.DOTALL
+    )
+    assert excerpt
+    assert re.sub(r"  # .*", "", excerpt[1]) in inspect.getsource(ramet.fedstar)
+
+
+def resumed_sha256(whole: ramet.Result) -> str:
+    """Delete all checkpoints but the first and the result, resume, and return the SHA-256."""
     (whole.folder / "result.json").unlink()
     for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
         newest.unlink()
     return ramet.resume(whole.folder).summary.sha256
 
 
-def test_without_momentum_it_is_fedstar(own: Path, tmp_path: Path) -> None:
+def test_without_momentum_it_equals_fedstar(own: Path, tmp_path: Path) -> None:
     star = ramet.run("fedstar", rounds=3, out=tmp_path / "star")
     still = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "still", beta=0.0)
     moving = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "moving", beta=0.5)
@@ -48,14 +58,14 @@ def test_without_momentum_it_is_fedstar(own: Path, tmp_path: Path) -> None:
     assert moving.summary.traffic == star.summary.traffic
 
 
-def test_its_state_survives_a_restart(own: Path, tmp_path: Path) -> None:
+def test_the_state_of_a_merging_rule_survives_a_restart(own: Path, tmp_path: Path) -> None:
     whole = ramet.run(f"{own}/momentum.py:momentum", rounds=4, out=tmp_path / "whole")
     rule = method_factory(f"{own}/momentum.py:momentum")().merging
     assert digest(rule.ask(rule.start({}), "a")) == digest({})
-    assert resumed(whole) == whole.summary.sha256
+    assert resumed_sha256(whole) == whole.summary.sha256
 
 
-def test_the_rule_alone_runs_over_other_methods(own: Path, tmp_path: Path) -> None:
+def test_a_merging_rule_runs_with_other_methods(own: Path, tmp_path: Path) -> None:
     plain = ramet.run("fedavg", rounds=3, out=tmp_path / "plain")
     still, moving = (
         ramet.run(
@@ -71,7 +81,7 @@ def test_the_rule_alone_runs_over_other_methods(own: Path, tmp_path: Path) -> No
     assert moving.summary.merge == "momentum.py:Momentum,beta=0.5"
 
 
-def test_without_strength_the_penalty_is_nothing(own: Path, tmp_path: Path) -> None:
+def test_a_penalty_of_strength_0_changes_nothing(own: Path, tmp_path: Path) -> None:
     plain = ramet.run("fedavg", rounds=3, out=tmp_path / "plain")
     without, strong = (
         ramet.run(
@@ -89,16 +99,16 @@ def _private_size(result: ramet.Result) -> float:
     return float(np.abs(np.concatenate(private)).mean())
 
 
-def test_clients_take_turns_also_after_a_restart(own: Path, tmp_path: Path) -> None:
+def test_clients_take_turns_even_after_a_restart(own: Path, tmp_path: Path) -> None:
     turns = f"{own}/turns.py:Turns,count=2"
     whole = ramet.run("fedstar", rounds=5, out=tmp_path / "whole", activation=turns)
-    asked = [{*record.trained} for record in RunFolder(whole.folder).records()]
+    active = [{*record.trained} for record in RunFolder(whole.folder).records()]
     first, second, third = {"rings", "trees"}, {"blocks", "rings"}, {"trees", "blocks"}
-    assert asked == [first, second, third, first, second]
-    assert resumed(whole) == whole.summary.sha256
+    assert active == [first, second, third, first, second]
+    assert resumed_sha256(whole) == whole.summary.sha256
 
 
-def test_a_rule_that_has_changed_is_refused(own: Path, tmp_path: Path) -> None:
+def test_resuming_with_a_changed_rule_is_refused(own: Path, tmp_path: Path) -> None:
     copied = tmp_path / "turns.py"
     copied.write_text((own / "turns.py").read_text())
     rules: Any = {"activation": f"{copied}:Turns", "merge": f"{own}/momentum.py:Momentum,beta=0.1"}
@@ -106,8 +116,8 @@ def test_a_rule_that_has_changed_is_refused(own: Path, tmp_path: Path) -> None:
     assert (run.folder / "activation.py").read_text() == copied.read_text()
     (run.folder / "result.json").unlink()
     copied.write_text(copied.read_text() + "# changed\n")
-    told = r"turns\.py, .*momentum\.py has changed since this run"
-    with pytest.raises(ramet.RametError, match=told):
+    message = r"turns\.py, .*momentum\.py has changed since this run"
+    with pytest.raises(ramet.RametError, match=message):
         ramet.resume(run.folder)
 
 
@@ -146,13 +156,13 @@ def nodes() -> Method:
 """
 
 
-def test_a_pyg_network_for_nodes_runs_and_goes_on(tmp_path: Path) -> None:
+def test_a_pyg_network_for_nodes_learns_and_resumes(tmp_path: Path) -> None:
     (tmp_path / "nodes.py").write_text(NODES)
     method = f"{tmp_path}/nodes.py:nodes"
     whole = ramet.run(method, "planted", rounds=3, out=tmp_path / "whole")
     losses = whole.frame.groupby("round")["loss"].mean()
     assert losses.iloc[-1] < losses.iloc[0]
-    assert resumed(whole) == whole.summary.sha256
+    assert resumed_sha256(whole) == whole.summary.sha256
 
 
 RULE = """
@@ -161,44 +171,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from beside import FIRST
+from helper import INITIAL
 
 from ramet.methods.activation import WithoutMemory
 
 
 @dataclass(frozen=True)
-class Told(WithoutMemory):
-    least: float = 0.0
+class Recorder(WithoutMemory):
+    threshold: float = 0.0
 
     def ask(self, state, choice):
         return dict.fromkeys(choice.clients, ())
 
-    def score(self, sent, came, numbers) -> Mapping[str, float]:
-        assert sent.keys() == came.keys()
+    def score(self, sent, received, numbers) -> Mapping[str, float]:
+        assert sent.keys() == received.keys()
         return numbers
 
     def settle(self, state, choice, scores):
         from ramet.payload import Payload
 
-        told = {f"{name} of {client}": n for client in scores for name, n in scores[client].items()}
-        return Payload(numbers={**FIRST, **state.numbers, **told})
+        seen = {f"{name} of {client}": n for client in scores for name, n in scores[client].items()}
+        return Payload(numbers={**INITIAL, **state.numbers, **seen})
 """
 
 
-def test_an_activation_sees_what_clients_told_and_imports_its_neighbour(tmp_path: Path) -> None:
-    (tmp_path / "told.py").write_text(RULE)
-    (tmp_path / "beside.py").write_text("FIRST = {'from beside': 1.0}")
+def test_an_activation_gets_the_clients_numbers_and_imports_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "recorder.py").write_text(RULE)
+    (tmp_path / "helper.py").write_text("INITIAL = {'from helper': 1.0}")
     before = list(sys.path)
-    rule = f"{tmp_path}/told.py:Told,least=0.5"
+    rule = f"{tmp_path}/recorder.py:Recorder,threshold=0.5"
     result = ramet.run("fedstar", rounds=2, out=tmp_path / "run", activation=rule)
-    last = Snapshots(result.folder / "server").last_whole()
+    last = Snapshots(result.folder / "server").latest_valid()
     assert last is not None
-    remembered = last.facts["activity"]["numbers"]
+    numbers = last.facts["activity"]["numbers"]
     second = result.frame[(result.frame["round"] == 2) & (result.frame["client"] == "trees")]
     first = result.frame[(result.frame["round"] == 1) & (result.frame["client"] == "trees")]
-    assert remembered["from beside"] == 1.0
-    assert remembered["loss of trees"] == second["loss"].item()
-    assert remembered["val of trees"] == first["val"].item()  # of what round 1 has merged
+    assert numbers["from helper"] == 1.0
+    assert numbers["loss of trees"] == second["loss"].item()
+    assert numbers["val of trees"] == first["val"].item()  # round 2 evaluates the merge of round 1
     assert sys.path == before
 
 
@@ -213,26 +223,26 @@ class Half:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"method": "untyped"}, r"'x' of untyped has no type.*as in `x: float = 0.5`"),
         ({"method": "none"}, r"mistakes.py:none returned NoneType instead of Method. Return"),
         ({"method": "needy"}, r"needy needs 'x'. Give it: --set x="),
-        ({"method": "number"}, r"no function or class 'number' that makes a method"),
-        ({"method": "absent"}, r"no function or class 'absent' that makes a method"),
+        ({"method": "number"}, r"no function or class 'number' that returns a method"),
+        ({"method": "absent"}, r"no function or class 'absent' that returns a method"),
         ({"activation": "Half"}, r"mistakes.py:Half returned Half instead of Activation. It needs"),
         ({"merge": "Half"}, r"mistakes.py:Half returned Half instead of Merging. It needs `start`"),
-        ({"merge": "Half,x=1"}, r"mistakes.py:Half has no options"),
+        ({"merge": "Half,x=1"}, r"mistakes.py:Half takes no options"),
     ],
 )
-def test_mistakes_are_told_in_a_line(given: dict[str, str], told: str, tmp_path: Path) -> None:
+def test_mistakes_have_a_clear_error(given: dict[str, str], message: str, tmp_path: Path) -> None:
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     named: Any = {kind: f"{tmp_path}/mistakes.py:{name}" for kind, name in given.items()}
-    with pytest.raises(ramet.RametError, match=told):
+    with pytest.raises(ramet.RametError, match=message):
         ramet.run(**named, rounds=1, out=tmp_path / "run")
 
 
-def test_a_file_that_cannot_be_read_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_loaded_has_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def f(:\n")
     with pytest.raises(ramet.RametError, match=r"cannot load the method.*broken.py, line 1"):
         ramet.run(f"{tmp_path}/broken.py:f")
@@ -241,7 +251,7 @@ def test_a_file_that_cannot_be_read_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_it_runs_over_ray_as_it_is(own: Path, tmp_path: Path) -> None:
+def test_momentum_gives_the_same_bits_with_ray(own: Path, tmp_path: Path) -> None:
     local = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "local")
     ray = ramet.run(f"{own}/momentum.py:momentum", rounds=3, engine="ray", out=tmp_path / "ray")
     assert ray.summary.sha256 == local.summary.sha256

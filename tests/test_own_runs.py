@@ -1,4 +1,4 @@
-"""Sites with graphs of their own run together, in every engine, or are told why not."""
+"""Runs over user-defined graphs, in every engine, and the reasons why some cannot start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def three_nodes(folder: Path) -> list[Path]:
     return [node_site(folder / name, seed) for seed, name in enumerate(("north", "south", "east"))]
 
 
-def test_check_counts_and_writes_the_fingerprint(tmp_path: Path) -> None:
+def test_check_prints_counts_and_writes_the_fingerprint(tmp_path: Path) -> None:
     toml = node_site(tmp_path / "north")
     done = command("data", "check", toml)
     assert done.code == 0, done.stderr
@@ -43,7 +43,7 @@ def test_check_counts_and_writes_the_fingerprint(tmp_path: Path) -> None:
     assert facts["statistics"]["split"] == {"train": 24, "val": 8, "test": 8}
 
 
-def test_check_ends_with_1_where_there_are_problems(tmp_path: Path) -> None:
+def test_check_exits_with_1_if_there_are_problems(tmp_path: Path) -> None:
     toml = node_site(tmp_path / "north")
     (tmp_path / "north" / "contacts.csv").write_text("source,target\np0,p99\np98,p1\n")
     done = command("data", "check", toml)
@@ -66,26 +66,24 @@ def test_check_ends_with_1_where_there_are_problems(tmp_path: Path) -> None:
     assert (missing.code, missing.stderr.count("\n")) == (2, 1)
 
 
-def test_nodes_learn_together_and_alone_differ(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_federated_and_local_runs_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = three_nodes(tmp_path)
     monkeypatch.chdir(tmp_path)
     options = [word for path in files for word in ("--site", path.relative_to(tmp_path))]
     done = command("run", "fed-gcn", *options, "--rounds", "2", "--out", "r", "--json")
     assert done.code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert list(found["scores"]["clients"]) == ["north", "south", "east"]
+    result = json.loads(done.stdout)
+    assert list(result["scores"]["clients"]) == ["north", "south", "east"]
     again = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "again")
-    assert again.summary.sha256 == found["sha256"]
-    alone = ramet.run("local-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "alone")
-    assert alone.summary.sha256 != found["sha256"]
+    assert again.summary.sha256 == result["sha256"]
+    local = ramet.run("local-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "local")
+    assert local.summary.sha256 != result["sha256"]
     assert json.loads((tmp_path / "r" / "sites.json").read_text()).keys() == {
         *("north", "south", "east")
     }
 
 
-def test_own_sites_are_compared_and_looked_at(tmp_path: Path) -> None:
+def test_compare_and_inspect_accept_own_sites(tmp_path: Path) -> None:
     options = [word for path in three_nodes(tmp_path) for word in ("--site", path)]
     words = ("compare", "local-gcn", "fed-gcn", *options, "--seeds", "1", "--rounds", "2")
     done = command(*words, "--out", tmp_path / "s", "--keep", tmp_path / "kept", "--json")
@@ -96,31 +94,31 @@ def test_own_sites_are_compared_and_looked_at(tmp_path: Path) -> None:
     again = command(*words, "--out", tmp_path / "t", "--keep", tmp_path / "kept", "--json")
     assert (again.code, again.stdout) == (0, done.stdout)
     assert not (tmp_path / "t").exists()
-    seen = json.loads(command("data", "inspect", *options, "--json").stdout)
-    assert seen["clients"]["south"] == {"nodes": 40, "contact": 40}
-    assert seen["kinds"]["contact"]["links"] == 120
-    # a patient meets the third one after it, who is as ill, but for two at the end
-    assert seen["kinds"]["contact"]["edge_homophily"] == pytest.approx(38 / 40)
+    inspection = json.loads(command("data", "inspect", *options, "--json").stdout)
+    assert inspection["clients"]["south"] == {"nodes": 40, "contact": 40}
+    assert inspection["kinds"]["contact"]["links"] == 120
+    # contacts join patients of the same state, except two of those that wrap around
+    assert inspection["kinds"]["contact"]["edge_homophily"] == pytest.approx(38 / 40)
     assert command("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
     page = (tmp_path / "page" / "report.html").read_text()
     assert "<td>fed-gcn</td>" in page
     assert "ramet data inspect --site" in page
 
 
-def test_own_sites_with_links_of_types_are_looked_at(tmp_path: Path) -> None:
+def test_inspect_accepts_own_sites_with_several_types(tmp_path: Path) -> None:
     files = link_site(tmp_path / "north"), link_site(tmp_path / "south", 2, genes=True)
     options = [word for path in files for word in ("--site", path)]
-    seen = json.loads(command("data", "inspect", *options, "--json").stdout)
-    assert seen["types"]["patient"] == {"nodes": 2 * 30, "features": 1}
-    assert seen["types"]["drug"] == {"nodes": 2 * 10, "features": 1}  # which is 1
-    assert seen["types"]["gene"]["nodes"] > 0
-    north, south = (seen["clients"][site]["links"] for site in ("north", "south"))
+    inspection = json.loads(command("data", "inspect", *options, "--json").stdout)
+    assert inspection["types"]["patient"] == {"nodes": 2 * 30, "features": 1}
+    assert inspection["types"]["drug"] == {"nodes": 2 * 10, "features": 1}  # constant 1
+    assert inspection["types"]["gene"]["nodes"] > 0
+    north, south = (inspection["clients"][site]["links"] for site in ("north", "south"))
     assert north["acts-on"] == 0 < south["acts-on"]
-    for relation, facts in seen["relations"].items():
+    for relation, facts in inspection["relations"].items():
         assert facts["links"] == north[relation] + south[relation]
 
 
-def test_the_command_that_repeats_a_run_names_no_folder_of_this_machine(
+def test_the_command_that_repeats_a_run_has_no_absolute_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = _settings(three_nodes(tmp_path), tmp_path)
@@ -140,15 +138,15 @@ def test_sites_and_a_setting_exclude_each_other(words: tuple[str, ...], tmp_path
     toml = node_site(tmp_path / "north")
     done = command(*words, "--site", toml, "--setting", "cora")
     assert (done.code, done.stderr.count("\n")) == (2, 1)
-    assert "not those of cora" in done.stderr
+    assert "--site and --setting cora exclude each other" in done.stderr
 
 
-def test_a_stopped_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_the_same_data(tmp_path: Path) -> None:
     files = three_nodes(tmp_path)
     whole = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=3, out=tmp_path / "r")
     (whole.folder / "result.json").unlink()
-    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
-        newest.unlink()
+    for newer in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+        newer.unlink()
     assert ramet.resume(whole.folder).summary.sha256 == whole.summary.sha256
     (whole.folder / "result.json").unlink()
     table = tmp_path / "east" / "patients.csv"
@@ -157,26 +155,26 @@ def test_a_stopped_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> No
         ramet.resume(whole.folder)
 
 
-def test_private_encoders_take_features_of_any_width(tmp_path: Path) -> None:
-    """FedStar shares nothing that sees features; whoever does needs the same ones everywhere."""
+def test_private_encoders_accept_features_of_any_width(tmp_path: Path) -> None:
+    """FedStar shares no parameters that depend on features. Other methods need equal features."""
     files = sites(
         graph_site(tmp_path / "north", ("mass",)),
         graph_site(tmp_path / "south", ("mass", "charge")),
     )
-    found = ramet.run("fedstar", "own", sites=files, rounds=2, out=tmp_path / "star").summary
-    north, south = (found.model.scalars[site] for site in ("north", "south"))
+    summary = ramet.run("fedstar", "own", sites=files, rounds=2, out=tmp_path / "star").summary
+    north, south = (summary.model.scalars[site] for site in ("north", "south"))
     assert south == north + 64
     with pytest.raises(RametError) as refused:
         ramet.run("fedavg", "own", sites=files, share=["*"], out=tmp_path / "avg")
     assert str(refused.value) == (
-        "the run does not start, because not all sites fit together. south differs from north: "
-        "its features of atom have charge besides. The features must agree because 'embed.weight' "
-        "is shared. Change the TOML of south, and run `ramet data check` there."
+        "the run cannot start because the sites' fingerprints do not match. south differs from "
+        "north: its features of atom also include charge. The features must match because "
+        "'embed.weight' is shared. Change the TOML of south and run `ramet data check` there."
     )
     assert not (tmp_path / "avg").exists()
 
 
-def test_the_one_that_does_not_fit_is_named_whoever_comes_first(tmp_path: Path) -> None:
+def test_the_site_that_differs_is_named_even_if_it_comes_first(tmp_path: Path) -> None:
     files = three_nodes(tmp_path)
     for name in ("site.toml", "patients.csv"):
         path = files[0].parent / name
@@ -185,60 +183,60 @@ def test_the_one_that_does_not_fit_is_named_whoever_comes_first(tmp_path: Path) 
         ramet.run("fed-gcn", "own", sites=sites(*files), out=tmp_path / "r")
 
 
-def test_the_same_columns_in_another_order_do_not_fit(tmp_path: Path) -> None:
-    """Widths agree, so only the names can tell."""
+def test_columns_in_a_different_order_do_not_match(tmp_path: Path) -> None:
+    """The widths are equal, so only the names reveal it."""
     files = three_nodes(tmp_path)
     toml = files[2]
     toml.write_text(toml.read_text().replace('"age", "dose"', '"dose", "age"'))
-    with pytest.raises(RametError, match=r"east differs .* in another order \(dose, age\)"):
+    with pytest.raises(RametError, match=r"east differs .* in a different order \(dose, age\)"):
         ramet.run("fed-gcn", "own", sites=sites(*files), out=tmp_path / "r")
-    ramet.run("local-gcn", "own", sites=sites(*files), rounds=1, out=tmp_path / "alone")
+    ramet.run("local-gcn", "own", sites=sites(*files), rounds=1, out=tmp_path / "local")
 
 
-def test_links_are_predicted_where_a_site_lacks_types(tmp_path: Path) -> None:
+def test_link_prediction_works_if_a_site_lacks_types(tmp_path: Path) -> None:
     files = [link_site(tmp_path / "north", 1), link_site(tmp_path / "south", 2, genes=True)]
-    found = ramet.run(
+    summary = ramet.run(
         "fed-hgn", "own", sites=sites(*files), rounds=2, out=tmp_path / "r", hidden=8
     ).summary
-    assert found.model.scalars["north"] == found.model.scalars["south"]
-    assert all(score and 0 < score < 1 for score in found.scores.clients.values())
+    assert summary.model.scalars["north"] == summary.model.scalars["south"]
+    assert all(score and 0 < score < 1 for score in summary.scores.clients.values())
     again = ramet.run("fedda", "own", sites=sites(*files), rounds=2, out=tmp_path / "d", hidden=8)
     assert again.summary.sent is not None
     assert again.summary.sent.tensors.up > 0
 
 
-def test_a_type_that_one_site_does_not_declare_is_named(tmp_path: Path) -> None:
+def test_an_undeclared_type_is_named(tmp_path: Path) -> None:
     files = [link_site(tmp_path / "north", 1), link_site(tmp_path / "south", 2)]
-    told = files[1].read_text()
-    files[1].write_text(told[: told.index("[edges.acts-on]")])
+    toml = files[1].read_text()
+    files[1].write_text(toml[: toml.index("[edges.acts-on]")])
     with pytest.raises(RametError, match="south differs from north: its edge types lack acts-on"):
         ramet.run("fed-hgn", "own", sites=sites(*files), out=tmp_path / "r")
 
 
-def test_methods_of_another_task_and_missing_or_equal_names_are_refused(tmp_path: Path) -> None:
+def test_wrong_tasks_and_missing_or_duplicate_names_are_refused(tmp_path: Path) -> None:
     files = three_nodes(tmp_path)
     with pytest.raises(RametError, match="for graph-classification, and the sites' graphs are for"):
         ramet.run("fedstar", "own", sites=sites(*files), out=tmp_path / "r")
-    with pytest.raises(RametError, match="no site is named"):
+    with pytest.raises(RametError, match="no sites are given"):
         ramet.run("fed-gcn", "own", out=tmp_path / "r")
     with pytest.raises(RametError, match="two sites are called north"):
         ramet.run("fed-gcn", "own", sites=sites(files[0], files[0]), out=tmp_path / "r")
 
 
-def test_a_site_learns_its_own_path_only(tmp_path: Path) -> None:
+def test_paths_are_not_sent_to_other_machines(tmp_path: Path) -> None:
     from ramet.flower.records import from_run_config, to_run_config
 
     files = three_nodes(tmp_path / "data")
     settings = _settings(files, tmp_path, engine="superlink")
     config = to_run_config(settings, tmp_path / "run")
     assert str(tmp_path / "data") not in json.dumps(config)
-    there = Experiment(from_run_config(config))
-    assert there.clients == ("north", "south", "east")
+    remote = Experiment(from_run_config(config))
+    assert remote.clients == ("north", "south", "east")
     assert Experiment(settings).setting.data_of("south", settings.data) == files[1]
     folder = RunFolder.create(tmp_path / "run", settings)
-    folder.check_same(there.settings)
-    with pytest.raises(RametError, match="is not known here"):
-        there.samples("north")
+    folder.check_same(remote.settings)
+    with pytest.raises(RametError, match="there is no path to the graphs of north"):
+        remote.samples("north")
 
 
 def _settings(files: list[Path], folder: Path, **more: Any) -> Any:
@@ -263,7 +261,7 @@ def test_ray_agrees_on_own_graphs(tmp_path: Path) -> None:
 
 
 def _over_a_superlink(files: list[Path], out: Path) -> None:
-    """As across machines: SuperNodes know their own TOML, the run config only sites' names."""
+    """Run as across machines: SuperNodes have their TOML files, the run config only site names."""
     from ramet.flower import THIN_APP
     from ramet.flower.programs import Flower, free_ports
     from ramet.flower.records import to_run_config
@@ -273,7 +271,7 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
     home.mkdir()
     flower, (port, *own) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(4)
     with ExitStack() as stack:
-        stack.callback(flower.sweep)
+        stack.callback(flower.kill_leftovers)
         stack.enter_context(flower.superlink(port, simulated=False))
         for toml, own_port in zip(files, own, strict=True):
             state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
@@ -284,32 +282,32 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.thorough
-def test_a_server_without_any_file_gives_the_same(tmp_path: Path) -> None:
+def test_a_server_without_data_files_gives_the_same_result(tmp_path: Path) -> None:
     files, out = three_nodes(tmp_path / "data"), tmp_path / "fits"
     _over_a_superlink(files, out)
     expected = ramet.run("fed-gcn", "own", sites=sites(*files), rounds=2, out=tmp_path / "local")
     assert RunFolder(out).summary() is not None
-    found = json.loads((out / "result.json").read_text())
-    assert found["sha256"] == expected.summary.sha256
+    result = json.loads((out / "result.json").read_text())
+    assert result["sha256"] == expected.summary.sha256
 
 
 @pytest.mark.e2e
 @pytest.mark.thorough
-def test_a_server_without_any_file_compares_what_sites_tell(tmp_path: Path) -> None:
+def test_a_server_without_data_files_compares_fingerprints(tmp_path: Path) -> None:
     files, out = three_nodes(tmp_path / "data"), tmp_path / "unfit"
     files[1].write_text(files[1].read_text().replace('"age", "dose"', '"dose", "age"'))
     with pytest.raises(RametError):
         _over_a_superlink(files, out)
     assert not out.exists()
     log = (tmp_path / "unfit-logs" / "run.log").read_text()
-    assert "south differs from north: its features of patient are in another order" in log
+    assert "south differs from north: its features of patient are in a different order" in log
 
 
 PAGE = Path(__file__).parents[1] / "docs" / "own-graphs.md"
 
 
-def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first example, word for word, and the shown output of its first check."""
+def test_the_pages_first_example_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the first example as printed, and compare the output of its first check."""
     code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     commands, *_ = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     shown, problems, *_ = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
@@ -339,12 +337,12 @@ def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def _words(text: str) -> list[str]:
-    """Without the spaces that a terminal's width decides."""
+    """Ignore spaces, which depend on the width of the terminal."""
     return text.split()
 
 
 @pytest.mark.parametrize("example", [1, 2])
-def test_the_pages_other_descriptions_are_sound(example: int, tmp_path: Path) -> None:
+def test_the_pages_other_toml_files_are_valid(example: int, tmp_path: Path) -> None:
     tomls = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert len(tomls) == 2
     folder = tmp_path / "north"
@@ -353,6 +351,6 @@ def test_the_pages_other_descriptions_are_sound(example: int, tmp_path: Path) ->
     assert read_site(path).name == "north"
 
 
-def test_the_page_shows_a_real_fingerprint() -> None:
+def test_the_page_shows_a_valid_fingerprint() -> None:
     (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert Schema.parse(text, "north").ramet == ramet.__version__

@@ -5,7 +5,7 @@ import torch
 from ramet.randomness import Randomness
 
 
-def test_every_part_of_the_address_matters() -> None:
+def test_seed_who_round_and_purpose_all_matter() -> None:
     base = Randomness(1, "MUTAG", 3).number("training")
     assert base == Randomness(1, "MUTAG", 3).number("training")
     others = {
@@ -18,7 +18,7 @@ def test_every_part_of_the_address_matters() -> None:
     assert base not in others
 
 
-def test_draws_do_not_depend_on_what_was_drawn_before_and_leave_no_trace() -> None:
+def test_draws_do_not_depend_on_earlier_draws_and_do_not_affect_later_ones() -> None:
     torch.manual_seed(5)
     undisturbed = torch.rand(3)
     torch.manual_seed(5)

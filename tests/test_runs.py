@@ -17,7 +17,7 @@ from ramet.metrics.summary import scores
 from ramet.studies.sweep import Sweep
 
 
-def test_python_gives_a_frame_with_a_row_per_round_and_client(tmp_path: Path) -> None:
+def test_the_frame_has_a_row_per_round_and_client(tmp_path: Path) -> None:
     seen: list[Record] = []
     result = ramet.run("fedstar", rounds=3, out=tmp_path / "r", observe=seen.append, lr=0.01)
     frame = result.frame
@@ -31,7 +31,9 @@ def test_python_gives_a_frame_with_a_row_per_round_and_client(tmp_path: Path) ->
     assert [record.round for record in seen] == [1, 2, 3]
 
 
-def test_all_can_be_shared_where_clients_have_one_domain(tmp_path: Path, data_root: Path) -> None:
+def test_everything_can_be_shared_if_clients_have_the_same_domain(
+    tmp_path: Path, data_root: Path
+) -> None:
     result = ramet.run(
         *("fedavg", "by-label"),
         rounds=2,
@@ -46,24 +48,24 @@ def test_all_can_be_shared_where_clients_have_one_domain(tmp_path: Path, data_ro
     assert set(result.summary.model.scalars.values()) == {29_762}
 
 
-def test_sizes_on_the_real_bzr(tmp_path: Path, data_root: Path) -> None:
+def test_model_sizes_on_bzr(tmp_path: Path, data_root: Path) -> None:
     sizes = {"fedstar": 67_842, "fedavg": 32_706}
     for method, size in sizes.items():
         result = ramet.run(method, "single", rounds=1, data=data_root, out=tmp_path / method)
         assert result.summary.model.scalars["BZR"] == size
 
 
-def test_a_resumed_run_must_see_its_own_split(tmp_path: Path) -> None:
+def test_a_resumed_run_must_have_the_same_split(tmp_path: Path) -> None:
     result = ramet.run("local", rounds=1, out=tmp_path / "r")
     (result.folder / "result.json").unlink()
     split = json.loads((result.folder / "split.json").read_text())
     split["clients"]["rings"]["train"][0] += 1
     (result.folder / "split.json").write_text(json.dumps(split))
-    with pytest.raises(RametError, match=r"no longer give the split.*Put back the data"):
+    with pytest.raises(RametError, match=r"no longer give the split.*Restore the data"):
         ramet.resume(result.folder)
 
 
-def test_a_folder_is_worked_on_by_one_process_at_a_time(tmp_path: Path) -> None:
+def test_only_one_process_at_a_time_can_use_a_folder(tmp_path: Path) -> None:
     result = ramet.run("local", rounds=1, out=tmp_path / "r")
     (result.folder / "result.json").unlink()
     with (
@@ -91,35 +93,35 @@ def test_a_folder_is_not_reused_for_other_settings(tmp_path: Path) -> None:
         folder.check_same(same.model_copy(update={"seed": 5}))
 
 
-def test_rounds_that_judged_fewer_clients_are_not_the_best() -> None:
+def test_rounds_that_evaluated_fewer_clients_are_not_compared() -> None:
     def record(number: int, **val: float) -> Record:
-        judged = {client: {"val": score, "test": score} for client, score in val.items()}
-        return Record(number, 3, {}, judged, dict.fromkeys(judged, 0), {}, 0.1)
+        evaluated = {client: {"val": score, "test": score} for client, score in val.items()}
+        return Record(number, 3, {}, evaluated, dict.fromkeys(evaluated, 0), {}, 0.1)
 
-    found = scores([record(1, a=0.9), record(2, a=0.8, b=0.6), record(3, a=0.7, b=0.5)])
-    assert found.best_val_round == 2
-    assert found.test_at_best_val == pytest.approx(0.7)
-    assert found.test == pytest.approx(0.6)
+    result = scores([record(1, a=0.9), record(2, a=0.8, b=0.6), record(3, a=0.7, b=0.5)])
+    assert result.best_val_round == 2
+    assert result.test_at_best_val == pytest.approx(0.7)
+    assert result.test == pytest.approx(0.6)
 
 
-def test_a_stopped_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
-    whole = ramet.run("fedstar", rounds=3, out=tmp_path / "r")
-    (whole.folder / "result.json").unlink()
-    for newest in sorted((whole.folder / "server").glob("*.safetensors"))[1:]:
+def test_a_stopped_run_of_an_older_version_can_be_resumed(tmp_path: Path) -> None:
+    first = ramet.run("fedstar", rounds=3, out=tmp_path / "r")
+    (first.folder / "result.json").unlink()
+    for newest in sorted((first.folder / "server").glob("*.safetensors"))[1:]:
         newest.unlink()
-    lines = (whole.folder / "rounds.jsonl").read_text()
-    (whole.folder / "rounds.jsonl").write_text(lines.replace('"evaluated"', '"judged"'))
-    again = ramet.resume(whole.folder).summary
-    assert (again.sha256, again.scores) == (whole.summary.sha256, whole.summary.scores)
-    assert "judged" not in (whole.folder / "rounds.jsonl").read_text()
+    lines = (first.folder / "rounds.jsonl").read_text()
+    (first.folder / "rounds.jsonl").write_text(lines.replace('"evaluated"', '"judged"'))
+    resumed = ramet.resume(first.folder).summary
+    assert (resumed.sha256, resumed.scores) == (first.summary.sha256, first.summary.scores)
+    assert "judged" not in (first.folder / "rounds.jsonl").read_text()
 
 
-def test_unknown_names_in_the_package_are_errors() -> None:
+def test_unknown_names_in_the_package_raise_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'fedmagic'"):
         _ = ramet.fedmagic
 
 
-OWN = """
+SOURCE = """
 from dataclasses import replace
 from ramet import Method, fedstar
 
@@ -128,47 +130,47 @@ def mine(lr: float = 0.001) -> Method:
 """
 
 
-def test_a_method_that_has_changed_is_not_gone_on_with(tmp_path: Path) -> None:
-    own = tmp_path / "mine.py"
-    own.write_text(OWN)
-    name = f"{own}:mine".replace("/", "_")
-    result = ramet.run(f"{own}:mine", rounds=1, out=tmp_path / f"{name}-seed1", seed=1)
-    assert (result.folder / "method.py").read_text() == OWN
-    spec = MethodSpec.parse(f"{own}:mine")
+def test_a_run_is_not_resumed_if_its_method_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SOURCE)
+    name = f"{file}:mine".replace("/", "_")
+    result = ramet.run(f"{file}:mine", rounds=1, out=tmp_path / f"{name}-seed1", seed=1)
+    assert (result.folder / "method.py").read_text() == SOURCE
+    spec = MethodSpec.parse(f"{file}:mine")
     sweep = Sweep((spec,), "tiny", (1,), tmp_path, rounds=1)
     sweep.check()
     (run,) = sweep.finished()[str(spec)].values()
-    own.write_text(OWN + "# another rule\n")
+    file.write_text(SOURCE + "# another rule\n")
     with pytest.raises(RametError, match=r"mine\.py has changed since this run started"):
         sweep.check()
     elsewhere = replace(sweep, folder=tmp_path / "other", kept=(run,))
-    with pytest.raises(RametError, match="or of a method that has changed since"):
+    with pytest.raises(RametError, match="or its method has changed since"):
         elsewhere.check()
     (result.folder / "result.json").unlink()
     with pytest.raises(RametError, match="Restore the file"):
         ramet.resume(result.folder)
-    own.write_text(OWN)
+    file.write_text(SOURCE)
     assert ramet.resume(result.folder).summary.sha256 == result.summary.sha256
 
 
-def test_what_a_client_ended_with_predicts_as_it_was_judged(tmp_path: Path) -> None:
+def test_a_final_model_has_the_reported_test_score(tmp_path: Path) -> None:
     result = ramet.run("fedstar", rounds=2, out=tmp_path / "r")
     for client in ("rings", "trees"):
         model, samples = result.model(client), result.samples(client)
-        judged = fedstar().task.evaluate(model, samples, torch.device("cpu"))
-        assert judged["test"] == result.summary.scores.clients[client]
+        evaluated = fedstar().task.evaluate(model, samples, torch.device("cpu"))
+        assert evaluated["test"] == result.summary.scores.clients[client]
     (result.folder / "result.json").unlink()
     shutil.rmtree(next(result.folder.glob("clients/*/rings/final")))
     with pytest.raises(RametError, match="no final model"):
         result.model("rings")
 
 
-def test_the_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
-    held = {}
+def test_the_split_has_a_separate_seed(tmp_path: Path) -> None:
+    splits = {}
     for name, seed, split_seed in (("a", 1, 7), ("b", 2, 7), ("c", 2, 8)):
         out = tmp_path / name
         ramet.run("local", rounds=1, seed=seed, split_seed=split_seed, out=out)
-        held[name] = json.loads((out / "split.json").read_text())
-    assert held["a"] == held["b"]
-    assert held["b"]["clients"] != held["c"]["clients"]
+        splits[name] = json.loads((out / "split.json").read_text())
+    assert splits["a"] == splits["b"]
+    assert splits["b"]["clients"] != splits["c"]["clients"]
     assert "--split-seed 7" in RunFolder(tmp_path / "a").experiment().settings.command

@@ -1,4 +1,4 @@
-"""Every tutorial runs as a reader would run it, draws its picture, and finds what it says."""
+"""Every tutorial runs as a script, draws its figure, and its claims hold."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def numbers(line: str) -> list[float]:
 
 
 def line(output: str, begin: str) -> list[float]:
-    """The numbers behind the first line that begins so."""
-    found = next(told for told in output.splitlines() if told.startswith(begin))
-    return numbers(found.removeprefix(begin))
+    """The numbers in the first line that starts with ``begin``, after it."""
+    match = next(text for text in output.splitlines() if text.startswith(begin))
+    return numbers(match.removeprefix(begin))
 
 
 def fedstar(output: str) -> None:
@@ -64,7 +64,7 @@ def test_every_tutorial_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_tutorial_draws_its_picture_and_finds_what_it_says(name: str, tmp_path: Path) -> None:
+def test_a_tutorial_draws_its_figure_and_its_claims_hold(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, FOLDER / f"{name}.py", f"{name}.png"],
         capture_output=True,
@@ -78,8 +78,9 @@ def test_a_tutorial_draws_its_picture_and_finds_what_it_says(name: str, tmp_path
         assert len(picture.convert("L").getcolors() or []) > 5  # not blank
     CLAIMS[name](done.stdout)
     shown = (FOLDER / f"{name}.txt").read_text()
-    assert without_numbers(done.stdout) == without_numbers(shown)  # digits may differ elsewhere
+    # Numbers may differ on other machines.
+    assert without_numbers(done.stdout) == without_numbers(shown)
 
 
 def without_numbers(text: str) -> list[list[str]]:
-    return [_NUMBER.sub("#", told).split() for told in text.splitlines()]
+    return [_NUMBER.sub("#", line).split() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""The version stands in the package; what has to repeat it does so."""
+"""Files that repeat the version or the extras agree with the package."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import ramet
 ROOT = Path(__file__).parents[1]
 
 
-def test_citation_and_changelog_have_the_packages_version() -> None:
+def test_citation_and_changelog_have_the_version_of_the_package() -> None:
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited
     assert cited[1] == ramet.__version__
     assert f"## [{ramet.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_every_extra_is_installed_by_ci_and_by_make() -> None:
+def test_ci_and_make_install_every_extra() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     extras = re.findall(
         r"^(\w+) = \[",

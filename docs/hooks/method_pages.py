@@ -241,7 +241,7 @@ def arguments(name: str) -> str:
 def results(methods: dict[str, Method]) -> str:
     """The scores of the kept runs after the last round, by setting."""
     rows, dates, versions = [], set(), set()
-    for folder in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
+    for folder in sorted({path.parent for path in RESULTS.glob("*/*.json")}):
         if folder.name == _ONE_ROUND_ONLY:
             continue
         for label, by_seed in finished_runs([folder]).items():

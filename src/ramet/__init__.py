@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ramet.studies.archive import results
 
 
-_HOMES = {
+_MODULES = {
     "METHODS": "ramet.methods",
     "Method": "ramet.methods",
     "RametError": "ramet.errors",
@@ -41,12 +41,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used, so that `import ramet` and `ramet --help` are quick.
+    """Import a name on first use, so that `import ramet` and `ramet --help` are fast.
 
-    Methods' factories are found too: `from ramet import fedstar`.
+    This includes the factories of methods: `from ramet import fedstar`.
     """
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     methods = import_module("ramet.methods") if not name.startswith("_") else None
     if name not in getattr(methods, "__all__", ()):
         raise AttributeError(f"module 'ramet' has no attribute '{name}'")
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All that :func:`__getattr__` finds, without importing it."""
+    """All names that :func:`__getattr__` provides, without importing them."""
     from ramet.source_names import exported
 
     return sorted({*globals(), *__all__, *exported("methods/__init__.py")})

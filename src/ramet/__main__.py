@@ -1,4 +1,4 @@
-"""`python -m ramet` is `ramet`."""
+"""Makes `python -m ramet` equivalent to `ramet`."""
 
 from ramet.cli.main import main
 

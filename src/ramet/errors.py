@@ -1,4 +1,4 @@
-"""The one error that people see: a line that says what was expected, what came, what to do."""
+"""The error shown to users: one line with what was expected, what was received, what to do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from difflib import get_close_matches
 
 
 class RametError(Exception):
-    """A mistake the user can mend; the command line prints it as one line and exits with 2."""
+    """A mistake that the user can fix; the command line prints it as one line and exits with 2."""
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> RametError:
-    """The error for a name that is not in its room's dict: lists the choices, nearest first."""
+    """The error for an unknown name: suggests the closest match and lists the choices."""
     known = sorted(choices)
     near = get_close_matches(name, known, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -1,6 +1,6 @@
-"""What happens, one JSON object per line, for those who watch machines.
+"""Structured log of events for monitoring, one JSON object per line.
 
-`tell` goes through the standard `logging`; whoever has a place for it opens a file by `written_to`.
+`log_event` uses the standard `logging`; `events_written_to` writes the events to a file.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _LOGGER.setLevel(logging.INFO)
 _LOGGER.addHandler(logging.NullHandler())
 
 
-def tell(level: int, event: str, **facts: Any) -> None:
-    """Note what happened; facts are JSON values, and never a site's data."""
+def log_event(level: int, event: str, **facts: Any) -> None:
+    """Log an event; facts are JSON values, and must not contain a site's data."""
     _LOGGER.log(level, event, extra={"facts": facts})
 
 
 @contextmanager
-def written_to(path: Path, **always: str) -> Iterator[None]:
-    """Add what is told meanwhile to a file; ``always`` stands in each line.
+def events_written_to(path: Path, **common: str) -> Iterator[None]:
+    """Append the events of the block to a file, each with the fields of ``common``.
 
     The file may be renamed by logrotate at any time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = WatchedFileHandler(path)
-    handler.setFormatter(_Line(always))
+    handler.setFormatter(_JsonFormatter(common))
     _LOGGER.addHandler(handler)
     try:
         yield
@@ -46,50 +46,50 @@ def written_to(path: Path, **always: str) -> Iterator[None]:
 
 
 @contextmanager
-def ending(well: str, badly: str, stopped: str) -> Iterator[dict[str, Any]]:
-    """Tell how something ended, after how long, and with the facts that were put into the dict.
+def outcome_logged(finished: str, failed: str, stopped: str) -> Iterator[dict[str, Any]]:
+    """Log how the block ended and how long it took, with the facts added to the yielded dict.
 
-    Whoever is stopped by somebody, by Ctrl-C or a signal, has not failed.
+    Interrupts, by Ctrl-C or a signal, are not failures.
     """
     started, facts = time.monotonic(), dict[str, Any]()
     try:
         yield facts
     except BaseException as error:
-        if _was_stopped(error):
-            tell(logging.INFO, stopped, **facts, seconds=_since(started))
+        if _is_interrupt(error):
+            log_event(logging.INFO, stopped, **facts, seconds=_since(started))
             raise
-        # Texts of other errors may quote anything, so only their kind is told.
+        # The text of other errors may quote anything, so only their type is logged.
         reason = str(error) if isinstance(error, RametError) else type(error).__name__
-        tell(logging.ERROR, badly, **facts, seconds=_since(started), reason=reason)
+        log_event(logging.ERROR, failed, **facts, seconds=_since(started), reason=reason)
         raise
-    tell(logging.INFO, well, **facts, seconds=_since(started))
+    log_event(logging.INFO, finished, **facts, seconds=_since(started))
 
 
-def _was_stopped(error: BaseException) -> bool:
-    """Flower's programs exit with 0 when they are told to end, and with 1 when they must."""
+def _is_interrupt(error: BaseException) -> bool:
+    """Flower's programs exit with 0 when they are asked to stop, and with 1 on an error."""
     return isinstance(error, KeyboardInterrupt) or (
         isinstance(error, SystemExit) and not error.code
     )
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A file of JSON objects, so far; a line that is cut short is not one."""
-    found = []
+    """The JSON objects in a file, one per line; a line that is cut short is skipped."""
+    objects = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
         with suppress(ValueError):
-            found.append(json.loads(line))
-    return found
+            objects.append(json.loads(line))
+    return objects
 
 
-class _Line(logging.Formatter):
-    def __init__(self, always: dict[str, str]) -> None:
+class _JsonFormatter(logging.Formatter):
+    def __init__(self, common: dict[str, str]) -> None:
         super().__init__()
-        self._always = always
+        self._common = common
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
-        return json.dumps({**line, **self._always, **vars(record)["facts"]})
+        return json.dumps({**line, **self._common, **vars(record)["facts"]})
 
 
 def _since(started: float) -> float:

@@ -1,8 +1,7 @@
-"""What crosses the wire, and the rule that says what may.
+"""What crosses the wire, and the declaration of what may.
 
-A `Payload` is named arrays, numbers and short notes. `Sharing` is the declared list of arrays that
-leave a site: patterns over parameter names, as data, so that it can be printed, checked and
-audited.
+A `Payload` holds named arrays, numbers and short notes. `Sharing` declares which arrays leave a
+site, as patterns over parameter names. It is data, so that it can be printed, checked and audited.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from ramet.errors import RametError
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
-"""numpy arrays by the names of parameters."""
+"""NumPy arrays by parameter name."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """One message's content; also the form in which server rules keep their state.
+    """The content of a message; also the format in which server rules store their state.
 
     Args:
-        arrays: numpy arrays by name; on the wire they have the names of parameters.
+        arrays: NumPy arrays by name; on the wire these are parameter names.
         numbers: floats by name, such as a reply's ``weight``, ``loss``, ``val`` and ``test``.
         notes: short texts by name.
     """
@@ -38,29 +37,29 @@ class Payload:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """NumPy's arithmetic gives numbers for arrays without dimensions; here they are arrays."""
+        """Convert NumPy scalars, which its arithmetic returns for 0-d arrays, back to arrays."""
         if any(isinstance(array, np.generic) for array in self.arrays.values()):
             arrays = {name: np.asarray(array) for name, array in self.arrays.items()}
             object.__setattr__(self, "arrays", arrays)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays themselves, without names, numbers, notes and framing."""
+        """Bytes of the arrays, without names, numbers, notes and framing."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 over names, types, shapes and values, in the order of the names."""
-    seen = hashlib.sha256()
+    """SHA-256 of names, types, shapes and values, in the order of the names."""
+    sha256 = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
-        seen.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-        seen.update(np.ascontiguousarray(array).data)
-    return seen.hexdigest()
+        sha256.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        sha256.update(np.ascontiguousarray(array).data)
+    return sha256.hexdigest()
 
 
 def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    """The arrays whose names start with a prefix, by the rest of their names."""
+    """The arrays whose names start with a prefix, which is removed."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
@@ -70,16 +69,16 @@ def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Patterns (as in file names: `structure.*`) over parameter names; no pattern, no sharing."""
+    """Glob patterns over parameter names, such as `structure.*`; without any, nothing is shared."""
 
     patterns: tuple[str, ...]
 
     def __contains__(self, name: str) -> bool:
-        """Whether a parameter of this name is shared."""
+        """Whether a parameter with this name is shared."""
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
     def pick(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The shared ones among `names`; a pattern that matches none of them is an error."""
+        """The shared ones of `names`; a pattern that matches none of them is an error."""
         known = tuple(names)
         for pattern in self.patterns:
             if not any(fnmatchcase(name, pattern) for name in known):
@@ -91,7 +90,7 @@ class Sharing:
 
 
 def only(*patterns: str) -> Sharing:
-    """Share the parameters whose names match one of the patterns, and nothing else."""
+    """Share only parameters whose names match one of the patterns."""
     return Sharing(patterns)
 
 

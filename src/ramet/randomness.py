@@ -1,7 +1,7 @@
-"""Every random draw comes from (run seed, who, round, purpose), never from a global order.
+"""Random draws that depend on (run seed, who, round, purpose) only, never on a global order.
 
-Two ways of running the same experiment visit clients in different orders and in different
-processes. They agree to the last bit because no draw depends on what was drawn before elsewhere.
+Engines visit clients in different orders and in different processes. They agree to the last bit
+because no draw depends on earlier draws elsewhere.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from dataclasses import dataclass
 import torch
 
 EVERYONE = ""
-"""The `who` of draws that all sites must make alike, such as the start of the shared arrays."""
+"""The `who` of draws that are equal on all sites, such as the initial shared arrays."""
 
 
 @dataclass(frozen=True)
 class Randomness:
-    """Where one site (or the server) gets its draws from in one round."""
+    """The source of all random draws of one site, or of the server, in one round."""
 
     seed: int
     who: str
     round: int
 
     def number(self, purpose: str) -> int:
-        """A 63-bit seed that only (seed, who, round, purpose) decides."""
+        """A 63-bit seed, derived from (seed, who, round, purpose) only."""
         text = json.dumps([self.seed, self.who, self.round, purpose])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
     def generator(self, purpose: str) -> torch.Generator:
-        """PyTorch's generator for this purpose, always at its start."""
+        """A new PyTorch generator for this purpose, always in the same initial state."""
         return torch.Generator().manual_seed(self.number(purpose))
 
     @contextmanager
     def torch_draws(self, purpose: str) -> Iterator[None]:
-        """Inside, PyTorch's own draws (dropout, initial weights) come from this purpose alone."""
+        """Make PyTorch's global draws (dropout, initial weights) depend on this purpose only."""
         with torch.random.fork_rng():
             _seed(self.number(purpose))
             yield
 
 
 def _seed(number: int) -> None:
-    """As `torch.manual_seed`, without its milliseconds for devices that are not there."""
+    """Like `torch.manual_seed`, but without the milliseconds it spends on absent devices."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(number)

@@ -1,4 +1,4 @@
-"""Run a method in one call; the command line is a thin skin over this."""
+"""Run a method in one call; the command line is a thin layer on top of this."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _COUNTS = (*WORK, "tensors", "scalars")
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run: its summary, and a table of every round and client."""
+    """A finished run: its summary, its rounds and its models."""
 
     folder: Path
-    """Where the run lies."""
+    """The folder of the run."""
     summary: Summary
-    """The run in figures: ``summary.scores.test`` is the clients' mean test score after the last
-    round; `result.json` holds the same."""
+    """The figures of the run, as in `result.json`. ``summary.scores.test`` is the mean test score
+    of the clients after the last round."""
     untracked: Mapping[str, str] = field(default_factory=dict)
-    """Trackers that did not hear of every round, and why."""
+    """Trackers that failed, and why."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -62,12 +62,12 @@ class Result:
         return pd.DataFrame(rows)
 
     def model(self, client: str) -> nn.Module:
-        """What a client ended with: its own part and the last merge, ready to predict."""
+        """A client's final model, with its private part and the last merge, in evaluation mode."""
         folder = RunFolder(self.folder)
         return folder.experiment().final_model(client, folder.clients)
 
     def samples(self, client: str) -> Any:
-        """What the client learned from and was judged by, as its task has it."""
+        """A client's train, validation and test data, in the format of its task."""
         return RunFolder(self.folder).experiment().samples(client)
 
 
@@ -98,27 +98,27 @@ def run(
     Args:
         method: a name from ``ramet methods``, or ``module:factory`` or ``file.py:factory``.
         setting: a name from ``ramet settings``.
-        rounds: how many; the setting's own number if not given.
-        seed: moves initial weights, dropout and batch order; the split stays.
+        rounds: the number of rounds; default: that of the setting.
+        seed: decides initial weights, dropout and batch order, but not the split.
         engine: ``local`` (this process), ``ray`` (Flower's simulation) or ``superlink`` (a real
             SuperLink and one SuperNode per client on loopback). All give the same numbers.
         device: where clients compute; only ``cpu`` is tested.
-        data: where datasets lie, or are downloaded to.
-        out: the run's folder; must not hold a run yet.
-        share: patterns that replace the method's own choice of what is shared.
-        activation: who is asked for what, instead of the method's own rule: a name from
-            ``ramet activations`` or ``file.py:rule``, options behind commas, e.g.
+        data: the folder of datasets; missing ones are downloaded to it.
+        out: the run's folder, which must be new or empty.
+        share: patterns that replace the method's choice of what is shared.
+        activation: replaces the method's rule for which clients are asked for which arrays: a name
+            from ``ramet activations`` or ``file.py:rule``, with options after commas, e.g.
             ``restart,alpha=0.3``.
-        merge: how replies are merged, instead of by the weighted mean: a name from
-            ``ramet merges`` or ``file.py:rule``, options behind commas, e.g.
+        merge: replaces the weighted mean as the rule for merging replies: a name from
+            ``ramet merges`` or ``file.py:rule``, with options after commas, e.g.
             ``trimmed-mean,share=0.3``.
-        quorum: a round counts when so many clients gave a sound reply.
-        deadline: seconds without news after which a node is given up for this round.
-        norm_bound: refuse a reply that is further than this from what was sent.
-        threads: PyTorch's threads per client; another number may move the last bits.
-        split_seed: moves who gets what to train, to choose and to judge by.
-        track: who else follows the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
-        observe: called with each round's record.
+        quorum: the minimum number of valid replies in a round.
+        deadline: seconds without any reply after which a round continues without the missing nodes.
+        norm_bound: refuse replies that are further than this from what was sent.
+        threads: PyTorch threads per client; another number may change the last bits of results.
+        split_seed: decides the split into train, validation and test data.
+        track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
+        observe: called with the record of each round.
         options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
     """
     settings = checked_settings(
@@ -149,29 +149,29 @@ def start(
     track: Sequence[str] = (),
     observe: Observer | None = None,
 ) -> Result:
-    """Start a run with checked settings and wait for the result; arguments are those of `run`."""
+    """Like `run`, but with checked settings."""
     check_device(settings.device)
     check_engine(settings.engine)
     check_trackers(track)
-    path = Path(out) if out else _fresh_path(settings)
+    path = Path(out) if out else _new_path(settings)
     return _finish(RunFolder.create(path.absolute(), settings), track, observe)
 
 
 def resume(
     folder: Path | str, *, track: Sequence[str] = (), observe: Observer | None = None
 ) -> Result:
-    """Finish a run that was stopped; a finished one just gives its result.
+    """Finish a run that was stopped; for a finished run, return its result.
 
-    Trackers go on by themselves. Those in ``track`` are told all rounds that they do not know, of
-    a finished run too.
+    The run's trackers continue without being named. Those in ``track`` also log all earlier rounds
+    that they do not have yet, even those of a finished run.
     """
     run_folder = RunFolder.open(Path(folder).absolute())
-    found = run_folder.summary()
-    if found is not None:
-        with tracking(run_folder, track) as followed:
+    summary = run_folder.summary()
+    if summary is not None:
+        with tracking(run_folder, track) as trackers:
             if track:
-                followed.start()
-        return Result(run_folder.path, found, followed.lost)
+                trackers.start()
+        return Result(run_folder.path, summary, trackers.failures)
     check_device(run_folder.experiment().settings.device)
     run_folder.check_split()
     return _finish(run_folder, track, observe)
@@ -180,7 +180,7 @@ def resume(
 def check_device(device: str) -> None:
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": _has_mps()}
     if not available[device]:
-        usable = ", ".join(name for name, there in available.items() if there)
+        usable = ", ".join(name for name, present in available.items() if present)
         raise RametError(f"this machine has no {device}. Use --device {usable}.")
 
 
@@ -198,30 +198,30 @@ def _has_mps() -> bool:
 def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -> Result:
     experiment = folder.experiment()
     try:
-        with tracking(folder, track) as followed:
-            followed.start()
-            watch = followed.watching(observe or _ignore)
+        with tracking(folder, track) as trackers:
+            trackers.start()
+            observer = trackers.wrap(observe or _ignore)
             if experiment.settings.engine == "local":
-                _run_here(folder, experiment, watch)
+                _run_in_process(folder, experiment, observer)
             else:
                 from ramet.flower.launch import launch
 
-                launch(folder, watch)
+                launch(folder, observer)
     except KeyboardInterrupt as stop:
-        stop.add_note(f"stopped. Go on with `ramet resume {folder.path}`.")
+        stop.add_note(f"stopped. Continue with `ramet resume {folder.path}`.")
         raise
-    return finished(folder, f"ramet resume {folder.path}", followed.lost)
+    return finished(folder, f"ramet resume {folder.path}", trackers.failures)
 
 
-def finished(folder: RunFolder, otherwise: str, untracked: Mapping[str, str]) -> Result:
-    """The result that a run has left; without one, name the command that goes on with it."""
+def finished(folder: RunFolder, resume_command: str, untracked: Mapping[str, str]) -> Result:
+    """The result of a run; if there is none, an error that names the command to continue it."""
     summary = folder.summary()
     if summary is None:
-        raise RametError(f"the run ended without a result. Go on with `{otherwise}`.")
+        raise RametError(f"the run ended without a result. Continue with `{resume_command}`.")
     return Result(folder.path, summary, untracked)
 
 
-def _run_here(folder: RunFolder, experiment: Experiment, observe: Observer) -> None:
+def _run_in_process(folder: RunFolder, experiment: Experiment, observe: Observer) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(experiment.settings.threads)
     try:
@@ -231,15 +231,15 @@ def _run_here(folder: RunFolder, experiment: Experiment, observe: Observer) -> N
 
 
 def _ignore(record: Record) -> None:
-    """Nobody watches."""
+    """The default observer."""
 
 
-def _fresh_path(settings: RunSettings) -> Path:
+def _new_path(settings: RunSettings) -> Path:
     when = time.strftime("%Y%m%d-%H%M%S")
     method = Experiment(settings).method.name
     stem = f"{method}-{settings.setting}-seed{settings.seed}-{when}"
-    path, tried = Path("runs") / stem, 1
+    path, number = Path("runs") / stem, 1
     while path.exists():
-        tried += 1
-        path = Path("runs") / f"{stem}-{tried}"
+        number += 1
+        path = Path("runs") / f"{stem}-{number}"
     return path

@@ -1,7 +1,7 @@
-"""Names read from Ramet's own source files, without importing them.
+"""Reads names from Ramet's source files without importing them.
 
-Shell completion and `dir(ramet)` need names at once, and importing the modules that define them
-would take seconds for PyTorch.
+Shell completion and `dir(ramet)` need these names at once; importing the modules that define them
+would import PyTorch, which takes seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command as people use it: its exit code and what it prints."""
+"""The command line: exit codes and output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ramet.studies.comparison import Standing
 
 
 def refused(*arguments: str | Path) -> str:
-    """The one line that a bad call prints."""
+    """Run an invalid command and return the one line that it prints."""
     done = ramet(*arguments)
     assert done.code == 2, done.stderr
     lines = done.stderr.strip().splitlines()
@@ -42,11 +42,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     folder = tmp_path_factory.mktemp("runs") / "star"
     done = ramet("run", "fedstar", "--rounds", "3", "--seed", "1", "--out", folder, "--json")
     assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return folder, found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return folder, result
 
 
-def test_a_real_process_ends_with_its_exit_code_and_one_line() -> None:
+def test_a_real_process_prints_one_line_and_exits_with_2() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ramet", "run", "fedstarr"],
         capture_output=True,
@@ -58,89 +58,90 @@ def test_a_real_process_ends_with_its_exit_code_and_one_line() -> None:
     assert done.stderr.startswith("ramet: unknown method 'fedstarr'")
 
 
-def test_json_is_one_object_with_the_promised_keys(finished: tuple[Path, dict[str, Any]]) -> None:
-    _, found = finished
-    assert {key: found[key] for key in ("method", "setting", "seed", "rounds", "engine")} == {
+def test_json_output_has_the_documented_keys(finished: tuple[Path, dict[str, Any]]) -> None:
+    _, result = finished
+    assert {key: result[key] for key in ("method", "setting", "seed", "rounds", "engine")} == {
         "method": "fedstar",
         "setting": "tiny",
         "seed": 1,
         "rounds": 3,
         "engine": "local",
     }
-    assert found["metric"] == "accuracy"
-    assert set(found["scores"]["clients"]) == {"rings", "trees", "blocks"}
-    mean = sum(found["scores"]["clients"].values()) / 3
-    assert found["scores"]["test"] == pytest.approx(mean)
-    assert 0 <= found["scores"]["test_at_best_val"] <= 1
-    assert found["traffic"] == {
+    assert result["metric"] == "accuracy"
+    assert set(result["scores"]["clients"]) == {"rings", "trees", "blocks"}
+    mean = sum(result["scores"]["clients"].values()) / 3
+    assert result["scores"]["test"] == pytest.approx(mean)
+    assert 0 <= result["scores"]["test_at_best_val"] <= 1
+    assert result["traffic"] == {
         "up_per_client_round": 58_368,
         "down_per_client_round": 58_368,
         "total": 2 * 58_368 * 3 * 3,
     }
-    assert found["sent"]["bytes"] == {"up": 58_368 * 3 * 3, "down": 58_368 * 3 * 3}
-    assert found["sent"]["scalars"]["up"] == 14_592 * 3 * 3
-    assert found["model"]["shared_scalars"] == 14_592
-    assert found["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
-    assert len(found["sha256"]) == 64
-    assert found["seconds"] > 0
-    assert found["peak_memory"] > 100e6
-    work = found["flops"]["clients"]["rings"]
-    assert found["flops"]["per_client_round"] > work["forward_linear"] > work["forward_messages"]
+    assert result["sent"]["bytes"] == {"up": 58_368 * 3 * 3, "down": 58_368 * 3 * 3}
+    assert result["sent"]["scalars"]["up"] == 14_592 * 3 * 3
+    assert result["model"]["shared_scalars"] == 14_592
+    assert result["model"]["scalars"]["rings"] == 67_842 - (53 - 5) * 64
+    assert len(result["sha256"]) == 64
+    assert result["seconds"] > 0
+    assert result["peak_memory"] > 100e6
+    work = result["flops"]["clients"]["rings"]
+    assert result["flops"]["per_client_round"] > work["forward_linear"] > work["forward_messages"]
 
 
-def test_the_run_folder_holds_what_a_figure_needs(finished: tuple[Path, dict[str, Any]]) -> None:
-    folder, found = finished
+def test_the_run_folder_contains_settings_split_rounds_and_result(
+    finished: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, result = finished
     assert json.loads((folder / "settings.json").read_text())["seed"] == 1
     assert {"python", "torch", "ramet"} <= json.loads((folder / "versions.json").read_text()).keys()
     split = json.loads((folder / "split.json").read_text())["clients"]
     assert [len(split["rings"][part]) for part in ("train", "val", "test")] == [120, 15, 15]
     lines = (folder / "rounds.jsonl").read_text().splitlines()
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
-    assert json.loads((folder / "result.json").read_text()) == found
+    assert json.loads((folder / "result.json").read_text()) == result
 
 
-def test_the_same_seed_gives_the_same_numbers_and_another_does_not(
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_does_not(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    _, found = finished
+    _, result = finished
     for seed, same in ((1, True), (2, False)):
         out = tmp_path / str(seed)
         done = ramet("run", "fedstar", "--rounds", "3", "--seed", str(seed), "--out", out, "--json")
-        assert (json.loads(done.stdout)["sha256"] == found["sha256"]) is same
+        assert (json.loads(done.stdout)["sha256"] == result["sha256"]) is same
 
 
 def test_resuming_a_finished_run_prints_the_same_object(
     finished: tuple[Path, dict[str, Any]],
 ) -> None:
-    folder, found = finished
-    assert json.loads(ramet("resume", folder, "--json").stdout) == found
+    folder, result = finished
+    assert json.loads(ramet("resume", folder, "--json").stdout) == result
 
 
-def test_a_table_per_client_and_the_folder_are_printed(tmp_path: Path) -> None:
+def test_a_row_per_client_and_the_run_folder_are_printed(tmp_path: Path) -> None:
     done = ramet("run", "local", "--rounds", "1", "--out", tmp_path / "r")
     assert all(word in done.stdout for word in ("rings", "trees", "blocks", "mean, last round"))
     assert str(tmp_path / "r") in done.stdout
 
 
-def test_links_are_scored_by_roc_auc_wherever_the_score_is_named(tmp_path: Path) -> None:
+def test_link_prediction_is_labelled_roc_auc_everywhere(tmp_path: Path) -> None:
     sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
     small = ("--setting", "planted-hetero", *sizes, "--rounds", "1")
     done = ramet("run", "fedda", *small, "--out", tmp_path / "r")
     assert "test ROC-AUC %" in done.stdout
     assert json.loads((tmp_path / "r" / "result.json").read_text())["metric"] == "ROC-AUC"
-    words = ("compare", "local-hgn", "fed-hgn", *small, "--seeds", "1", "--out", tmp_path / "s")
-    compared = ramet(*words)
+    arguments = ("compare", "local-hgn", "fed-hgn", *small, "--seeds", "1", "--out", tmp_path / "s")
+    compared = ramet(*arguments)
     title = compared.stdout.splitlines()[0].strip()
     assert title == "planted-hetero: test ROC-AUC %, mean ± std over 1 seed"
-    assert {row["metric"] for row in json.loads(ramet(*words, "--json").stdout)} == {"ROC-AUC"}
+    assert {row["metric"] for row in json.loads(ramet(*arguments, "--json").stdout)} == {"ROC-AUC"}
     assert ramet("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
     page = (tmp_path / "page" / "report.html").read_text()
-    assert all(words in page for words in ("ROC-AUC over rounds", "Test ROC-AUC after"))
-    everything = done.stdout + compared.stdout + page
-    assert "accuracy" not in everything.lower()
+    assert all(text in page for text in ("ROC-AUC over rounds", "Test ROC-AUC after"))
+    assert "accuracy" not in (done.stdout + compared.stdout + page).lower()
 
 
-def test_without_a_terminal_rounds_are_plain_lines_and_stdout_is_the_result(
+def test_without_a_terminal_progress_is_plain_lines_and_stdout_only_the_result(
     tmp_path: Path,
 ) -> None:
     done = ramet("run", "local", "--rounds", "3", "--out", tmp_path / "r", "--json")
@@ -163,10 +164,10 @@ def test_methods_and_settings_are_listed() -> None:
     assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
     listed = ramet("merges").stdout
     assert all(word in listed for word in ("median", "trimmed-mean", "krum", "share=0.2"))
-    assert "without the `share` largest and the `share` smallest." in listed  # in one line
+    assert "without the `share` largest and the `share` smallest." in listed  # not wrapped
 
 
-def test_all_about_one_method() -> None:
+def test_methods_describes_one_method() -> None:
     lines = ramet("methods", "fedstar").stdout.splitlines()
     assert lines[:4] == [
         "fedstar: Share the structure channel only; everything else is private.",
@@ -179,7 +180,7 @@ def test_all_about_one_method() -> None:
 
 
 @pytest.mark.parametrize("width", [30, 80])
-def test_a_narrow_terminal_folds_names_and_cuts_no_number(width: int) -> None:
+def test_a_narrow_terminal_folds_names_but_truncates_no_number(width: int) -> None:
     label = "fedadam.py:fedadam,server_lr=0.003,beta=0.9"
     facts: dict[str, Any] = {
         "seeds": 3,
@@ -207,7 +208,7 @@ def test_a_narrow_terminal_folds_names_and_cuts_no_number(width: int) -> None:
         assert "".join(folded) == label
 
 
-def test_an_activation_over_another_method(tmp_path: Path) -> None:
+def test_an_activation_can_be_combined_with_another_method(tmp_path: Path) -> None:
     rule = "restart,beta=0.2"
     done = ramet(
         *(
@@ -223,20 +224,20 @@ def test_an_activation_over_another_method(tmp_path: Path) -> None:
         )
     )
     assert done.code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["activation"] == rule
-    assert found["sent"]["tensors"]["up"] < found["sent"]["tensors"]["down"]
+    result = json.loads(done.stdout)
+    assert result["activation"] == rule
+    assert result["sent"]["tensors"]["up"] < result["sent"]["tensors"]["down"]
     assert "local shares nothing" in refused("run", "local", "--activation", "restart")
     assert "merges whole replies only" in refused("run", "gcfl", "--activation", "explore")
 
 
-def test_the_thin_app_is_written_once(tmp_path: Path) -> None:
+def test_the_thin_app_is_not_overwritten(tmp_path: Path) -> None:
     assert ramet("app", tmp_path / "app").code == 0
     assert "ramet.flower.server_app:app" in (tmp_path / "app" / "pyproject.toml").read_text()
     assert "Give a new folder" in refused("app", tmp_path / "app")
 
 
-def test_a_method_of_ones_own_from_a_file(tmp_path: Path) -> None:
+def test_a_user_defined_method_from_a_file(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(
         "from dataclasses import replace\n"
@@ -253,7 +254,7 @@ def test_a_method_of_ones_own_from_a_file(tmp_path: Path) -> None:
         assert len(json.loads(line)["trained"]) == 1
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_prints_how_to_continue(tmp_path: Path) -> None:
     out = tmp_path / "r"
     command = [sys.executable, "-m", "ramet", "run", "fedavg", "--rounds", "500", "--out", str(out)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
@@ -262,13 +263,13 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
             time.sleep(0.02)
         running.send_signal(signal.SIGINT)
         assert running.stderr is not None
-        told = running.stderr.read().splitlines()[-1]
+        last_line = running.stderr.read().splitlines()[-1]
     assert running.returncode == 130
-    assert told == f"ramet: stopped. Go on with `ramet resume {out}`."
+    assert last_line == f"ramet: stopped. Continue with `ramet resume {out}`."
 
 
-class TestBadUse:
-    """Each mistake is one line that says the way out."""
+class TestInvalidUse:
+    """Each mistake gives one line that says how to fix it."""
 
     def test_unknown_method(self) -> None:
         assert "Did you mean 'fedstar'?" in refused("run", "fedstarr")
@@ -287,7 +288,7 @@ class TestBadUse:
         )
         assert "KEY=VALUE" in refused("run", "fedstar", "--set", "lr")
         line = refused("run", "fedstar", "--merge", "median,share=2")
-        assert line == "ramet: median has no options. Write --merge median."
+        assert line == "ramet: median takes no options. Write --merge median."
         assert "rounds" in refused("run", "fedstar", "--rounds", "0")
 
     def test_unknown_command(self) -> None:
@@ -300,7 +301,7 @@ class TestBadUse:
         assert "structure.embed.weight" in line
         assert not (tmp_path / "r").exists()
 
-    def test_sharing_what_differs_in_size(self, tmp_path: Path) -> None:
+    def test_sharing_parameters_of_different_sizes(self, tmp_path: Path) -> None:
         line = refused("run", "fedavg", "--share", "embed.*", "--out", tmp_path / "r")
         assert "'embed.weight' cannot be shared" in line
         assert not (tmp_path / "r").exists()
@@ -313,20 +314,22 @@ class TestBadUse:
         assert "MUTAG is not in" in line
         assert "--data" in line
 
-    def test_two_runs_into_one_folder(self, finished: tuple[Path, dict[str, Any]]) -> None:
+    def test_two_runs_in_one_folder(self, finished: tuple[Path, dict[str, Any]]) -> None:
         line = refused("run", "local", "--out", finished[0])
         assert f"ramet resume {finished[0]}" in line
         assert "--out" in line
 
     def test_a_folder_that_is_not_empty(self, tmp_path: Path) -> None:
-        (tmp_path / "thesis.tex").write_text("please do not touch")
-        assert "not empty" in refused("run", "local", "--out", tmp_path)
+        (tmp_path / "thesis.tex").write_text("a thesis")
+        assert "is not an empty folder" in refused("run", "local", "--out", tmp_path)
 
-    def test_a_place_that_is_no_folder(self, tmp_path: Path) -> None:
+    def test_an_out_path_that_is_not_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
-        assert "Give a new folder" in refused("run", "local", "--out", tmp_path / "file")
-        assert "cannot make" in refused("run", "local", "--out", tmp_path / "file" / "r")
-        assert "cannot make" in refused("app", tmp_path / "file" / "app")
+        assert "is not an empty folder. Choose a new one" in refused(
+            "run", "local", "--out", tmp_path / "file"
+        )
+        assert "cannot create" in refused("run", "local", "--out", tmp_path / "file" / "r")
+        assert "cannot create" in refused("app", tmp_path / "file" / "app")
 
     @pytest.mark.parametrize("name", ["settings.json", "result.json", "split.json"])
     def test_garbage_in_the_run_folder(self, name: str, tmp_path: Path) -> None:
@@ -340,11 +343,11 @@ class TestBadUse:
         assert "mine.py:FACTORY" in refused("run", "mine.py")
         assert "file.py:FACTORY" in refused("run", "nowhere:mine")
 
-    def test_a_setting_that_cannot_be(self) -> None:
+    def test_a_setting_with_an_impossible_option(self) -> None:
         line = refused("run", "fedavg", "--setting", "by-label", "--set", "clients=0")
         assert "--set clients=0" in line
 
-    def test_resuming_what_is_no_run(self, tmp_path: Path) -> None:
+    def test_resuming_a_folder_without_a_run(self, tmp_path: Path) -> None:
         assert "holds no run" in refused("resume", tmp_path)
 
     def test_corrupt_checkpoint(self, tmp_path: Path) -> None:
@@ -355,9 +358,9 @@ class TestBadUse:
             snapshot.write_bytes(snapshot.read_bytes()[:-3])
         line = refused("resume", folder)
         assert "is damaged" in line
-        assert "start the run anew in another folder" in line
+        assert "start a new run in another folder" in line
 
-    def test_a_device_that_is_not_there(self) -> None:
+    def test_an_unavailable_device(self) -> None:
         import torch
 
         if torch.cuda.is_available():
@@ -365,7 +368,7 @@ class TestBadUse:
         assert "no cuda. Use --device cpu" in refused("run", "local", "--device", "cuda")
 
 
-def test_one_corrupt_checkpoint_falls_back_and_ends_the_same(tmp_path: Path) -> None:
+def test_resume_falls_back_from_a_corrupt_checkpoint_with_the_same_result(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     whole = json.loads(ramet("run", "fedstar", "--rounds", "4", "--out", folder, "--json").stdout)
     (folder / "result.json").unlink()
@@ -377,9 +380,19 @@ def test_one_corrupt_checkpoint_falls_back_and_ends_the_same(tmp_path: Path) -> 
     assert again["traffic"] == whole["traffic"]
 
 
-def test_a_comparison_can_give_the_smaller_methods_as_many_parameters(tmp_path: Path) -> None:
-    words = ("compare", "local", "fedstar", "--seeds", "1,2", "--rounds", "4", "--out", tmp_path)
-    done = ramet(*words, "--match-parameters", "--json")
+def test_a_comparison_can_widen_smaller_methods_to_match_parameters(tmp_path: Path) -> None:
+    arguments = (
+        "compare",
+        "local",
+        "fedstar",
+        "--seeds",
+        "1,2",
+        "--rounds",
+        "4",
+        "--out",
+        tmp_path,
+    )
+    done = ramet(*arguments, "--match-parameters", "--json")
     assert done.code == 0, done.stderr
     rows = {row["label"]: row for row in json.loads(done.stdout)}
     plain, star = rows["local"], rows["fedstar"]
@@ -389,18 +402,20 @@ def test_a_comparison_can_give_the_smaller_methods_as_many_parameters(tmp_path: 
         assert wide["flops_per_client_round"] > plain["flops_per_client_round"]
     else:
         assert set(rows) == {"local", "fedstar"}
-    table = ramet(*words)
+    table = ramet(*arguments)
     assert "GFLOPs" in table.stdout
 
 
-def test_a_table_that_is_not_reached_ends_with_1(data_root: Path, tmp_path: Path) -> None:
-    words = (
+def test_reproduce_exits_with_1_if_a_number_is_outside_its_tolerance(
+    data_root: Path, tmp_path: Path
+) -> None:
+    arguments = (
         *("reproduce", "feddense", "table2", "--only", "local", "--only", "single"),
         *("--seeds", "1", "--rounds", "1", "--out", tmp_path, "--data", data_root),
     )
-    before = ramet(*words, "--finished")
+    before = ramet(*arguments, "--finished")
     assert (before.code, "0 inside, 0 outside, 1 not run" in before.stdout) == (0, True)
-    done = ramet(*words)
+    done = ramet(*arguments)
     assert done.code == 1
     assert "75.50 ± 1.77" in done.stdout
     assert "0 inside, 1 outside, 0 not run" in done.stdout
@@ -410,66 +425,73 @@ def test_a_table_that_is_not_reached_ends_with_1(data_root: Path, tmp_path: Path
     assert "feddense table3" in refused("reproduce", "feddense", "table4")
 
 
-def test_the_clients_of_a_setting_can_be_looked_at(tmp_path: Path) -> None:
+def test_data_inspect_describes_graphs(tmp_path: Path) -> None:
     done = ramet("data", "inspect", "--setting", "tiny", "--out", tmp_path, "--json")
     assert done.code == 0, done.stderr
-    seen = json.loads(done.stdout)
-    assert seen["clients"]["rings"]["graphs"] == 150
-    assert sum(seen["clients"]["rings"]["classes"]) == 150
-    structure = seen["divergences"]["structure"]
+    inspection = json.loads(done.stdout)
+    assert inspection["clients"]["rings"]["graphs"] == 150
+    assert sum(inspection["clients"]["rings"]["classes"]) == 150
+    structure = inspection["divergences"]["structure"]
     assert structure[0][0] == 0
     assert 0 < structure[0][1] == structure[1][0] < 1
     assert (tmp_path / "heterogeneity.png").exists()
     assert "blocks" in ramet("data", "inspect").stdout
 
 
-def test_the_kinds_of_links_of_a_setting_can_be_looked_at() -> None:
-    words = ("data", "inspect", "--setting", "planted", "--set", "nodes=200", "--set", "links=400")
-    seen = json.loads(ramet(*words, "--json").stdout)
-    found = [kind["edge_homophily"] for kind in seen["kinds"].values()]
-    assert found == pytest.approx([0.9, 0.05, 0.6, 0.25], abs=0.08)
-    assert seen["clients"]["part-00"]["kind 1"] == 0
-    assert seen["clients"]["part-00"]["kind 0"] > 100
-    assert "attribute homophily" in ramet(*words).stdout
+def test_data_inspect_describes_kinds_of_links() -> None:
+    arguments = (
+        "data",
+        "inspect",
+        "--setting",
+        "planted",
+        "--set",
+        "nodes=200",
+        "--set",
+        "links=400",
+    )
+    inspection = json.loads(ramet(*arguments, "--json").stdout)
+    homophily = [kind["edge_homophily"] for kind in inspection["kinds"].values()]
+    assert homophily == pytest.approx([0.9, 0.05, 0.6, 0.25], abs=0.08)
+    assert inspection["clients"]["part-00"]["kind 1"] == 0
+    assert inspection["clients"]["part-00"]["kind 0"] > 100
+    assert "attribute homophily" in ramet(*arguments).stdout
 
 
-def test_node_types_and_relations_of_a_setting_can_be_looked_at() -> None:
+def test_data_inspect_describes_node_types_and_relations() -> None:
     sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
-    words = ("data", "inspect", "--setting", "planted-hetero", *sizes)
-    seen = json.loads(ramet(*words, "--json").stdout)
-    assert seen["types"] == {name: {"nodes": 60, "features": 8} for name in ("a", "b")}
-    # of 200 links 10 choose and 20 judge, each beside a pair that is none
+    arguments = ("data", "inspect", "--setting", "planted-hetero", *sizes)
+    inspection = json.loads(ramet(*arguments, "--json").stdout)
+    assert inspection["types"] == {name: {"nodes": 60, "features": 8} for name in ("a", "b")}
+    # of 200 links, 10 validate and 20 test, each with a pair that is not linked
     rule = {"head": "a", "tail": "b", "links": 170, "val": 20, "test": 40}
-    assert seen["relations"]["rule-1"] == rule
-    for held in seen["clients"].values():
+    assert inspection["relations"]["rule-1"] == rule
+    for held in inspection["clients"].values():
         special = held["specialities"]
         assert 1 <= len(special) <= 2
         for relation, count in held["links"].items():
             assert count == (51 if relation in special else 8)  # 30 or 5 % of 170
-    table = ramet(*words).stdout
+    table = ramet(*arguments).stdout
     assert "51*" in table
     assert "test pairs" in table
 
 
-def test_a_method_for_graphs_is_refused_where_there_are_nodes() -> None:
-    words = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
-    line = refused("run", "fedstar", *words)
-    assert "fedstar is for graph-classification, and the data of planted are for node-" in line
+def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
+    arguments = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
+    line = refused("run", "fedstar", *arguments)
+    assert "fedstar is for graph-classification, but the data of planted are for node-" in line
     methods = "local-gcn, fed-gcn, fed-mgcn, fedlit, local-nodes, fedsage-nodes, fedsage+"
-    assert f"Take a method for node-classification ({methods}), or a setting for graph-" in line
+    assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")
     settings = "acm-links, planted, cora, citeseer, coauthor-cs"
     assert line.endswith(f"a setting for node-classification ({settings}).")
 
 
 def test_too_many_clients_are_not_compared(data_root: Path) -> None:
-    words = ("data", "inspect", "--setting", "at-random", "--set", "clients=51")
-    assert "at most 50" in refused(*words, "--data", data_root)
+    arguments = ("data", "inspect", "--setting", "at-random", "--set", "clients=51")
+    assert "at most 50" in refused(*arguments, "--data", data_root)
 
 
-def test_a_report_is_written_and_says_what_it_lacks(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_report_writes_a_page(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, _ = finished
     done = ramet("report", folder, "--out", tmp_path / "page", "--target", "50")
     assert done.code == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What a shell completes, in a real shell, and that it does not wait for PyTorch."""
+"""Shell completion, in a real shell and without loading PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ramet.partition import SETTINGS
 from ramet.tracking import TRACKERS
 
 
-def test_all_names_there_are_and_no_others() -> None:
+def test_completions_are_all_names_and_no_others() -> None:
     assert completion.method("") == list(METHODS)
     assert completion.setting("") == list(SETTINGS)
     assert completion.activation("") == list(ACTIVATIONS)
@@ -25,10 +25,12 @@ def test_all_names_there_are_and_no_others() -> None:
 
 
 def _completed(*words: str) -> tuple[list[str], set[str]]:
-    """What bash is offered for the last word, and the packages that were loaded for it."""
-    told = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    """The completions of the last word, and the packages loaded to compute them."""
+    print_modules = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    )
     done = subprocess.run(
-        [sys.executable, "-c", told + "from ramet.cli.main import main; main()"],
+        [sys.executable, "-c", print_modules + "from ramet.cli.main import main; main()"],
         capture_output=True,
         text=True,
         check=False,
@@ -53,15 +55,15 @@ def _completed(*words: str) -> tuple[list[str], set[str]]:
         (("res",), ["resume"]),
     ],
 )
-def test_bash_is_offered_names_without_torch(words: tuple[str, ...], offered: list[str]) -> None:
-    found, loaded = _completed(*words)
-    assert found == offered
+def test_bash_completes_names_without_torch(words: tuple[str, ...], offered: list[str]) -> None:
+    completions, loaded = _completed(*words)
+    assert completions == offered
     assert "typer" in loaded
     assert "torch" not in loaded
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
-def test_installed_into_a_home_bash_completes(tmp_path: Path) -> None:
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
+def test_completion_installed_in_a_home_folder_works_in_bash(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin" / "ramet"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ramet "$@"\n')
@@ -70,16 +72,16 @@ def test_installed_into_a_home_bash_completes(tmp_path: Path) -> None:
         **os.environ,
         "HOME": str(tmp_path),
         "PATH": f"{command.parent}:{os.environ['PATH']}",
-        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",  # else it is the shell above pytest
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",  # else: the one around pytest
     }
-    told = subprocess.run(
+    installed = subprocess.run(
         [sys.executable, "-m", "ramet", "--install-completion", "bash"],
         env=home,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "installed" in told.stdout
+    assert "installed" in installed.stdout
     assert "ramet.sh" in (tmp_path / ".bashrc").read_text()
     press_tab = (
         f"source {tmp_path}/.bash_completions/ramet.sh\n"

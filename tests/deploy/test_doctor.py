@@ -1,4 +1,4 @@
-"""What the doctor sees, and what it says to do."""
+"""The doctor's findings and remedies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from own_sites import node_site
 from ramet.cli.main import app
 from ramet.deploy.coordinator import init
 from ramet.deploy.doctor import examine
-from ramet.deploy.probes import Finding, reach
+from ramet.deploy.probes import Finding, check_connection
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
@@ -39,79 +39,79 @@ def site(tmp_path: Path) -> Site:
 
 
 def findings(folder: Path) -> dict[str, Finding]:
-    return {finding.what: finding for finding in examine(folder)}
+    return {finding.name: finding for finding in examine(folder)}
 
 
 def test_a_site_before_its_coordinator_runs(site: Site) -> None:
-    seen = findings(site.folder)
-    bad = {what for what, finding in seen.items() if not finding.well}
+    found = findings(site.folder)
+    bad = {name for name, finding in found.items() if not finding.ok}
     assert bad == {"coordinator"}
-    assert "firewall" in seen["coordinator"].remedy
-    assert "graphs" in seen["data"].seen
-    assert seen["accepted apps"].seen == f"{site.accepted} has the app of this Ramet"
+    assert "outgoing connections" in found["coordinator"].remedy
+    assert "graphs" in found["data"].detail
+    assert found["accepted apps"].detail == f"{site.accepted} lists the app of the installed Ramet"
 
 
-def test_what_is_wrong_at_a_site(site: Site) -> None:
+def test_problems_at_a_site(site: Site) -> None:
     (site.folder / "node.key").chmod(0o644)
     (site.folder / "authority.pem").unlink()
     site.accepted.write_text(f"{'0' * 64}  # another\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", site.settings.runtime_port))
         taken.listen()
-        seen = findings(site.folder)
-    assert seen["node.key"].remedy == f"chmod 600 {site.folder / 'node.key'}"
-    assert not seen["node.key"].well
-    assert not seen["authority"].well
-    assert seen["accepted apps"].remedy.endswith(app_hash(THIN_APP))
-    assert not seen["accepted apps"].well
-    assert not seen[f"port {site.settings.runtime_port}"].well
+        found = findings(site.folder)
+    assert found["node.key"].remedy == f"chmod 600 {site.folder / 'node.key'}"
+    assert not found["node.key"].ok
+    assert not found["authority"].ok
+    assert found["accepted apps"].remedy.endswith(app_hash(THIN_APP))
+    assert not found["accepted apps"].ok
+    assert not found[f"port {site.settings.runtime_port}"].ok
 
 
-def test_a_site_does_not_start_where_trying_again_is_in_vain(
+def test_a_site_does_not_start_if_retrying_cannot_help(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(folder: Site, reason: str) -> None:
         with pytest.raises(RametError, match=reason):
             folder.start(lambda _: None)
-        assert not folder.services()[0].is_wanted
+        assert not folder.services()[0].should_run
 
-    with pytest.raises(_TriedAgainError, match=r"^coordinator: .* Trying again in 5 s\.$"):
-        site.start(_try_no_more)
-    monkeypatch.setattr("ramet.deploy.site._JOINING", 0.0)
-    refused(site, r"coordinator: 127\.0\.0\.1.*refused\. Ask the coordinator whether it runs")
+    with pytest.raises(_RetriedError, match=r"^coordinator: .* Retrying in 5 s\.$"):
+        site.start(_stop_retrying)
+    monkeypatch.setattr("ramet.deploy.site._JOIN_TIMEOUT", 0.0)
+    refused(site, r"coordinator: 127\.0\.0\.1.*refused\. Ask the coordinator if it is running")
     monkeypatch.undo()
     settings = site.settings
-    lost = settings.model_copy(update={"address": "no-such-host.invalid"})
-    refused(Site(site.folder, lost), "no host is known as no-such-host.invalid")
+    unresolvable = settings.model_copy(update={"address": "no-such-host.invalid"})
+    refused(Site(site.folder, unresolvable), "cannot resolve no-such-host.invalid")
     with socket.create_server(("127.0.0.1", settings.runtime_port)):
-        refused(site, rf"port {settings.runtime_port}: .*in use.*give another --runtime-port")
+        refused(site, rf"port {settings.runtime_port}: .*in use.*choose another --runtime-port")
     other = init(tmp_path / "consortium.toml", tmp_path / "other", lambda _: None).folder
     with _tls_server(settings.port, other):
         refused(site, "coordinator: .*compare fingerprints")
     with _tls_server(settings.port, tmp_path / "three"):
-        next(reach(settings.address, settings.port, site.authority)).demand()
+        next(check_connection(settings.address, settings.port, site.authority)).require_ok()
 
 
-def test_a_superlink_is_found_whoever_started_it(site: Site, tmp_path: Path) -> None:
+def test_a_superlink_that_another_program_started_is_found(site: Site, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     settings = tmp_path / "consortium.toml"
     settings.write_text(f"link_port = {port}\n{settings.read_text()}")
     side = init(settings, tmp_path / "three", lambda _: None)
     other = init(settings, tmp_path / "other", lambda _: None)
-    for reached in (nullcontext(), _tls_server(port, other.folder)):
-        with reached, pytest.raises(RametError, match="the SuperLink does not run"):
+    for listening in (nullcontext(), _tls_server(port, other.folder)):
+        with listening, pytest.raises(RametError, match="the SuperLink is not running"):
             side.check_running()
     with _tls_server(port, side.folder):
         side.check_running()
     assert f"127.0.0.1:{port}" in (side.flower.home / "config.toml").read_text()
 
 
-class _TriedAgainError(Exception):
+class _RetriedError(Exception):
     pass
 
 
-def _try_no_more(text: str) -> None:
-    raise _TriedAgainError(text)
+def _stop_retrying(text: str) -> None:
+    raise _RetriedError(text)
 
 
 class _Healthy(BaseHTTPRequestHandler):
@@ -136,20 +136,22 @@ def _tls_server(port: int, folder: Path) -> Iterator[None]:
         serving.join()
 
 
-def test_a_coordinator_that_does_not_run_yet(site: Site) -> None:
-    seen = findings(site.folder.parent / "three")
-    assert all(seen[key].seen == "mode 0600" for key in ("authority.key", "server.key"))
-    assert seen["server certificate"].seen == "396 days left"
-    assert "coordinator" not in seen
+def test_a_coordinator_that_is_not_running_yet(site: Site) -> None:
+    found = findings(site.folder.parent / "three")
+    assert all(found[key].detail == "mode 0600" for key in ("authority.key", "server.key"))
+    assert found["server certificate"].detail == "396 days left"
+    assert "coordinator" not in found
 
 
-def test_settings_alone_are_no_lost_coordinator(site: Site, tmp_path: Path) -> None:
-    seen = findings(tmp_path)
-    assert "authority.key" not in seen
-    assert seen["side"].remedy.startswith("Do `ramet deploy init consortium.toml`, then")
+def test_a_folder_with_only_settings_is_not_a_coordinator_without_keys(
+    site: Site, tmp_path: Path
+) -> None:
+    found = findings(tmp_path)
+    assert "authority.key" not in found
+    assert found["side"].remedy.startswith("Run `ramet deploy init consortium.toml`, then")
 
 
-def test_nginx_is_found_where_users_do_not_look(
+def test_nginx_is_found_outside_the_path(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nginx = tmp_path / "nginx"
@@ -157,10 +159,10 @@ def test_nginx_is_found_where_users_do_not_look(
     nginx.chmod(0o755)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("ramet.deploy.doctor.SYSTEM_PROGRAMS", (str(tmp_path),))
-    assert findings(tmp_path / "three")["nginx"].seen == "nginx version: 0"
+    assert findings(tmp_path / "three")["nginx"].detail == "nginx version: 0"
 
 
-def test_data_for_another_task_are_not_called_missing(tmp_path: Path) -> None:
+def test_data_for_another_task_is_not_reported_as_missing(tmp_path: Path) -> None:
     (tmp_path / "consortium.toml").write_text(
         'name = "one"\naddress = "127.0.0.1"\nmethod = "fedstar"\nsites = ["north"]\n'
     )
@@ -169,11 +171,11 @@ def test_data_for_another_task_are_not_called_missing(tmp_path: Path) -> None:
     invitation = tmp_path / "one" / "invitations" / "north.toml"
     joined, _ = join(invitation, data, tmp_path / "site", 9094, lambda _: None)
     found = findings(joined.folder)["data"]
-    assert not found.well
-    assert "for graph-classification, and the sites' graphs are for node" in found.seen
+    assert not found.ok
+    assert "for graph-classification, and the sites' graphs are for node" in found.detail
     assert found.remedy.endswith("fedstar does not.")
     data.unlink()
-    assert findings(joined.folder)["data"].remedy == f"Put the site's data into {data}."
+    assert findings(joined.folder)["data"].remedy == f"Put the site's data at {data}."
 
 
 def test_the_documented_consortium_suits_the_documented_graphs(tmp_path: Path) -> None:
@@ -185,11 +187,12 @@ def test_the_documented_consortium_suits_the_documented_graphs(tmp_path: Path) -
     joined, _ = join(
         invitation, node_site(tmp_path / "north"), tmp_path / "s", 9094, lambda _: None
     )
-    data = next(one for one in examine(joined.folder) if one.what == "data")  # calls nobody yet
-    assert data.well, data.seen
+    checks = examine(joined.folder)
+    data = next(finding for finding in checks if finding.name == "data")  # before it connects
+    assert data.ok, data.detail
 
 
-def test_the_command_ends_with_1_where_something_is_wrong(site: Site) -> None:
+def test_the_command_exits_with_1_if_a_check_fails(site: Site) -> None:
     result = CliRunner().invoke(app, ["doctor", str(site.folder)])
     assert result.exit_code == 1
     assert "BAD coordinator" in result.output

@@ -1,4 +1,4 @@
-"""A consortium of three sites behind a real nginx, from its settings to the final model."""
+"""A consortium of three sites behind a real nginx, from the settings to the final model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ import ramet
 from consortia import Members, consortium
 from ramet.deploy import keys
 from ramet.deploy.doctor import examine
-from ramet.deploy.run import run_together
-from ramet.deploy.snapshot import Look
+from ramet.deploy.run import run_consortium
+from ramet.deploy.snapshot import Monitor
 from ramet.engine.audit import audit_entries
 from ramet.events import read_lines
 from ramet.flower.programs import free_ports
@@ -46,16 +46,16 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
     expected = ramet.run(
         "fedstar", "own", rounds=ROUNDS, seed=SEED, out=tmp_path / "local", sites=files
     )
-    assert members.coordinator.online() == dict.fromkeys(SITES, "online")
-    run = run_together(
+    assert members.coordinator.site_statuses() == dict.fromkeys(SITES, "online")
+    run = run_consortium(
         members.coordinator,
         tmp_path / "together",
         tmp_path,
         300.0,
         lambda record: None,
-        members.said.append,
+        members.output.append,
     )
-    assert f"run submitted; its folder: {run.path}" in members.said
+    assert f"run submitted; folder: {run.path}" in members.output
     summary = run.summary()
     assert summary is not None
     for fact in ("sha256", "scores", "traffic", "model"):
@@ -64,47 +64,47 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
         (states,) = (site.folder / "state" / "clients").iterdir()
         assert [state.name for state in states.iterdir()] == [site.settings.site]
         assert list(states.rglob("final/*.safetensors"))
-        left, cut = audit_entries(site.folder / "state")
-        assert cut == 0
-        assert {reply.round for reply in left} == {1, 2, 3}
-        assert {t.name.partition(".")[0] for reply in left for t in reply.tensors} == {"structure"}
+        sent, truncated = audit_entries(site.folder / "state")
+        assert truncated == 0
+        assert {reply.round for reply in sent} == {1, 2, 3}
+        assert {t.name.partition(".")[0] for reply in sent for t in reply.tensors} == {"structure"}
     assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
-    _check_the_proxys_count(members)
-    _check_what_those_see_who_watch(members)
+    _check_traffic_at_the_proxy(members)
+    _check_monitoring(members)
 
 
-def _check_what_those_see_who_watch(members: Members) -> None:
-    seen = Look(members.coordinator)
-    seen.ask()
-    facts = seen.facts()
+def _check_monitoring(members: Members) -> None:
+    monitor = Monitor(members.coordinator)
+    monitor.query_superlink()
+    facts = monitor.facts()
     assert facts.run is not None
     assert (facts.run.state, facts.run.committed) == ("finished", ROUNDS)
-    assert facts.run.answered == sorted(SITES)
+    assert facts.run.replied == sorted(SITES)
     assert facts.sites == dict.fromkeys(SITES, "online")
     for site in members.sites:
-        told = [event["event"] for event in read_lines(site.events)]
-        assert told == ["message answered"] * (ROUNDS + 2)  # the introduction, and the closing one
-        left = Look(site).facts().left
-        assert left is not None
-        assert left.replies == ROUNDS + 1
+        events = [event["event"] for event in read_lines(site.events)]
+        assert events == ["message answered"] * (ROUNDS + 2)  # introduction and closing message too
+        sent = Monitor(site).facts().sent
+        assert sent is not None
+        assert sent.replies == ROUNDS + 1
 
 
-def _check_the_proxys_count(members: Members) -> None:
-    """What came in through nginx is what the sites' audit logs say, and framing: a request's head
-    with the node's signature, Flower's object ids, NumPy's head of an array.
+def _check_traffic_at_the_proxy(members: Members) -> None:
+    """nginx receives the bytes that the sites' audit logs list, plus overhead: request headers with
+    the node's signature, Flower's object ids, and NumPy's array headers.
     """
-    written = sum(
+    logged = sum(
         tensor.bytes
         for site in members.sites
         for reply in audit_entries(site.folder / "state")[0]
         for tensor in reply.tensors
     )
-    pushed = [
+    received = [
         int(line.split()[-2])
         for line in (members.coordinator.folder / "logs" / "access.log").read_text().splitlines()
         if " /v1/fleet/push" in line
     ]
-    assert written < sum(pushed) < written + 1500 * len(pushed)
+    assert logged < sum(received) < logged + 1500 * len(received)
 
 
 @pytest.mark.parametrize(
@@ -127,35 +127,35 @@ def _check_the_proxys_count(members: Members) -> None:
         "/",
     ],
 )
-def test_nothing_but_the_fleet_api_faces_outwards(members: Members, path: str) -> None:
+def test_only_the_fleet_api_is_reachable_from_outside(members: Members, path: str) -> None:
     for method in ("GET", "POST"):
         assert _status(members, method, path) == 403
 
 
-def test_an_anonymous_call_of_the_fleet_api_is_refused_by_flower(members: Members) -> None:
+def test_flower_refuses_anonymous_calls_of_the_fleet_api(members: Members) -> None:
     headers = {"Content-Type": "application/protobuf"}
     assert _status(members, "POST", "/v1/fleet/pull-messages", headers) == 401
     assert _status(members, "GET", "/v1/fleet/pull-messages", headers) == 403
 
 
-def test_the_superlink_listens_on_loopback_alone(members: Members) -> None:
-    """Linux lists listening sockets with addresses in hexadecimal: 127.0.0.1 is 0100007F."""
-    own = {f"{members.coordinator.consortium.link_port:04X}"}
-    own |= {f"{site.settings.runtime_port:04X}" for site in members.sites}
+def test_the_superlink_listens_on_loopback_only(members: Members) -> None:
+    """Linux lists listening sockets with hexadecimal addresses: 127.0.0.1 is 0100007F."""
+    ports = {f"{members.coordinator.consortium.link_port:04X}"}
+    ports |= {f"{site.settings.runtime_port:04X}" for site in members.sites}
     listening = [
         line.split()[1].split(":")
         for table in ("tcp", "tcp6")
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
         if line.split()[3] == "0A"
     ]
-    found = [(address, port) for address, port in listening if port in own]
-    assert sorted(found) == sorted(("0100007F", port) for port in own)
+    ours = [(address, port) for address, port in listening if port in ports]
+    assert sorted(ours) == sorted(("0100007F", port) for port in ports)
 
 
-def test_strangers_are_refused(members: Members, tmp_path: Path) -> None:
-    """A key that was never admitted, a wrong authority, and no TLS: each a real SuperNode."""
-    keys.keep_node_key(tmp_path / "rogue.key")
-    keys.keep_key(tmp_path / "other.key")
+def test_unknown_supernodes_are_refused(members: Members, tmp_path: Path) -> None:
+    """Real SuperNodes with a key that was never admitted, no key, a wrong authority, or no TLS."""
+    keys.ensure_node_key(tmp_path / "rogue.key")
+    keys.ensure_key(tmp_path / "other.key")
     other = keys.make_authority("test", tmp_path / "other.key")
     (tmp_path / "other.pem").write_text(other)
     honest = members.sites[0].folder
@@ -172,20 +172,20 @@ def test_strangers_are_refused(members: Members, tmp_path: Path) -> None:
         name: _supernode(members, port, options)
         for (name, options), port in zip(attempts.items(), free_ports(4), strict=True)
     }
-    said = {name: process.communicate(timeout=90)[0] for name, process in started.items()}
+    output = {name: process.communicate(timeout=90)[0] for name, process in started.items()}
     for name, process in started.items():
         assert process.returncode not in (0, None), name
-        assert "SuperNode ID" not in said[name], name
-    assert "Failed to activate SuperNode" in said["rogue key"]
-    assert len(members.coordinator.flower.ask("supernode", "list")["nodes"]) == len(SITES)
+        assert "SuperNode ID" not in output[name], name
+    assert "Failed to activate SuperNode" in output["rogue key"]
+    assert len(members.coordinator.flower.flwr("supernode", "list")["nodes"]) == len(SITES)
 
 
-def test_plaintext_and_a_wrong_authority_do_not_get_past_the_proxy(
+def test_connections_with_plaintext_or_a_wrong_authority_fail(
     members: Members, tmp_path: Path
 ) -> None:
     with pytest.raises(urllib.error.HTTPError, match="400"):
-        urllib.request.urlopen(f"http://{members.outside}/v1/fleet/pull-messages", timeout=10)
-    keys.keep_key(tmp_path / "other.key")
+        urllib.request.urlopen(f"http://{members.proxy_address}/v1/fleet/pull-messages", timeout=10)
+    keys.ensure_key(tmp_path / "other.key")
     (tmp_path / "other.pem").write_text(keys.make_authority("test", tmp_path / "other.key"))
     context = ssl.create_default_context(cafile=tmp_path / "other.pem")
     with (
@@ -195,15 +195,15 @@ def test_plaintext_and_a_wrong_authority_do_not_get_past_the_proxy(
         context.wrap_socket(plain, server_hostname="localhost")
 
 
-def test_the_doctor_finds_both_sides_well(members: Members) -> None:
+def test_the_doctor_reports_no_problems_on_either_side(members: Members) -> None:
     for side in (members.coordinator, members.sites[0]):
-        seen = {finding.what: finding for finding in examine(side.folder)}
-        assert not [finding for finding in seen.values() if not finding.well]
-        assert seen["Control API from outside"].seen == "status 403"
-        assert seen["clock"].well
+        findings = {finding.name: finding for finding in examine(side.folder)}
+        assert not [finding for finding in findings.values() if not finding.ok]
+        assert findings["Control API from outside"].detail == "status 403"
+        assert findings["clock"].ok
 
 
-def test_private_keys_are_private_and_stay_where_they_were_made(members: Members) -> None:
+def test_private_keys_are_private_and_stay_where_they_were_created(members: Members) -> None:
     sides = (members.coordinator, *members.sites)
     secrets = {
         side.folder: [path for path in side.folder.rglob("*") if _is_secret(path)] for side in sides
@@ -215,24 +215,24 @@ def test_private_keys_are_private_and_stay_where_they_were_made(members: Members
     ]
     for side in members.sites:
         assert sorted(p.name for p in secrets[side.folder]) == ["node.key", "superexec.secret"]
-    every = [path for paths in secrets.values() for path in paths]
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in every)
-    assert len({path.read_bytes() for path in every}) == len(every)
+    files = [path for paths in secrets.values() for path in paths]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    assert len({path.read_bytes() for path in files}) == len(files)
 
 
 def test_a_revoked_site_is_refused(members: Members) -> None:
-    """The last test: the site does not come back."""
+    """Must be the last test, because the site does not come back."""
     site, port = members.site("east"), free_ports(1)[0]
-    site.stop(members.said.append)
-    members.coordinator.revoke("east", members.said.append)
+    site.stop(members.output.append)
+    members.coordinator.revoke("east", members.output.append)
     trust = ["--root-certificates", str(members.coordinator.authority)]
     key = ["--auth-supernode-private-key", str(site.folder / "node.key")]
     process = _supernode(members, port, [*trust, *key])
-    said = process.communicate(timeout=90)[0]
+    output = process.communicate(timeout=90)[0]
     assert process.returncode not in (0, None)
-    assert "SuperNode ID" not in said
-    assert "Failed to activate SuperNode" in said
-    assert members.coordinator.online()["east"] == "not admitted"
+    assert "SuperNode ID" not in output
+    assert "Failed to activate SuperNode" in output
+    assert members.coordinator.site_statuses()["east"] == "not admitted"
 
 
 def _is_secret(path: Path) -> bool:
@@ -240,7 +240,7 @@ def _is_secret(path: Path) -> bool:
 
 
 def _status(members: Members, method: str, path: str, headers: dict[str, str] | None = None) -> int:
-    """What the proxy answers to a stranger; the path goes out as it is."""
+    """The proxy's status for an unknown client; the path is sent as it is."""
     context = ssl.create_default_context(cafile=members.coordinator.authority)
     port = members.coordinator.consortium.port
     connection = HTTPSConnection("localhost", port, timeout=10, context=context)

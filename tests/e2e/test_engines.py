@@ -1,4 +1,4 @@
-"""Real Ray, real SuperLink, real SuperNodes: one set of numbers."""
+"""Real Ray, SuperLink and SuperNodes give the same numbers as the local engine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_engines_agree_to_the_last_bit(
 
 
 def tracked(folder: Path, name: str) -> dict[int, float]:
-    """What TensorBoard has of a run, by round."""
+    """A metric that TensorBoard has of a run, by round."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder / "tensorboard"))
@@ -57,10 +57,10 @@ def tracked(folder: Path, name: str) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])
-def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
+def test_engines_agree_on_nodes_and_latent_link_kinds(
     engine: Literal["ray", "superlink"], tmp_path: Path
 ) -> None:
-    """Clustering, channels in each client's own order, and the server's view of all data."""
+    """Clustering, channels in client-specific order, and the evaluation of all data at once."""
 
     def run(engine: Literal["local", "ray", "superlink"]) -> ramet.Result:
         return ramet.run(
@@ -82,10 +82,10 @@ def test_engines_agree_on_nodes_and_hidden_kinds_of_links(
 
 
 @pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])
-def test_engines_agree_on_who_is_asked_for_what(
+def test_engines_agree_on_partial_requests(
     engine: Literal["ray", "superlink"], tmp_path: Path
 ) -> None:
-    """Requests and partial replies travel, links are predicted, Explore draws the same."""
+    """Partial requests and replies, link prediction, and the random draws of Explore."""
 
     def run(engine: Literal["local", "ray", "superlink"]) -> ramet.Result:
         return ramet.run(
@@ -109,20 +109,20 @@ def test_engines_agree_on_who_is_asked_for_what(
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Live processes that carry the Flower home of this run."""
-    mark = f"FLWR_HOME={(folder / 'flower-home.txt').read_text()}\0".encode()
-    found = []
+    """Ids of live processes with the Flower home of this run."""
+    variable = f"FLWR_HOME={(folder / 'flower-home.txt').read_text()}\0".encode()
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (process / "environ").read_bytes():
-                found.append(int(process.name))
+            if variable in (process / "environ").read_bytes():
+                pids.append(int(process.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
-def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
-    """kill -9 of the command leaves Flower's processes behind; resume ends them and goes on."""
+def test_a_killed_run_over_ray_resumes(local_runs: str, tmp_path: Path) -> None:
+    """kill -9 of the command leaves Flower's processes behind; `resume` kills them first."""
     out = tmp_path / "r"
     command = [sys.executable, "-m", "ramet", "run", "fedstar", "--rounds", str(ROUNDS)]
     command += ["--seed", "3", "--engine", "ray", "--out", str(out)]
@@ -130,7 +130,7 @@ def test_a_killed_run_over_ray_goes_on(local_runs: str, tmp_path: Path) -> None:
         lines = out / "rounds.jsonl"
         end = time.monotonic() + 300
         while not (lines.exists() and lines.read_text().count("\n") >= 2):
-            assert time.monotonic() < end, "no two rounds were done in five minutes"
+            assert time.monotonic() < end, "fewer than two rounds in five minutes"
             assert running.poll() is None
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, then `ramet resume`: the numbers of a run that was never killed."""
+"""kill -9 at random moments, then `ramet resume`: the same numbers as without the kill."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def start(out: Path) -> list[str]:
 
 def output(arguments: list[str]) -> dict[str, Any]:
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def rounds_told(out: Path) -> int:
+def recorded_rounds(out: Path) -> int:
     lines = out / "rounds.jsonl"
     return lines.read_text().count("\n") if lines.exists() else 0
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return output(start(tmp_path_factory.mktemp("undisturbed") / "r"))
 
 
 @pytest.mark.parametrize("number", range(KILLS))
-def test_a_killed_run_ends_as_if_it_never_was(
-    number: int, undisturbed: dict[str, Any], tmp_path: Path
+def test_a_killed_run_ends_with_the_same_result(
+    number: int, uninterrupted: dict[str, Any], tmp_path: Path
 ) -> None:
-    out, chance = tmp_path / "r", random.Random(number)
-    done, moment = chance.randrange(ROUNDS - 4), 0.1 * chance.random()  # a round takes 0.1 s
+    out, rng = tmp_path / "r", random.Random(number)
+    done, moment = rng.randrange(ROUNDS - 4), 0.1 * rng.random()  # a round takes 0.1 s
     with subprocess.Popen(start(out), stdout=subprocess.DEVNULL) as running:
-        while not (out / "clients").exists() or rounds_told(out) < done:
+        while not (out / "clients").exists() or recorded_rounds(out) < done:
             assert running.poll() is None
             time.sleep(0.005)
         time.sleep(moment)
@@ -56,6 +56,6 @@ def test_a_killed_run_ends_as_if_it_never_was(
     assert running.returncode == -signal.SIGKILL, "the run was over before it was killed"
     resumed = output(command("resume", out, "--json"))
     for fact in ("sha256", "scores", "traffic", "model"):
-        assert resumed[fact] == undisturbed[fact]
+        assert resumed[fact] == uninterrupted[fact]
     rounds = [json.loads(line)["round"] for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert rounds == list(range(1, ROUNDS + 1))

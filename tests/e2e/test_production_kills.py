@@ -1,7 +1,7 @@
-"""kill -9 of every process of a consortium: the numbers of a run in which nobody died.
+"""kill -9 of every process of a consortium: the same numbers as in a run without kills.
 
-In CI four kinds die in one run. `make e2e` has a run for each kind; `make faults` has twenty runs,
-and ten deaths of the SuperLink in one.
+In CI four kinds of processes are killed in one run. `make e2e` has a run for each kind. `make
+faults` has twenty runs, and one in which the SuperLink is killed ten times.
 """
 
 from __future__ import annotations
@@ -32,143 +32,143 @@ pytestmark = [
 FULL = "RAMET_FAULTS" in os.environ
 SITES = {"north": ("mass",), "south": ("mass", "charge"), "east": ("spin", "mass", "charge")}
 ROUNDS = 10
-A_RUN = 75.0
-"""Seconds that ten rounds take on two cores; moments are drawn from them."""
+RUN_SECONDS = 75.0
+"""How long ten rounds take on two cores; the moments of kills are drawn from this interval."""
 
 Find = Callable[[DeployRun, str], psutil.Process | None]
 
 
-def _of_coordinator(name: str) -> Find:
+def _coordinator_service(name: str) -> Find:
     return lambda run, site: run.members.service("coordinator", name).process()
 
 
-def _of_site(name: str) -> Find:
+def _site_service(name: str) -> Find:
     return lambda run, site: run.members.service(site, name).process()
 
 
 def _client_app(run: DeployRun, site: str) -> psutil.Process | None:
-    found = forks(run.members.service(site, "superexec"))
-    return found[0] if found else None
+    apps = forks(run.members.service(site, "superexec"))
+    return apps[0] if apps else None
 
 
 VICTIMS: dict[str, Find] = {
-    "superlink": _of_coordinator("superlink"),
-    "superexec": _of_coordinator("superexec"),
-    "proxy": _of_coordinator("proxy"),
+    "superlink": _coordinator_service("superlink"),
+    "superexec": _coordinator_service("superexec"),
+    "proxy": _coordinator_service("proxy"),
     "server app": lambda run, site: run.server_app(),
     "command": lambda run, site: psutil.Process(run.process.pid),
-    "supernode": _of_site("supernode"),
-    "site's superexec": _of_site("superexec"),
+    "supernode": _site_service("supernode"),
+    "site's superexec": _site_service("superexec"),
     "client app": _client_app,
 }
 
 
 @dataclass(frozen=True)
-class Undisturbed:
+class Baseline:
     members: Members
     local: ramet.Result
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbed]:
-    """All three sites must answer in every round, so a dead one is waited for."""
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baseline]:
+    """A consortium whose quorum needs all three sites, so that every round waits for a dead one."""
     root = tmp_path_factory.mktemp("kills")
     with consortium(root, SITES, method="fedstar", rounds=ROUNDS, seed=5, quorum=3) as members:
         files = shlex.join(str(site.settings.data) for site in members.sites)
         local = ramet.run("fedstar", "own", rounds=ROUNDS, seed=5, out=root / "local", sites=files)
-        yield Undisturbed(members, local)
+        yield Baseline(members, local)
 
 
-def test_four_die_in_one_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    """The run's command is begun again when the run failed; the rest is waited for."""
-    run = DeployRun(undisturbed.members, tmp_path / "r")
+def test_four_kills_in_one_run(baseline: Baseline, tmp_path: Path) -> None:
+    """The command is restarted if the run fails."""
+    run = DeployRun(baseline.members, tmp_path / "r")
     for number, name in enumerate(("superlink", "server app", "supernode", "client app"), start=1):
         while len(run.rounds()) < number:
-            run.begin_again_if_failed()
+            run.restart_if_failed()
             time.sleep(0.05)
-        victim = _living(run, VICTIMS[name], [*SITES][number % len(SITES)])
+        victim = _find_victim(run, VICTIMS[name], [*SITES][number % len(SITES)])
         assert victim is not None, f"the run was over before its {name} could be killed"
         kill(victim)
-        undisturbed.members.start()
+        baseline.members.start()
     result = run.result()
-    _check(run, result, undisturbed.local)
+    _check(run, result, baseline.local)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", range(20 if FULL else len(VICTIMS)))
-def test_any_process_may_die_at_any_moment(
+def test_any_process_may_be_killed_at_any_moment(
     number: int,
-    undisturbed: Undisturbed,
+    baseline: Baseline,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     draw = random.Random(number)
     name = [*VICTIMS][number % len(VICTIMS)]
-    site, moment = draw.choice([*SITES]), draw.uniform(0.0, A_RUN)
-    members = undisturbed.members
+    site, moment = draw.choice([*SITES]), draw.uniform(0.0, RUN_SECONDS)
+    members = baseline.members
     members.start()
     run = DeployRun(members, tmp_path / "r")
-    begun = time.monotonic()
-    while (seconds := time.monotonic() - begun) < moment and run.process.poll() is None:
+    started = time.monotonic()
+    while (seconds := time.monotonic() - started) < moment and run.process.poll() is None:
         time.sleep(0.05)
-    victim = _living(run, VICTIMS[name], site)
+    victim = _find_victim(run, VICTIMS[name], site)
     at_round = len(run.rounds())
     assert victim is not None, f"the run was over before its {name} could be killed"
     kill(victim)
     members.start()
     result = run.result()
     record_property("killed", f"{name} ({site}), {seconds:.1f} s, round {at_round + 1}")
-    record_property("begun", run.attempts)
-    _check(run, result, undisturbed.local)
+    record_property("attempts", run.attempts)
+    _check(run, result, baseline.local)
 
 
-def _living(run: DeployRun, find: Find, site: str) -> psutil.Process | None:
-    """The process that is to die, once it is there."""
+def _find_victim(run: DeployRun, find: Find, site: str) -> psutil.Process | None:
+    """Wait for the process to kill; None if the run ends first."""
     while run.process.poll() != 0:
-        run.begin_again_if_failed()
-        if (found := find(run, site)) is not None:
-            return found
+        run.restart_if_failed()
+        if (victim := find(run, site)) is not None:
+            return victim
         time.sleep(0.01)
     return None
 
 
 def _check(run: DeployRun, result: dict[str, Any], expected: ramet.Result) -> None:
-    """The same result; each round once, with all sites; what a site sent twice was the same."""
+    """Same result, each round once and with all sites, and no reply sent twice with changes."""
     records, summary = run.rounds(), expected.summary.to_json()
     for fact in ("sha256", "scores", "model"):
         assert result[fact] == summary[fact]
-    if not any(record["retries"] for record in records):  # who is asked again is sent more
+    if not any(record["retries"] for record in records):  # retries send more
         assert result["traffic"] == summary["traffic"]
-    there = _states(expected.folder / "clients", RunFolder(expected.folder).run_name)
+    expected_states = _states(expected.folder / "clients", RunFolder(expected.folder).run_name)
     assert [record["round"] for record in records] == list(range(1, ROUNDS + 1))
     assert all(record["trained"].keys() == SITES.keys() for record in records)
     name = RunFolder(run.out).run_name
     for site in run.members.sites:
-        left, _ = audit_entries(site.folder / "state")
+        replies, _ = audit_entries(site.folder / "state")
         sent: dict[int, set[tuple[str, ...]]] = {}
-        for reply in left:
+        for reply in replies:
             if reply.run == name:
                 sent.setdefault(reply.round, set()).add(tuple(t.sha256 for t in reply.tensors))
-        assert _states(site.folder / "state" / "clients", name).items() <= there.items()
+        assert _states(site.folder / "state" / "clients", name).items() <= expected_states.items()
         assert sent.keys() >= set(range(1, ROUNDS + 1))
-        assert all(len(different) == 1 for different in sent.values())
+        assert all(len(variants) == 1 for variants in sent.values())
 
 
 def _states(clients: Path, run: str) -> dict[str, bytes]:
-    """Private parameters, optimiser's moments and the final model, as they lie on the disk."""
-    found = {
+    """All private parameters, optimiser moments and final models on disk."""
+    states = {
         f"{path.relative_to(clients / run)}: {name}": array.tobytes()
         for path in (clients / run).rglob("*.safetensors")
         for name, array in load_file(path).items()
     }
-    assert found
-    return found
+    assert states
+    return states
 
 
 @pytest.mark.thorough
-def test_the_superlink_may_die_again_and_again(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    """Ten times in one run: no reply is lost, none is merged twice."""
-    members, draw = undisturbed.members, random.Random(11)
+def test_the_superlink_may_be_killed_ten_times(baseline: Baseline, tmp_path: Path) -> None:
+    """No reply is lost, and none is merged twice."""
+    members, draw = baseline.members, random.Random(11)
     members.start()
     run = DeployRun(members, tmp_path / "r")
     while not run.rounds():
@@ -176,11 +176,11 @@ def test_the_superlink_may_die_again_and_again(undisturbed: Undisturbed, tmp_pat
     killed = 0
     while killed < 10:
         time.sleep(draw.uniform(3.0, 7.0))
-        run.begin_again_if_failed()
+        run.restart_if_failed()
         victim = members.service("coordinator", "superlink").process()
         assert victim is not None
         kill(victim)
         killed += 1
         members.start()
     result = run.result()
-    _check(run, result, undisturbed.local)
+    _check(run, result, baseline.local)

@@ -40,13 +40,13 @@ def broken():
 
 
 @pytest.mark.thorough
-def test_below_the_quorum_a_run_over_flower_fails_with_an_exit_code(tmp_path: Path) -> None:
+def test_a_run_over_flower_below_the_quorum_fails_with_an_exit_code(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     command = [sys.executable, "-m", "ramet", "run", f"{tmp_path}/broken.py:broken"]
     command += ["--engine", "ray", "--rounds", "1", "--quorum", "3", "--out", str(tmp_path / "r")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
-    assert "2 of 3 clients gave a sound reply in exchange 1, below the quorum of 3" in run.stderr
+    assert "2 of 3 clients sent a valid reply in exchange 1, below the quorum of 3" in run.stderr
     assert "the disk is full" in run.stderr
     assert not list((tmp_path / "r" / "server").glob("*.safetensors"))
 
@@ -59,12 +59,12 @@ def _make_key(private: Path, public: Path) -> None:
 
 @pytest.mark.thorough
 def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
-    """Two sites sign with their own keys and are merged; the third has another's and is not."""
+    """Two sites sign with their own keys and are merged; the third has a wrong key and is not."""
     keys, out = tmp_path / "keys", tmp_path / "r"
     keys.mkdir()
     for client in CLIENTS:
         _make_key(tmp_path / f"{client}.key", keys / f"{client}.pub")
-    held = {"rings": "rings.key", "trees": "rings.key", "blocks": "blocks.key"}
+    used = {"rings": "rings.key", "trees": "rings.key", "blocks": "blocks.key"}
     settings = checked_settings(
         method="fedstar", setting="tiny", rounds=1, engine="superlink", data=default_data()
     )
@@ -76,18 +76,18 @@ def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
                 nodes = []
                 for client, own_port in zip(CLIENTS, own_ports, strict=True):
                     node = {"client": client, "state": str(tmp_path / f"site-{client}")}
-                    node["key"] = str(tmp_path / held[client])
+                    node["key"] = str(tmp_path / used[client])
                     nodes.append(flower.supernode(client, own_port, port, node))
                 with nodes[0], nodes[1], nodes[2]:
                     config = {**to_run_config(settings, out), "keys": str(keys)}
-                    flower.run(THIN_APP, config, 0, meanwhile=lambda: None)
+                    flower.run(THIN_APP, config, 0, on_poll=lambda: None)
         finally:
-            flower.sweep()
-    (told,) = (out / "rounds.jsonl").read_text().splitlines()
-    assert sorted(json.loads(told)["trained"]) == ["blocks", "rings"]
-    assert json.loads(told)["failed"] == {
+            flower.kill_leftovers()
+    (record,) = (out / "rounds.jsonl").read_text().splitlines()
+    assert sorted(json.loads(record)["trained"]) == ["blocks", "rings"]
+    assert json.loads(record)["failed"] == {
         "trees": "its node's introduction is not signed by this client's key for this request"
     }
-    left, _ = audit_entries(tmp_path / "site-rings")
-    assert {one.name.partition(".")[0] for reply in left for one in reply.tensors} == {"structure"}
-    assert [reply.round for reply in left] == [1, 2]
+    sent, _ = audit_entries(tmp_path / "site-rings")
+    assert {t.name.partition(".")[0] for reply in sent for t in reply.tensors} == {"structure"}
+    assert [reply.round for reply in sent] == [1, 2]

@@ -1,4 +1,4 @@
-"""kill -9 of the server app at five points of a run, for three methods; then the same command."""
+"""kill -9 of the server app at five points of a run, for three methods, then rerun the command."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def _working(run: DeployRun) -> bool:
 
 
 def _sent(run: DeployRun, round_number: int) -> int:
-    """How many sites have sent their reply of this round."""
-    return sum(round_number in _departed(run, site.folder) for site in run.members.sites)
+    """How many sites have sent their reply for this round."""
+    return sum(round_number in _reply_counts(run, site.folder) for site in run.members.sites)
 
 
-def _departed(run: DeployRun, folder: Path) -> Counter[int]:
-    """Rounds of this run in which a site sent a reply, and how often."""
+def _reply_counts(run: DeployRun, folder: Path) -> Counter[int]:
+    """How often a site sent a reply in each round of this run."""
     if not (run.out / "settings.json").exists() or not (folder / "state").exists():
         return Counter()
-    left, _ = audit_entries(folder / "state")
-    return Counter(reply.round for reply in left if reply.run == RunFolder(run.out).run_name)
+    sent, _ = audit_entries(folder / "state")
+    return Counter(reply.round for reply in sent if reply.run == RunFolder(run.out).run_name)
 
 
 POINTS: dict[str, Callable[[DeployRun], bool]] = {
@@ -55,7 +55,7 @@ POINTS: dict[str, Callable[[DeployRun], bool]] = {
     "sites train": lambda run: len(run.rounds()) == 1 and _working(run),
     "some have replied": lambda run: _sent(run, 2) > 0,
     "between two rounds": lambda run: len(run.rounds()) == 2,
-    "the last models are judged": lambda run: len(run.rounds()) == ROUNDS - 1 and _working(run),
+    "the last models are evaluated": lambda run: len(run.rounds()) == ROUNDS - 1 and _working(run),
 }
 CASES = [(method, point) for method in METHODS for point in POINTS]
 
@@ -68,19 +68,21 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
 
 
 @pytest.mark.parametrize(("method", "point"), CASES if FULL else [CASES[2]])
-def test_the_server_app_may_die(method: str, point: str, members: Members, tmp_path: Path) -> None:
+def test_the_server_app_may_be_killed(
+    method: str, point: str, members: Members, tmp_path: Path
+) -> None:
     name, options = METHODS[method]
     files = shlex.join(str(site.settings.data) for site in members.sites)
     local = ramet.run(
         name, "own", rounds=ROUNDS, seed=SEED, out=tmp_path / "local", sites=files, **options
     )
-    members.agree(method=name, activation=options.get("activation"))
+    members.change_settings(method=name, activation=options.get("activation"))
     run = DeployRun(members, tmp_path / "r")
     while not POINTS[point](run):
-        assert run.process.poll() is None, "the run was over before the point came"
+        assert run.process.poll() is None, "the run ended before it reached the point"
         time.sleep(0.01)
     server = run.server_app()
-    assert server is not None, "the server app was over before the point came"
+    assert server is not None, "the server app ended before the run reached the point"
     kill(server)
     result = run.result()
     assert run.attempts == 2
@@ -91,7 +93,7 @@ def test_the_server_app_may_die(method: str, point: str, members: Members, tmp_p
     repeated = {
         round_number
         for site in members.sites
-        for round_number, times in _departed(run, site.folder).items()
+        for round_number, times in _reply_counts(run, site.folder).items()
         if times > 1
     }
     assert len(repeated) <= 1

@@ -22,30 +22,29 @@ def audited(tiny_node: NodeMaker, path: Path) -> Node:
     return replace(tiny_node("rings", fedstar()), audit=AuditLog(path, "run", "rings"))
 
 
-def test_every_tensor_that_left_is_there_with_its_hash(
-    tiny_node: NodeMaker, tmp_path: Path
-) -> None:
+def test_every_sent_tensor_is_logged_with_its_hash(tiny_node: NodeMaker, tmp_path: Path) -> None:
     node = audited(tiny_node, tmp_path / "log" / "audit.jsonl")
     replies = [node.answer(request(1, True, {})), node.answer(request(2, False, {}))]
-    found, cut_short = audit_entries(tmp_path)
-    assert cut_short == 0
-    assert [(one.run, one.client, one.round) for one in found] == [
+    entries, unreadable = audit_entries(tmp_path)
+    assert unreadable == 0
+    assert [(entry.run, entry.client, entry.round) for entry in entries] == [
         ("run", "rings", 1),
         ("run", "rings", 2),
     ]
-    for told, reply in zip(found, replies, strict=True):
-        assert [one.name for one in told.tensors] == list(reply.arrays)
-        for one in told.tensors:
-            array = reply.arrays[one.name]
-            assert (one.shape, one.bytes, one.dtype) == (array.shape, array.nbytes, "float32")
-            assert one.sha256 == hashlib.sha256(array.tobytes()).hexdigest()
-    assert found[0].tensors
-    assert all(one.name.startswith("structure.") for one in found[0].tensors)
-    assert set(found[0].numbers) == {"weight", "loss", "up", "memory", *WORK}
-    assert (found[1].tensors, found[1].notes) == ((), ("private",))
+    for entry, reply in zip(entries, replies, strict=True):
+        assert [tensor.name for tensor in entry.tensors] == list(reply.arrays)
+        for tensor in entry.tensors:
+            array = reply.arrays[tensor.name]
+            logged = (tensor.shape, tensor.bytes, tensor.dtype)
+            assert logged == (array.shape, array.nbytes, "float32")
+            assert tensor.sha256 == hashlib.sha256(array.tobytes()).hexdigest()
+    assert entries[0].tensors
+    assert all(tensor.name.startswith("structure.") for tensor in entries[0].tensors)
+    assert set(entries[0].numbers) == {"weight", "loss", "up", "memory", *WORK}
+    assert (entries[1].tensors, entries[1].notes) == ((), ("private",))
 
 
-def test_it_is_on_the_disk_before_the_reply_leaves(
+def test_the_entry_is_synced_before_the_reply_is_sent(
     tiny_node: NodeMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, real = audited(tiny_node, tmp_path / "audit.jsonl"), os.fsync
@@ -62,7 +61,7 @@ def test_it_is_on_the_disk_before_the_reply_leaves(
     assert synced == [2]
 
 
-def test_a_log_that_cannot_be_written_keeps_the_reply_back(
+def test_no_reply_is_sent_if_the_log_cannot_be_written(
     tiny_node: NodeMaker, tmp_path: Path
 ) -> None:
     (tmp_path / "audit.jsonl").mkdir()
@@ -70,17 +69,17 @@ def test_a_log_that_cannot_be_written_keeps_the_reply_back(
         audited(tiny_node, tmp_path / "audit.jsonl").answer(request(1, True, {}))
 
 
-def test_a_line_cut_short_spoils_no_other(tiny_node: NodeMaker, tmp_path: Path) -> None:
+def test_a_truncated_line_does_not_affect_others(tiny_node: NodeMaker, tmp_path: Path) -> None:
     node = audited(tiny_node, tmp_path / "audit.jsonl")
     node.answer(request(1, True, {}))
     with (tmp_path / "audit.jsonl").open("ab") as file:
         file.write(b'{"time": "20')
     node.answer(request(2, True, {}))
-    found, cut_short = audit_entries(tmp_path)
-    assert [one.round for one in found] == [1, 2]
-    assert cut_short == 1
+    entries, unreadable = audit_entries(tmp_path)
+    assert [entry.round for entry in entries] == [1, 2]
+    assert unreadable == 1
 
 
-def test_no_log_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RametError, match=r"no audit.jsonl is below"):
+def test_a_missing_log_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match=r"there is no audit.jsonl below"):
         audit_entries(tmp_path)

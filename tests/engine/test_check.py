@@ -1,4 +1,4 @@
-"""Bad replies are refused and named, and the merge is as if they had not come."""
+"""Invalid replies are reported with a reason."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ramet.engine import fault
 from ramet.payload import Payload
 
 EXPECTED = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)}
-GOOD = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
+VALID = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
 NUMBERS = {"weight": 150.0, "loss": 0.5}
 
 
 def with_(name: str, array: object) -> dict[str, np.ndarray]:
-    return {**GOOD, name: np.asarray(array)}
+    return {**VALID, name: np.asarray(array)}
 
 
-BAD: dict[str, tuple[Payload, str]] = {
+INVALID: dict[str, tuple[Payload, str]] = {
     "NaN": (Payload(with_("w", np.full((2, 3), np.nan, np.float32)), NUMBERS), "w is not finite"),
     "Inf": (Payload(with_("b", np.full(3, np.inf, np.float32)), NUMBERS), "b is not finite"),
     "1e30": (Payload(with_("b", np.full(3, 1e30, np.float32)), NUMBERS), "b is out of range"),
@@ -25,28 +25,28 @@ BAD: dict[str, tuple[Payload, str]] = {
     "broadcastable": (Payload(with_("w", np.ones((1, 3), np.float32)), NUMBERS), "instead of"),
     "scalar": (Payload(with_("b", np.float32(1)), NUMBERS), "instead of"),
     "wrong type": (Payload(with_("b", np.ones(3)), NUMBERS), "b is float64"),
-    "missing": (Payload({"w": GOOD["w"]}, NUMBERS), "lacks b"),
-    "extra": (Payload({**GOOD, "x": GOOD["b"]}, NUMBERS), "more than was asked: x"),
-    "renamed": (Payload({"w": GOOD["w"], "c": GOOD["b"]}, NUMBERS), "lacks b"),
-    "no weight": (Payload(GOOD, {"loss": 0.5}), "weight None"),
-    "zero weight": (Payload(GOOD, {"weight": 0}), "weight 0"),
-    "negative weight": (Payload(GOOD, {"weight": -5}), "weight -5"),
-    "NaN weight": (Payload(GOOD, {"weight": float("nan")}), "weight is not finite"),
-    "1e18 weight": (Payload(GOOD, {"weight": 1e18}), "weight 1e\\+18"),
-    "Inf loss": (Payload(GOOD, {**NUMBERS, "loss": float("inf")}), "loss is not finite"),
+    "missing": (Payload({"w": VALID["w"]}, NUMBERS), "lacks b"),
+    "extra": (Payload({**VALID, "x": VALID["b"]}, NUMBERS), "not requested: x"),
+    "renamed": (Payload({"w": VALID["w"], "c": VALID["b"]}, NUMBERS), "lacks b"),
+    "no weight": (Payload(VALID, {"loss": 0.5}), "weight None"),
+    "zero weight": (Payload(VALID, {"weight": 0}), "weight 0"),
+    "negative weight": (Payload(VALID, {"weight": -5}), "weight -5"),
+    "NaN weight": (Payload(VALID, {"weight": float("nan")}), "weight is not finite"),
+    "1e18 weight": (Payload(VALID, {"weight": 1e18}), "weight 1e\\+18"),
+    "Inf loss": (Payload(VALID, {**NUMBERS, "loss": float("inf")}), "loss is not finite"),
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
-def test_bad_replies_are_named(kind: str) -> None:
-    reply, reason = BAD[kind]
-    found = fault(reply, EXPECTED, train=True)
-    assert found is not None
-    with pytest.raises(ValueError, match=reason):
-        raise ValueError(found)
+@pytest.mark.parametrize("kind", INVALID)
+def test_invalid_replies_are_reported(kind: str) -> None:
+    reply, expected = INVALID[kind]
+    reason = fault(reply, EXPECTED, train=True)
+    assert reason is not None
+    with pytest.raises(ValueError, match=expected):
+        raise ValueError(reason)
 
 
-def test_sound_replies_pass() -> None:
-    assert fault(Payload(GOOD, NUMBERS), EXPECTED, train=True) is None
+def test_valid_replies_pass() -> None:
+    assert fault(Payload(VALID, NUMBERS), EXPECTED, train=True) is None
     assert fault(Payload({}, {"test": 0.5}), EXPECTED, train=False) is None
-    assert fault(Payload(GOOD, NUMBERS), EXPECTED, train=False) is not None
+    assert fault(Payload(VALID, NUMBERS), EXPECTED, train=False) is not None

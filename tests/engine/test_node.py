@@ -27,11 +27,11 @@ def test_repeating_a_round_gives_the_same_reply_and_state(tiny_node: NodeMaker) 
     assert digest(node.snapshots.load(2).arrays) == state
 
 
-def test_a_new_process_goes_on_where_the_old_one_ended(tiny_node: NodeMaker) -> None:
-    def three_rounds(fresh_each_time: bool, seed: int) -> str:
+def test_a_new_process_continues_where_the_old_one_ended(tiny_node: NodeMaker) -> None:
+    def three_rounds(new_process_each_round: bool, seed: int) -> str:
         node = tiny_node("trees", fedstar(), seed)
         for number in (1, 2, 3):
-            if fresh_each_time:
+            if new_process_each_round:
                 node = tiny_node("trees", fedstar(), seed)
             node.answer(request(number, True, {}))
         state = digest(node.snapshots.load(3).arrays)
@@ -43,7 +43,7 @@ def test_a_new_process_goes_on_where_the_old_one_ended(tiny_node: NodeMaker) -> 
     assert three_rounds(True, 5) != three_rounds(True, 6)
 
 
-def test_moments_survive(tiny_node: NodeMaker) -> None:
+def test_optimiser_moments_are_saved(tiny_node: NodeMaker) -> None:
     node = tiny_node("rings", fedstar())
     node.answer(request(1, True, {}))
     node.answer(request(2, True, {}))
@@ -52,10 +52,10 @@ def test_moments_survive(tiny_node: NodeMaker) -> None:
     model = [name for name in state if name.startswith("model/")]
     assert len(moments) == len(model)
     steps = {float(state[name]) for name in state if name.startswith("optimiser/step/")}
-    assert steps == {2.0}  # 120 graphs are one batch of 128
+    assert steps == {2.0}  # 120 graphs fit into one batch of 128
 
 
-def test_a_client_that_was_away_goes_on_from_its_own_last_state(tiny_node: NodeMaker) -> None:
+def test_a_client_that_missed_rounds_continues_from_its_last_state(tiny_node: NodeMaker) -> None:
     node = tiny_node("blocks", fedstar())
     reply = node.answer(request(1, True, {}))
     later = node.answer(request(7, True, dict(reply.arrays)))
@@ -72,13 +72,13 @@ def test_a_damaged_private_state_is_an_error_not_a_fresh_start(tiny_node: NodeMa
         tiny_node("rings", fedstar()).answer(request(2, True, {}))
 
 
-def test_arrays_of_the_wrong_size_are_refused(tiny_node: NodeMaker) -> None:
+def test_arrays_of_the_wrong_shape_are_refused(tiny_node: NodeMaker) -> None:
     wrong = {"structure.embed.bias": np.zeros(3, np.float32)}
     with pytest.raises(RametError, match=r"structure.embed.bias' with shape \[3\] does not fit"):
         tiny_node("rings", fedstar()).answer(request(1, True, wrong))
 
 
-def test_the_closing_message_leaves_the_merged_model_at_the_site(tiny_node: NodeMaker) -> None:
+def test_the_closing_message_saves_the_merged_model_at_the_site(tiny_node: NodeMaker) -> None:
     node = tiny_node("rings", fedstar())
     reply = node.answer(request(1, True, {}))
     merged = {name: np.full_like(array, 0.25) for name, array in reply.arrays.items()}

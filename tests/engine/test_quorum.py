@@ -1,4 +1,4 @@
-"""Below its quorum a round is asked for again, and then it is not a round."""
+"""A round below its quorum is retried, and is not committed if retries fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
 from ramet.errors import RametError
-from ramet.events import read_lines, written_to
+from ramet.events import events_written_to, read_lines
 from ramet.experiment import checked_settings, default_data
 from ramet.methods import fedstar
 from ramet.metrics import Record
@@ -20,27 +20,27 @@ CLIENTS = ("rings", "trees", "blocks")
 
 
 @dataclass(frozen=True)
-class Patchy(LocalWire):
-    """Clients that are away when they are asked for the nth time, as listed."""
+class UnreliableWire(LocalWire):
+    """Clients do not answer the nth request, as listed in ``away``."""
 
     away: dict[str, set[int]] = field(default_factory=dict)
-    asked: dict[str, int] = field(default_factory=dict)
+    requests_to: dict[str, int] = field(default_factory=dict)
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, reply in super().exchange(requests):
-            self.asked[client] = self.asked.get(client, 0) + 1
-            is_away = self.asked[client] in self.away.get(client, ())
+            self.requests_to[client] = self.requests_to.get(client, 0) + 1
+            is_away = self.requests_to[client] in self.away.get(client, ())
             yield client, ("is away" if is_away else reply)
 
 
 @pytest.fixture
 def run(tiny_node: Callable[..., Node], tmp_path: Path) -> Callable[..., tuple[str, list[Record]]]:
     def execute(
-        folder: str, quorum: int, pauses: tuple[float, ...], away: dict[str, set[int]]
+        folder: str, quorum: int, retry_delays: tuple[float, ...], away: dict[str, set[int]]
     ) -> tuple[str, list[Record]]:
         def node(client: str) -> Node:
-            made = tiny_node(client, fedstar())
-            return replace(made, snapshots=Snapshots(tmp_path / folder / client))
+            original = tiny_node(client, fedstar())
+            return replace(original, snapshots=Snapshots(tmp_path / folder / client))
 
         method = fedstar()
         rounds = Rounds(
@@ -51,19 +51,19 @@ def run(tiny_node: Callable[..., Node], tmp_path: Path) -> Callable[..., tuple[s
             start=start_shared(method, method.task.shape(node("rings").samples), 0),
             snapshots=Snapshots(tmp_path / folder / "server"),
             quorum=quorum,
-            pauses=pauses,
+            retry_delays=retry_delays,
         )
         records: list[Record] = []
-        return rounds.run(Patchy(node, away), records.append), records
+        return rounds.run(UnreliableWire(node, away), records.append), records
 
     return execute
 
 
-def test_who_comes_late_is_asked_again_and_nothing_is_lost(
+def test_missing_clients_are_asked_again_and_nothing_is_lost(
     run: Callable[..., tuple[str, list[Record]]],
 ) -> None:
-    expected, _ = run("whole", 3, (), {})
-    sha256, records = run("patchy", 3, (0.0, 0.0), {"trees": {1, 2}, "blocks": {1, 3}})
+    expected, _ = run("complete", 3, (), {})
+    sha256, records = run("unreliable", 3, (0.0, 0.0), {"trees": {1, 2}, "blocks": {1, 3}})
     assert sha256 == expected
     assert [(record.retries, record.failed) for record in records] == [(2, {}), (1, {})]
     first, again = records[0].trained["rings"], records[1].trained["trees"]
@@ -71,24 +71,24 @@ def test_who_comes_late_is_asked_again_and_nothing_is_lost(
     assert again["weight"] > 0
 
 
-def test_those_who_watch_are_told_who_was_away_and_asked_again(
+def test_missing_replies_and_retries_are_logged(
     run: Callable[..., tuple[str, list[Record]]], tmp_path: Path
 ) -> None:
-    with written_to(tmp_path / "events.jsonl"):
+    with events_written_to(tmp_path / "events.jsonl"):
         run("r", 3, (0.0, 0.0), {"trees": {1}, "blocks": {1}})
-    told = read_lines(tmp_path / "events.jsonl")[1:5]
-    assert [(event["event"], event.get("client")) for event in told] == [
+    events = read_lines(tmp_path / "events.jsonl")[1:5]
+    assert [(event["event"], event.get("client")) for event in events] == [
         ("no reply", "trees"),
         ("no reply", "blocks"),
         ("asked again", None),
         ("round committed", None),
     ]
-    assert told[0]["reason"] == "is away"
-    assert told[2]["clients"] == ["trees", "blocks"]
-    assert told[3]["answered"] == ["blocks", "rings", "trees"]
+    assert events[0]["reason"] == "is away"
+    assert events[2]["clients"] == ["trees", "blocks"]
+    assert events[3]["answered"] == ["blocks", "rings", "trees"]
 
 
-def test_with_a_quorum_the_round_goes_on_at_once_and_names_who_is_away(
+def test_with_a_quorum_the_round_continues_at_once_and_records_missing_clients(
     run: Callable[..., tuple[str, list[Record]]],
 ) -> None:
     _, records = run("r", 2, (0.0, 0.0), {"trees": {1}})
@@ -107,9 +107,9 @@ def test_below_the_quorum_nothing_is_committed(
         run("r", 2, (0.0, 0.0), away)
     assert Snapshots(tmp_path / "r" / "server").steps() == [1]
     resumed, _ = run("r", 2, (0.0, 0.0), {})
-    assert resumed == run("whole", 2, (), {})[0]
+    assert resumed == run("complete", 2, (), {})[0]
 
 
-def test_a_quorum_of_more_than_there_are_is_refused() -> None:
-    with pytest.raises(RametError, match="a quorum of 4 is more than the 3 clients of tiny"):
+def test_a_quorum_larger_than_the_number_of_clients_is_refused() -> None:
+    with pytest.raises(RametError, match="a quorum of 4 is larger than the 3 clients of tiny"):
         checked_settings(method="fedstar", setting="tiny", rounds=1, quorum=4, data=default_data())

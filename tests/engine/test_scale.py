@@ -1,4 +1,4 @@
-"""The server's memory does not grow with the number of clients, nor a round with their number."""
+"""The server's memory does not grow with the number of replies, and only active clients train."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from ramet.methods.activation import Everyone, RandomClients
 from ramet.methods.base import Method
 from ramet.payload import Payload
 
-WIDE = 200_000
+SCALARS = 200_000
 
 
-class Echo:
-    """Clients that reply with as many bytes as a real model has; only the server is under test."""
+class FakeClients:
+    """Clients that reply with arrays of the size of a real model; only the server is tested."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-        for client, asked in requests:
-            self.asked += 1
-            arrays = {"layers.w": np.full(WIDE, len(client), np.float32)}
-            numbers = {"weight": 10, "loss": 1.0, "up": 4 * WIDE, "val": 0.5, "test": 0.5}
-            train = asked.numbers["train"]
+        for client, message in requests:
+            self.requests += 1
+            arrays = {"layers.w": np.full(SCALARS, len(client), np.float32)}
+            numbers = {"weight": 10, "loss": 1.0, "up": 4 * SCALARS, "val": 0.5, "test": 0.5}
+            train = message.numbers["train"]
             yield client, Payload(arrays if train else {}, numbers, {"private": client})
 
 
-def peak(method: Method, clients: int, folder: Path) -> tuple[int, Echo]:
+def peak_memory(method: Method, clients: int, folder: Path) -> tuple[int, FakeClients]:
     names = [f"client-{number:05d}" for number in range(clients)]
-    start = {"layers.w": np.zeros(WIDE, np.float32)}
+    start = {"layers.w": np.zeros(SCALARS, np.float32)}
     rounds = Rounds(method, names, 2, 0, start, Snapshots(folder))
-    wire = Echo()
+    wire = FakeClients()
     tracemalloc.start()
     rounds.run(wire, lambda _: None)
-    _, most = tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return most, wire
+    return peak, wire
 
 
-def test_replies_are_merged_as_they_come(tmp_path: Path) -> None:
+def test_replies_are_merged_as_they_arrive(tmp_path: Path) -> None:
     method = replace(fedavg(), activation=Everyone())
-    few, _ = peak(method, 4, tmp_path / "few")
-    many, _ = peak(method, 400, tmp_path / "many")
+    few, _ = peak_memory(method, 4, tmp_path / "few")
+    many, _ = peak_memory(method, 400, tmp_path / "many")
     assert many < 1.3 * few
 
 
-def test_ten_thousand_clients_with_a_hundred_a_round(tmp_path: Path) -> None:
+def test_ten_thousand_clients_of_which_a_hundred_are_active_per_round(tmp_path: Path) -> None:
     method = replace(fedavg(), activation=RandomClients(100))
-    hundred, _ = peak(method, 100, tmp_path / "hundred")
-    ten_thousand, wire = peak(method, 10_000, tmp_path / "all")
-    assert wire.asked == 2 * 100 + 10_000
+    hundred, _ = peak_memory(method, 100, tmp_path / "hundred")
+    ten_thousand, wire = peak_memory(method, 10_000, tmp_path / "all")
+    assert wire.requests == 2 * 100 + 10_000
     assert ten_thousand < hundred + 12_000 * 10_000  # names and scores, not arrays

@@ -1,4 +1,4 @@
-"""Every method starts on every setting of its task, and is refused on the others by name."""
+"""Every method is accepted on every setting of its task, and refused on the others."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ BUILT_IN = {name: factory().task for name, factory in SETTINGS.items() if factor
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_fits_every_setting_of_its_task_and_no_other(method: str, tmp_path: Path) -> None:
+def test_a_method_runs_on_every_setting_of_its_task_and_no_other(
+    method: str, tmp_path: Path
+) -> None:
     task = METHODS[method]().task.name
-    fitting = [setting for setting, held in BUILT_IN.items() if held == task]
+    fitting = [setting for setting, data_task in BUILT_IN.items() if data_task == task]
     assert fitting
     for setting in fitting:
         assert checked_settings(method=method, setting=setting, data=tmp_path).rounds > 0
     for setting in BUILT_IN.keys() - set(fitting):
-        with pytest.raises(
-            RametError, match=f"is for {task}, and the data of {setting}"
-        ) as refused:
+        with pytest.raises(RametError, match=f"is for {task}, but the data of {setting}") as error:
             checked_settings(method=method, setting=setting, data=tmp_path)
-        assert ", ".join(fitting) in str(refused.value)
+        assert ", ".join(fitting) in str(error.value)
 
 
-def test_the_refusal_lists_methods_for_the_settings_task(tmp_path: Path) -> None:
-    with pytest.raises(RametError, match="local-gcn, fed-gcn, fed-mgcn, fedlit") as refused:
+def test_the_error_lists_methods_for_the_task_of_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match="local-gcn, fed-gcn, fed-mgcn, fedlit") as error:
         checked_settings(method="fedstar", setting="cora", data=tmp_path)
-    assert "fedda" not in str(refused.value)
+    assert "fedda" not in str(error.value)

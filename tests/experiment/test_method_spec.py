@@ -1,4 +1,4 @@
-"""A method with its options is one word, and the word is read as it was written."""
+"""A method with its options is written as one word, and parsed back to the same spec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 
-WORDS = {
+EXAMPLES = {
     "local": MethodSpec("local"),
     "fedavg,share=": MethodSpec("fedavg", share=()),
     "mine.py:mine,layers=64,32,name=": MethodSpec("mine.py:mine", {"layers": "64,32", "name": ""}),
@@ -27,8 +27,8 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize(("word", "spec"), WORDS.items(), ids=WORDS)
-def test_words_and_what_they_mean(word: str, spec: MethodSpec) -> None:
+@pytest.mark.parametrize(("word", "spec"), EXAMPLES.items(), ids=EXAMPLES)
+def test_examples(word: str, spec: MethodSpec) -> None:
     assert MethodSpec.parse(word) == spec
     assert str(spec) == word
 
@@ -38,17 +38,17 @@ values = st.text(string.ascii_letters + string.digits + "=.-_*", min_size=1)
 methods = names | st.builds("/home/{0}/{1}.py:{1}".format, names, names)
 
 
-def options(without: str = "") -> st.SearchStrategy[dict[str, str]]:
-    taken = {"merge", "activation", without}
+def options(reserved: str = "") -> st.SearchStrategy[dict[str, str]]:
+    taken = {"merge", "activation", reserved}
     keys = st.text(string.ascii_lowercase + "_", min_size=1).filter(lambda key: key not in taken)
     return st.dictionaries(keys, values, max_size=3)
 
 
-rules = st.builds(lambda name, own: str(MethodSpec(name, own)), methods, options())
+rules = st.builds(lambda name, given: str(MethodSpec(name, given)), methods, options())
 specs = st.builds(
     MethodSpec,
     method=methods,
-    options=options(without="share"),
+    options=options(reserved="share"),
     share=st.none() | st.lists(values, min_size=1, max_size=3).map(tuple),
     merge=st.none() | rules,
     activation=st.none() | rules,
@@ -56,18 +56,18 @@ specs = st.builds(
 
 
 @given(specs)
-def test_every_spec_is_read_as_it_was_written(spec: MethodSpec) -> None:
+def test_every_spec_survives_a_round_trip(spec: MethodSpec) -> None:
     assert MethodSpec.parse(str(spec)) == spec
     assert str(MethodSpec.parse(str(spec))) == str(spec)
 
 
 @pytest.mark.parametrize("word", ["", "feddense,16", "feddense,=16", ",width=16", "feddense,"])
-def test_what_is_no_method_with_options_is_refused(word: str) -> None:
+def test_malformed_specs_are_refused(word: str) -> None:
     with pytest.raises(RametError, match="is not METHOD,KEY=VALUE"):
         MethodSpec.parse(word)
 
 
-def test_files_are_known_by_their_names_alone() -> None:
+def test_folders_of_files_can_be_left_out() -> None:
     spec = MethodSpec("/a/mine.py:mine", merge="/b/rule.py:Rule,share=0.3", activation="restart")
     assert str(spec.without_folders()) == (
         "mine.py:mine,merge=rule.py:Rule,share=0.3,activation=restart"

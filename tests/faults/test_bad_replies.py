@@ -1,4 +1,4 @@
-"""Sixteen kinds of bad reply over every merging rule: refused, named, and as if they never came."""
+"""Sixteen kinds of bad reply under every merging rule: refused, reported, and without effect."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _method(name: str) -> Method:
     return with_merging(method, MERGES[rule](), rule) if rule else method
 
 
-def _first(arrays: Arrays) -> str:
-    """A float array that is no scalar."""
+def _first_array(arrays: Arrays) -> str:
+    """The name of the first array with more than one element."""
     return next(name for name, array in arrays.items() if array.ndim and array.size > 1)
 
 
-def _filled(value: float) -> Callable[[Payload], Payload]:
+def _with_value(value: float) -> Callable[[Payload], Payload]:
     def spoil(reply: Payload) -> Payload:
-        name = _first(reply.arrays)
+        name = _first_array(reply.arrays)
         array = reply.arrays[name].copy()
         array.flat[-1] = value
         return replace(reply, arrays={**reply.arrays, name: array})
@@ -46,64 +46,64 @@ def _filled(value: float) -> Callable[[Payload], Payload]:
     return spoil
 
 
-def _reshaped(how: Callable[[Array], Array]) -> Callable[[Payload], Payload]:
+def _with_array(change: Callable[[Array], Array]) -> Callable[[Payload], Payload]:
     def spoil(reply: Payload) -> Payload:
-        name = _first(reply.arrays)
-        return replace(reply, arrays={**reply.arrays, name: how(reply.arrays[name])})
+        name = _first_array(reply.arrays)
+        return replace(reply, arrays={**reply.arrays, name: change(reply.arrays[name])})
 
     return spoil
 
 
 def _without_one(reply: Payload) -> Payload:
-    name = _first(reply.arrays)
+    name = _first_array(reply.arrays)
     return replace(reply, arrays={k: array for k, array in reply.arrays.items() if k != name})
 
 
 def _renamed(reply: Payload) -> Payload:
-    name = _first(reply.arrays)
+    name = _first_array(reply.arrays)
     return replace(
         _without_one(reply), arrays={**_without_one(reply).arrays, f"{name}x": reply.arrays[name]}
     )
 
 
-def _weighing(weight: float) -> Callable[[Payload], Payload]:
+def _with_weight(weight: float) -> Callable[[Payload], Payload]:
     return lambda reply: replace(reply, numbers={**reply.numbers, "weight": weight})
 
 
 KINDS: dict[str, tuple[Callable[[Payload], Payload], str]] = {
-    "NaN": (_filled(np.nan), "is not finite"),
-    "Inf": (_filled(-np.inf), "is not finite"),
-    "1e30": (_filled(1e30), "is out of range"),
-    "wrong shape": (_reshaped(lambda a: np.concatenate([a, a])), "instead of"),
-    "broadcastable": (_reshaped(lambda a: a[:1] if len(a) > 1 else a[..., :1]), "instead of"),
-    "scalar": (_reshaped(lambda a: np.asarray(a.flat[0])), "instead of"),
-    "float64": (_reshaped(lambda a: a.astype(np.float64)), "float64"),
-    "int32": (_reshaped(lambda a: a.astype(np.int32)), "int32"),
+    "NaN": (_with_value(np.nan), "is not finite"),
+    "Inf": (_with_value(-np.inf), "is not finite"),
+    "1e30": (_with_value(1e30), "is out of range"),
+    "wrong shape": (_with_array(lambda a: np.concatenate([a, a])), "instead of"),
+    "broadcastable": (_with_array(lambda a: a[:1] if len(a) > 1 else a[..., :1]), "instead of"),
+    "scalar": (_with_array(lambda a: np.asarray(a.flat[0])), "instead of"),
+    "float64": (_with_array(lambda a: a.astype(np.float64)), "float64"),
+    "int32": (_with_array(lambda a: a.astype(np.int32)), "int32"),
     "missing": (_without_one, "lacks"),
     "extra": (
         lambda reply: replace(reply, arrays={**reply.arrays, "more": np.zeros(2, np.float32)}),
-        "has more than was asked: more",
+        "has arrays that were not requested: more",
     ),
     "renamed": (_renamed, "lacks"),
-    "weight 0": (_weighing(0), "weight 0 is not a number of samples"),
-    "weight -5": (_weighing(-5), "weight -5 is not a number of samples"),
-    "weight NaN": (_weighing(float("nan")), "weight is not finite"),
-    "weight 1e18": (_weighing(1e18), "weight 1e\\+18 is not a number of samples"),
-    "far away": (_filled(1e6), "moved by 1e\\+06, and the bound is 1000"),
+    "weight 0": (_with_weight(0), "weight 0 is not a number of samples"),
+    "weight -5": (_with_weight(-5), "weight -5 is not a number of samples"),
+    "weight NaN": (_with_weight(float("nan")), "weight is not finite"),
+    "weight 1e18": (_with_weight(1e18), "weight 1e\\+18 is not a number of samples"),
+    "far away": (_with_value(1e6), "moved by 1e\\+06, but the bound is 1000"),
 }
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Gives recorded replies; the bad client's of the bad round is spoilt, or does not come."""
+    """Replays recorded replies; the bad client's reply in the bad round is spoilt or missing."""
 
     replies: Replies
     spoil: Callable[[Payload], Payload] | None
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-        for client, asked in requests:
-            number = int(asked.numbers["round"])
-            reply = self.replies[client, number] if asked.numbers["train"] else Payload()
+        for client, payload in requests:
+            number = int(payload.numbers["round"])
+            reply = self.replies[client, number] if payload.numbers["train"] else Payload()
             if (client, number) != (BAD_CLIENT, BAD_ROUND):
                 yield client, reply
             elif self.spoil is None:
@@ -116,7 +116,7 @@ class Replay:
 def recorded(
     tiny_node: Callable[..., Node], tmp_path: Path
 ) -> Callable[[Method], tuple[Rounds, Replies]]:
-    """Two rounds of three real clients, once per method."""
+    """Record two rounds of three real clients."""
 
     def record(method: Method) -> tuple[Rounds, Replies]:
         nodes = {client: tiny_node(client, method) for client in CLIENTS}
@@ -124,9 +124,9 @@ def recorded(
 
         class Recording:
             def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-                for client, asked in requests:
-                    reply = nodes[client].answer(asked)
-                    replies[client, int(asked.numbers["round"])] = reply
+                for client, payload in requests:
+                    reply = nodes[client].answer(payload)
+                    replies[client, int(payload.numbers["round"])] = reply
                     yield client, reply
 
         rounds = Rounds(
@@ -147,43 +147,43 @@ def recorded(
 def _merge(
     rounds: Rounds, replies: Replies, spoil: Callable[[Payload], Payload] | None, folder: Path
 ) -> tuple[str, str]:
-    """The SHA-256 of the server's whole state after the bad round, and what was said of it."""
+    """The server's state after the bad round, with its SHA-256, and why the reply is missing."""
     failed: dict[str, str] = {}
-    here = replace(rounds, snapshots=Snapshots(folder))
-    here.run(Replay(replies, spoil), lambda told: failed.update(told.failed))
-    state = here.snapshots.load(BAD_ROUND)
+    replayed = replace(rounds, snapshots=Snapshots(folder))
+    replayed.run(Replay(replies, spoil), lambda record: failed.update(record.failed))
+    state = replayed.snapshots.load(BAD_ROUND)
     facts = [state.facts[part] for part in ("numbers", "notes", "activity", "last")]
     assert set(failed) == {BAD_CLIENT}
     return f"{digest(state.arrays)} {facts}", failed[BAD_CLIENT]
 
 
 @pytest.mark.parametrize("name", [*SHARING, *ROBUST])
-def test_a_bad_reply_is_named_and_changes_nothing(
+def test_a_bad_reply_is_reported_and_changes_nothing(
     name: str, recorded: Callable[[Method], tuple[Rounds, Replies]], tmp_path: Path
 ) -> None:
     rounds, replies = recorded(_method(name))
-    whole = digest(rounds.snapshots.load(BAD_ROUND).arrays)
-    expected, said = _merge(rounds, replies, None, tmp_path / "away")
-    assert said == "is away"
-    assert whole not in expected, "the client does not matter, so leaving it out shows nothing"
-    for place, (kind, (spoil, reason)) in enumerate(KINDS.items()):
-        found, said = _merge(rounds, replies, spoil, tmp_path / str(place))
-        assert found == expected, kind
+    with_all_clients = digest(rounds.snapshots.load(BAD_ROUND).arrays)
+    expected, reason_given = _merge(rounds, replies, None, tmp_path / "away")
+    assert reason_given == "is away"
+    assert with_all_clients not in expected, "leaving the client out makes no difference"
+    for number, (kind, (spoil, reason)) in enumerate(KINDS.items()):
+        state, reason_given = _merge(rounds, replies, spoil, tmp_path / str(number))
+        assert state == expected, kind
         with pytest.raises(ValueError, match=reason):
-            raise ValueError(said)
+            raise ValueError(reason_given)
 
 
 @pytest.mark.parametrize(
     ("name", "counts"),
     [("fedlit", -1.0), ("fedlit", 0.5), ("fed-mgcn", -1.0), ("fedlit", None)],
 )
-def test_bad_counts_of_centroids_are_refused(
+def test_invalid_centroids_and_counts_are_refused(
     name: str,
     counts: float | None,
     recorded: Callable[[Method], tuple[Rounds, Replies]],
     tmp_path: Path,
 ) -> None:
-    """Below zero, not whole, and one centroid too many."""
+    """Negative and fractional counts, and one centroid too many."""
 
     def spoil(reply: Payload) -> Payload:
         nodes, centres = reply.arrays["kinds.nodes"].copy(), reply.arrays["kinds.centres"]
@@ -196,9 +196,9 @@ def test_bad_counts_of_centroids_are_refused(
 
     rounds, replies = recorded(_method(name))
     expected, _ = _merge(rounds, replies, None, tmp_path / "away")
-    found, said = _merge(rounds, replies, spoil, tmp_path / "bad")
-    assert found == expected
-    assert ("numbers of nodes" if counts is not None else "kinds.centres is float32") in said
+    state, reason_given = _merge(rounds, replies, spoil, tmp_path / "bad")
+    assert state == expected
+    assert ("not node counts" if counts is not None else "kinds.centres is float32") in reason_given
 
 
 @pytest.mark.parametrize(
@@ -207,17 +207,17 @@ def test_bad_counts_of_centroids_are_refused(
 def test_an_array_that_was_not_asked_for_is_refused(
     rule: Activation, recorded: Callable[[Method], tuple[Rounds, Replies]], tmp_path: Path
 ) -> None:
-    """The mask of a request holds: a reply that has more, or less, than was asked is left out."""
+    """A reply with more or fewer arrays than were requested is left out."""
     rounds, replies = recorded(replace(METHODS["fedavg"](), activation=rule))
-    came = replies[BAD_CLIENT, BAD_ROUND].arrays
-    spared = {name: rounds.start[name] for name in rounds.start if name not in came}
+    received = replies[BAD_CLIENT, BAD_ROUND].arrays
+    spared = {name: rounds.start[name] for name in rounds.start if name not in received}
     assert spared
     expected, _ = _merge(rounds, replies, None, tmp_path / "away")
     bad: dict[str, Callable[[Payload], Payload]] = {
-        "has more than was asked": lambda r: replace(r, arrays={**r.arrays, **spared}),
+        "has arrays that were not requested": lambda r: replace(r, arrays={**r.arrays, **spared}),
         "lacks": _without_one,
     }
-    for place, (reason, spoil) in enumerate(bad.items()):
-        found, said = _merge(rounds, replies, spoil, tmp_path / str(place))
-        assert found == expected
-        assert reason in said
+    for number, (reason, spoil) in enumerate(bad.items()):
+        state, reason_given = _merge(rounds, replies, spoil, tmp_path / str(number))
+        assert state == expected
+        assert reason in reason_given

@@ -1,4 +1,4 @@
-"""Quorum and audit as people meet them: through the command."""
+"""Quorum and audit log, tested through the command line."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def ramet(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(("quorum", "ended"), [(2, 0), (3, 2)])
-def test_below_the_quorum_a_run_fails_with_an_exit_code(
-    quorum: int, ended: int, tmp_path: Path
+@pytest.mark.parametrize(("quorum", "exit_code"), [(2, 0), (3, 2)])
+def test_a_run_below_the_quorum_fails_with_an_exit_code(
+    quorum: int, exit_code: int, tmp_path: Path
 ) -> None:
     (tmp_path / "broken.py").write_text(DIVERGES)
     method, out = f"{tmp_path}/broken.py:broken", tmp_path / "r"
     run = ramet("run", method, "--rounds", "2", "--quorum", str(quorum), "--out", out)
-    assert run.returncode == ended, run.stderr
+    assert run.returncode == exit_code, run.stderr
     committed = list((out / "server").glob("*.safetensors"))
-    if ended:
+    if exit_code:
         assert (
-            "2 of 3 clients gave a sound reply in exchange 1, below the quorum of 3" in run.stderr
+            "2 of 3 clients sent a valid reply in exchange 1, below the quorum of 3" in run.stderr
         )
         assert not committed
     else:
-        told = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
-        assert [list(line["failed"]) for line in told] == [["trees"], ["trees"]]
-        assert "is not finite" in told[0]["failed"]["trees"]
+        records = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+        assert [list(record["failed"]) for record in records] == [["trees"], ["trees"]]
+        assert "is not finite" in records[0]["failed"]["trees"]
         assert len(committed) == 2
 
 
@@ -52,7 +52,7 @@ def test_the_audit_of_a_fedstar_run_lists_structure_only(tmp_path: Path) -> None
     assert ramet("run", "fedstar", "--rounds", "2", "--out", tmp_path / "r").returncode == 0
     shown = ramet("audit", "show", tmp_path / "r", "--json").stdout
     replies = [json.loads(line) for line in shown.splitlines()]
-    names = {one["name"] for reply in replies for one in reply["tensors"]}
+    names = {tensor["name"] for reply in replies for tensor in reply["tensors"]}
     assert len(replies) == 3 * 3
     assert names
     assert all(name.startswith("structure.") for name in names)

@@ -1,4 +1,4 @@
-"""A site runs the apps on its own list only, and never imports another."""
+"""A site runs only the apps on its own list, and never imports another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
-from ramet.flower.guard import LIST, app_hash, check_accepted, check_app, write_guard
+from ramet.flower.guard import LIST_VARIABLE, app_hash, check_accepted, check_app, write_guard
 from ramet.flower.programs import Flower, free_ports
 
 SERVER = """
@@ -28,10 +28,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     while not (nodes := list(grid.get_node_ids())):
         time.sleep(0.2)
-    asked = [Message(RecordDict(), node, "query") for node in nodes]
-    (reply,) = grid.send_and_receive(asked, timeout=300)
-    said = reply.error.reason if reply.has_error() else "imported"
-    Path(context.run_config["out"]).write_text(json.dumps(said))
+    requests = [Message(RecordDict(), node, "query") for node in nodes]
+    (reply,) = grid.send_and_receive(requests, timeout=300)
+    answer = reply.error.reason if reply.has_error() else "imported"
+    Path(context.run_config["out"]).write_text(json.dumps(answer))
 """
 CLIENT = """
 import sys
@@ -51,7 +51,7 @@ PYPROJECT = """
 [project]
 name = "stranger"
 version = "1.0.0"
-description = "an app that a site may not know"
+description = "an app that is not on the site's list"
 license = "MIT"
 
 [tool.flwr.app]
@@ -66,7 +66,7 @@ out = ""
 """
 
 
-def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
+def test_the_hash_depends_only_on_the_content(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "pyproject.toml").write_bytes((THIN_APP / "pyproject.toml").read_bytes())
@@ -76,7 +76,9 @@ def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
     assert app_hash(tmp_path / "two") != app_hash(THIN_APP)
 
 
-def test_only_what_is_listed_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_listed_apps_and_methods_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = tmp_path / "accepted.txt"
     # SHA-256 of "abc", as FIPS 180-2 prints it
     listed.write_text(
@@ -86,8 +88,8 @@ def test_only_what_is_listed_is_accepted(tmp_path: Path, monkeypatch: pytest.Mon
     check_app(b"abc", listed)
     with pytest.raises(RametError, match="does not accept the app with the SHA-256 e3b0c442"):
         check_app(b"", listed)
-    check_accepted("other.py:other")  # no list, no limit
-    monkeypatch.setenv(LIST, str(listed))
+    check_accepted("other.py:other")  # without a list everything is accepted
+    monkeypatch.setenv(LIST_VARIABLE, str(listed))
     check_accepted("fedstar")
     check_accepted("mine.py:mine")
     with pytest.raises(RametError, match="does not accept the method 'os:system'"):
@@ -99,18 +101,18 @@ def test_only_what_is_listed_is_accepted(tmp_path: Path, monkeypatch: pytest.Mon
             check_accepted("fedstar", **{kind: "os:system,command=true"})
 
 
-def test_other_kinds_of_apps_are_closed_and_a_list_is_kept(tmp_path: Path) -> None:
+def test_other_kinds_of_apps_are_disabled_and_an_existing_list_is_kept(tmp_path: Path) -> None:
     listed = write_guard(tmp_path, ["a" * 64])
     listed.write_text("# nothing\n")
     write_guard(tmp_path, ["a" * 64])
     assert listed.read_text() == "# nothing\n"
     for name in ("flwr-agentapp", "flwr-connector", "flwr-model"):
-        ended = subprocess.run([tmp_path / name], capture_output=True, text=True, check=False)
-        assert (ended.returncode, "is closed" in ended.stderr) == (1, True)
+        done = subprocess.run([tmp_path / name], capture_output=True, text=True, check=False)
+        assert (done.returncode, "is closed" in done.stderr) == (1, True)
 
 
 class GuardedFlower(Flower):
-    """Flower's programs on a machine where a guard comes first."""
+    """Flower's programs with a guard first in PATH."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -137,12 +139,12 @@ def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accept
                 flower.superlink(port, simulated=False),
                 flower.supernode("one", own_port, port, {"client": "one"}),
             ):
-                flower.run(app, {"out": str(out)}, simulated_clients=0, meanwhile=lambda: None)
+                flower.run(app, {"out": str(out)}, simulated_clients=0, on_poll=lambda: None)
         finally:
-            flower.sweep()
-    said = json.loads(out.read_text())
+            flower.kill_leftovers()
+    answer = json.loads(out.read_text())
     assert mark.exists() == accepted
     assert not accepted or mark.read_text() == "warm"  # forked from a process with PyTorch loaded
-    assert (said == "imported") == accepted
+    assert (answer == "imported") == accepted
     if not accepted:
-        assert "this site does not accept the app with the SHA-256" in said
+        assert "this site does not accept the app with the SHA-256" in answer

@@ -1,4 +1,4 @@
-"""What a run leaves running, and its end."""
+"""Cleaning up the processes that a run leaves behind."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; 
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found through /proc")
-def test_sweep_returns_when_the_processes_are_gone(tmp_path: Path) -> None:
-    """A killed process takes its time to die, the longer the more memory it has."""
+def test_kill_leftovers_returns_when_the_processes_are_gone(tmp_path: Path) -> None:
+    """A killed process takes longer to exit the more memory it has."""
     flower = Flower(tmp_path, tmp_path / "logs")
     environment = {**os.environ, "FLWR_HOME": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", _HOLDS_MEMORY], env=environment, stdout=subprocess.PIPE
-    ) as ours:
-        assert ours.stdout is not None
-        ours.stdout.readline()
-        assert flower.processes() == [ours.pid]
-        flower.sweep()
+    ) as leftover:
+        assert leftover.stdout is not None
+        leftover.stdout.readline()
+        assert flower.processes() == [leftover.pid]
+        flower.kill_leftovers()
         assert flower.processes() == []
-        assert ours.wait() == -9
+        assert leftover.wait() == -9

@@ -1,4 +1,4 @@
-"""What a site with its own graphs tells the server, and what stays with it."""
+"""What a site with its own graphs sends to the server, and what it keeps local."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from pathlib import Path
 import pytest
 
 from own_sites import node_site
-from ramet.data.own import UnfitError, read_site
+from ramet.data.own import SiteDataError, read_site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
-from ramet.flower.client_app import _form
+from ramet.flower.client_app import _schema_text
 
 
 def _experiment(toml: Path) -> Experiment:
-    """As at a SuperNode: sites are names, and the node config has its own file."""
+    """An experiment as at a SuperNode, which knows the sites' names but only its own file."""
     settings = checked_settings(
         method="fed-gcn", setting="own", rounds=1, data=toml, options={"sites": "north south"}
     )
     return Experiment(settings)
 
 
-def test_the_form_is_told_and_the_problems_are_not(
+def test_the_schema_is_sent_and_data_problems_are_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     toml = node_site(tmp_path / "north")
-    assert _form(_experiment(toml), "north") == read_site(toml).schema.text()
+    assert _schema_text(_experiment(toml), "north") == read_site(toml).schema.text()
     table = toml.parent / "patients.csv"
     table.write_text(table.read_text().replace("p1,", "secret,", 1))
-    with pytest.raises(UnfitError, match="there is no patient 'p1'"):
+    with pytest.raises(SiteDataError, match="there is no patient 'p1'"):
         read_site(toml)
-    assert _form(_experiment(toml), "north") == ""
+    assert _schema_text(_experiment(toml), "north") == ""
     assert "there is no patient 'p1'" in caplog.text
 
 
-def test_a_node_of_another_site_does_not_take_part(tmp_path: Path) -> None:
+def test_a_node_cannot_use_the_data_of_another_site(tmp_path: Path) -> None:
     toml = node_site(tmp_path / "north")
     with pytest.raises(RametError, match="describes north, but the client is south"):
         _experiment(toml).samples("south")

@@ -12,22 +12,22 @@ from ramet.flower.records import from_records, from_run_config, to_records, to_r
 from ramet.payload import Payload, digest
 
 
-def test_payloads_come_back_as_they_went() -> None:
+def test_payloads_survive_the_round_trip() -> None:
     rng = np.random.default_rng(0)
     sent = Payload(
         {"z": rng.normal(size=(3, 4)).astype(np.float32), "a": np.array(2.5, np.float32)},
         {"weight": 150, "loss": 0.125},
         {"client": "MUTAG"},
     )
-    came = from_records(to_records(sent))
-    assert list(came.arrays) == ["z", "a"]
-    assert digest(came.arrays) == digest(sent.arrays)
-    assert (came.numbers, came.notes) == (sent.numbers, sent.notes)
-    assert came.nbytes == sent.nbytes == 13 * 4
+    received = from_records(to_records(sent))
+    assert list(received.arrays) == ["z", "a"]
+    assert digest(received.arrays) == digest(sent.arrays)
+    assert (received.numbers, received.notes) == (sent.numbers, sent.notes)
+    assert received.nbytes == sent.nbytes == 13 * 4
 
 
-def test_strangers_messages_are_refused() -> None:
-    with pytest.raises(RametError, match="not Ramet's"):
+def test_other_messages_are_refused() -> None:
+    with pytest.raises(RametError, match="not a Ramet message"):
         from_records(RecordDict({"arrays": ConfigRecord({"x": 1})}))
 
 
@@ -49,8 +49,8 @@ def test_settings_survive_flowers_flat_config() -> None:
     assert from_run_config(config) == settings
 
 
-def test_rules_in_files_survive_and_are_told_without_their_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "a place, with a comma"
+def test_rules_in_files_survive_and_are_labelled_without_their_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder, with a comma"
     folder.mkdir()
     (folder / "mine.py").write_text(
         "from ramet.methods.activation import RandomClients as Mine\n"
@@ -68,7 +68,7 @@ def test_rules_in_files_survive_and_are_told_without_their_folder(tmp_path: Path
     assert str(tmp_path) not in settings.command
 
 
-def test_what_makes_rounds_hold_survives_too() -> None:
+def test_options_for_fault_tolerance_survive_too() -> None:
     settings = checked_settings(
         method="fedavg",
         setting="tiny",

@@ -1,4 +1,4 @@
-"""`fedstar()` inside somebody's ServerApp, with a ClientApp that knows nothing of Ramet."""
+"""`fedstar()` in an existing ServerApp, with a ClientApp that does not use Ramet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.strategy import _payload, _told
+from ramet.flower.strategy import _numbers, _payload
 
 APP = """
 import numpy as np
@@ -26,7 +26,7 @@ def train(message: Message, context: Context) -> Message:
     arrays = message.content["arrays"]
     assert sorted(arrays) == ["structure.a", "structure.b"], sorted(arrays)
     replies = {name: Array(array.numpy() + np.float32(number)) for name, array in arrays.items()}
-    if number == 2:  # answers nonsense
+    if number == 2:  # sends an invalid reply
         replies["structure.a"] = Array(np.full(2, np.nan, np.float32))
     metrics = MetricRecord({"num-examples": 1 + 2 * number, "loss": float(number)})
     content = RecordDict({"arrays": ArrayRecord(replies), "metrics": metrics})
@@ -66,17 +66,17 @@ def main(grid: Grid, context: Context) -> None:
 
 PYPROJECT = """
 [project]
-name = "somebody"
+name = "existing"
 version = "1.0.0"
-description = "an app that was there before Ramet"
+description = "an existing app"
 license = "MIT"
 
 [tool.flwr.app]
-publisher = "somebody"
+publisher = "existing"
 
 [tool.flwr.app.components]
-serverapp = "somebody.server:app"
-clientapp = "somebody.client:app"
+serverapp = "existing.server:app"
+clientapp = "existing.client:app"
 
 [tool.flwr.app.config]
 out = ""
@@ -86,22 +86,22 @@ out = ""
 @pytest.mark.e2e
 def test_fedstar_in_an_existing_server_app(tmp_path: Path) -> None:
     app = tmp_path / "app"
-    (app / "somebody").mkdir(parents=True)
+    (app / "existing").mkdir(parents=True)
     (app / "pyproject.toml").write_text(PYPROJECT)
-    (app / "somebody" / "__init__.py").write_text("")
-    (app / "somebody" / "client.py").write_text(APP)
-    (app / "somebody" / "server.py").write_text(SERVER)
+    (app / "existing" / "__init__.py").write_text("")
+    (app / "existing" / "client.py").write_text(APP)
+    (app / "existing" / "server.py").write_text(SERVER)
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="ramet-") as home:
         flower = Flower(Path(home), tmp_path / "logs")
         try:
             with flower.superlink(port, simulated=True):
                 out = tmp_path / "facts.json"
-                flower.run(app, {"out": str(out)}, simulated_clients=3, meanwhile=lambda: None)
+                flower.run(app, {"out": str(out)}, simulated_clients=3, on_poll=lambda: None)
         finally:
-            flower.sweep()
-    # Clients 0, 1, 2 add their number and have 1, 3, 5 examples; client 2's reply is refused:
-    # each round adds (1*0 + 3*1) / 4 = 0.75. The private array is never sent and stays.
+            flower.kill_leftovers()
+    # Clients 0, 1, 2 add their number and have 1, 3, 5 examples. Client 2's reply is refused, so
+    # each round adds (1*0 + 3*1) / 4 = 0.75. The private array is never sent and does not change.
     facts = json.loads(out.read_text())
     assert facts["structure.a"] == [1.5, 1.5]
     assert facts["structure.b"] == [2.5]
@@ -110,7 +110,7 @@ def test_fedstar_in_an_existing_server_app(tmp_path: Path) -> None:
     assert facts["seen"] == 1.5
 
 
-def test_what_a_node_was_spared_is_left_out_though_it_came() -> None:
+def test_spared_arrays_are_left_out_even_if_a_node_sends_them() -> None:
     arrays = {name: Array(np.zeros(1, np.float32)) for name in ("structure.a", "structure.b")}
     metrics = MetricRecord({"num-examples": 3})
     content = RecordDict({"arrays": ArrayRecord(arrays), "metrics": metrics})
@@ -120,7 +120,7 @@ def test_what_a_node_was_spared_is_left_out_though_it_came() -> None:
     assert reply.numbers == {"weight": 3}
 
 
-def test_an_activation_is_told_a_nodes_numbers() -> None:
+def test_an_activation_receives_the_numbers_of_a_node() -> None:
     metrics = MetricRecord({"num-examples": 3, "loss": 0.5, "each": [1.0, 2.0]})
-    told = _told(RecordDict({"metrics": metrics}))
-    assert told == {"num-examples": 3, "loss": 0.5, "weight": 3}
+    numbers = _numbers(RecordDict({"metrics": metrics}))
+    assert numbers == {"num-examples": 3, "loss": 0.5, "weight": 3}

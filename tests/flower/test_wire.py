@@ -1,7 +1,7 @@
 """Signed replies and deadlines, through the real wire and real keys.
 
-The grid hands messages to functions in this process instead of a SuperLink's nodes, so that a
-thousand forged replies take seconds; the e2e tests do the same over real ones.
+The grid passes messages to functions in this process instead of a SuperLink's nodes, so that a
+thousand forged replies take seconds. The e2e tests use real SuperNodes.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ramet.engine import Answer, Refused
 from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
-from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, Occasion, signed
+from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed
 from ramet.flower.wire import GridWire
 from ramet.payload import Payload
 
 RUN = "0" * 32
 Site = Callable[[Payload, bool], Payload | RecordDict | Error | None]
-"""From a request, and whether it asks for an introduction, to a reply; None for silence."""
+"""Maps a request, and whether it asks for an introduction, to a reply, or None for no reply."""
 
 
 @dataclass
 class InProcessGrid:
-    """Flower's Grid as the wire uses it: node ids, push and pull."""
+    """The part of Flower's Grid that the wire uses: node ids, push and pull."""
 
     sites: Mapping[int, Site]
     replies: dict[str, Message] = field(default_factory=dict)
@@ -53,9 +53,9 @@ class InProcessGrid:
         for message in messages:
             self.pushed += 1
             sent.append(str(self.pushed))
-            asked = from_records(message.content)
-            asks_who = message.metadata.message_type == MessageType.QUERY
-            reply = self.sites[message.metadata.dst_node_id](asked, asks_who)
+            payload = from_records(message.content)
+            introduces = message.metadata.message_type == MessageType.QUERY
+            reply = self.sites[message.metadata.dst_node_id](payload, introduces)
             if reply is not None:
                 content = to_records(reply) if isinstance(reply, Payload) else reply
                 self.replies[sent[-1]] = Message(content, reply_to=message)
@@ -67,13 +67,13 @@ class InProcessGrid:
 
 @pytest.fixture(autouse=True)
 def _as_in_a_server_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower's messages carry the ids of the task that makes them."""
+    """Set the ids of the current task, which Flower's messages carry."""
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 def make_key(folder: Path, name: str) -> Path:
-    """A P-384 key in OpenSSH's form, its public part registered as NAME.pub."""
+    """Create a P-384 key in OpenSSH format, and register its public key as NAME.pub."""
     key = ec.generate_private_key(ec.SECP384R1())
     private, public = folder / f"{name}.key", folder / "keys" / f"{name}.pub"
     public.parent.mkdir(exist_ok=True)
@@ -88,15 +88,15 @@ def reply_of(value: float) -> Payload:
 
 
 def site(client: str, key: Path | None, change: Callable[[Payload], Payload] = lambda p: p) -> Site:
-    """A site that answers; ``change`` is done to its reply after it was signed."""
+    """A site that answers; ``change`` is applied to its reply after signing."""
 
-    def answer(asked: Payload, asks_who: bool) -> Payload:
-        number = INTRODUCTION if asks_who else int(asked.numbers["round"])
-        reply = Payload(notes={"client": client}) if asks_who else reply_of(number)
+    def answer(payload: Payload, introduces: bool) -> Payload:
+        number = INTRODUCTION if introduces else int(payload.numbers["round"])
+        reply = Payload(notes={"client": client}) if introduces else reply_of(number)
         if key is not None:
-            occasion = Occasion(asked.notes["run"], client, number, asked.notes[NONCE])
-            reply = signed(reply, occasion, key)
-        return reply if asks_who else change(reply)
+            request_id = RequestId(payload.notes["run"], client, number, payload.notes[NONCE])
+            reply = signed(reply, request_id, key)
+        return reply if introduces else change(reply)
 
     return answer
 
@@ -109,13 +109,15 @@ def wire(
 ) -> GridWire:
     keyring = None if keys is None else Keyring(keys)
     grid = cast(Grid, InProcessGrid(sites))
-    made = GridWire(grid, clients, deadline=0.3, gathering=0.3, keyring=keyring, names=names)
-    made.begin(RUN, {})
-    return made
+    new_wire = GridWire(
+        grid, clients, deadline=0.3, connect_timeout=0.3, keyring=keyring, names=names
+    )
+    new_wire.set_run(RUN, {})
+    return new_wire
 
 
-def ask(over: GridWire, *clients: str, number: int = 1) -> dict[str, Payload | str]:
-    answers: Iterable[Answer] = over.exchange((c, request(number, True, {})) for c in clients)
+def ask(grid_wire: GridWire, *clients: str, number: int = 1) -> dict[str, Payload | str]:
+    answers: Iterable[Answer] = grid_wire.exchange((c, request(number, True, {})) for c in clients)
     return dict(answers)
 
 
@@ -131,18 +133,18 @@ def test_a_signed_reply_arrives_as_it_was_sent(tmp_path: Path) -> None:
 
 
 def test_none_of_a_thousand_replies_signed_by_another_key_counts(tmp_path: Path) -> None:
-    """A node that is registered itself answers in another's name."""
+    """A registered node answers in the name of another."""
     own, other = make_key(tmp_path, "rings"), make_key(tmp_path, "trees")
     forged = 0
 
-    def impostor(asked: Payload, asks_who: bool) -> Payload:
+    def impostor(payload: Payload, introduces: bool) -> Payload:
         nonlocal forged
-        forged += not asks_who
-        return cast(Payload, site("rings", own if asks_who else other)(asked, asks_who))
+        forged += not introduces
+        return cast(Payload, site("rings", own if introduces else other)(payload, introduces))
 
-    over = wire({7: impostor}, ["rings"], tmp_path / "keys")
+    grid_wire = wire({7: impostor}, ["rings"], tmp_path / "keys")
     for number in range(1, 1001):
-        answer = ask(over, "rings", number=number)["rings"]
+        answer = ask(grid_wire, "rings", number=number)["rings"]
         assert answer == "is not signed by this client's key for this request"
     assert forged == 1000
 
@@ -159,98 +161,102 @@ def _changed_note(reply: Payload) -> Payload:
     return Payload(reply.arrays, reply.numbers, {**reply.notes, "private": "cd"})
 
 
-def _no_hex(reply: Payload) -> Payload:
+def _not_hex(reply: Payload) -> Payload:
     return Payload(reply.arrays, reply.numbers, {**reply.notes, SIGNATURE: "zz"})
 
 
-@pytest.mark.parametrize("change", [_changed_value, _changed_weight, _changed_note, _no_hex])
-def test_what_was_changed_after_signing_is_refused(
+@pytest.mark.parametrize("change", [_changed_value, _changed_weight, _changed_note, _not_hex])
+def test_a_reply_that_was_changed_after_signing_is_refused(
     change: Callable[[Payload], Payload], tmp_path: Path
 ) -> None:
     key = make_key(tmp_path, "rings")
-    over = wire({7: site("rings", key, change)}, ["rings"], tmp_path / "keys")
-    answer = ask(over, "rings")["rings"]
+    grid_wire = wire({7: site("rings", key, change)}, ["rings"], tmp_path / "keys")
+    answer = ask(grid_wire, "rings")["rings"]
     assert isinstance(answer, Refused)
     assert "is not signed by this client's key" in answer
 
 
-def test_an_old_reply_is_refused_though_its_signature_was_good(tmp_path: Path) -> None:
+def test_a_replayed_reply_is_refused_despite_its_valid_signature(tmp_path: Path) -> None:
     key = make_key(tmp_path, "rings")
-    kept: list[Payload] = []
+    recorded: list[Payload] = []
 
-    def replaying(asked: Payload, asks_who: bool) -> Payload:
-        fresh = cast(Payload, site("rings", key)(asked, asks_who))
-        if not asks_who:
-            kept.append(fresh)
-        return fresh if asks_who else kept[0]
+    def replaying(payload: Payload, introduces: bool) -> Payload:
+        fresh = cast(Payload, site("rings", key)(payload, introduces))
+        if not introduces:
+            recorded.append(fresh)
+        return fresh if introduces else recorded[0]
 
-    over = wire({7: replaying}, ["rings"], tmp_path / "keys")
-    assert isinstance(ask(over, "rings")["rings"], Payload)
-    assert "for this request" in str(ask(over, "rings")["rings"])
+    grid_wire = wire({7: replaying}, ["rings"], tmp_path / "keys")
+    assert isinstance(ask(grid_wire, "rings")["rings"], Payload)
+    assert "for this request" in str(ask(grid_wire, "rings")["rings"])
 
 
-def test_a_node_that_claims_to_be_another_client_is_not_believed(tmp_path: Path) -> None:
+def test_a_node_that_claims_to_be_another_client_is_refused(tmp_path: Path) -> None:
     right, wrong = make_key(tmp_path, "rings"), make_key(tmp_path, "trees")
-    over = wire({7: site("rings", right), 8: site("rings", wrong)}, ["rings"], tmp_path / "keys")
-    assert isinstance(ask(over, "rings")["rings"], Payload)
+    grid_wire = wire(
+        {7: site("rings", right), 8: site("rings", wrong)}, ["rings"], tmp_path / "keys"
+    )
+    assert isinstance(ask(grid_wire, "rings")["rings"], Payload)
     with pytest.raises(
         RametError, match=r"no client takes part: rings: its node's introduction is not"
     ):
         wire({8: site("rings", wrong)}, ["rings"], tmp_path / "keys")
 
 
-def test_unsigned_and_unknown_clients_are_refused_where_there_are_keys(tmp_path: Path) -> None:
+def test_unsigned_and_unknown_clients_are_refused_with_a_keyring(tmp_path: Path) -> None:
     key = make_key(tmp_path, "rings")
     sites = {7: site("rings", key), 8: site("trees", None), 9: site("../rings", key)}
-    over = wire(sites, ["rings", "trees", "../rings"], tmp_path / "keys")
-    answers = ask(over, "rings", "trees", "../rings")
+    grid_wire = wire(sites, ["rings", "trees", "../rings"], tmp_path / "keys")
+    answers = ask(grid_wire, "rings", "trees", "../rings")
     assert isinstance(answers["rings"], Payload)
     assert answers["trees"] == "its node's introduction has no registered key"
     assert answers["../rings"] == "its node's introduction has no registered key"
     assert isinstance(answers["trees"], Refused)
     (tmp_path / "keys" / "rings.pub").unlink()
-    assert ask(over, "rings")["rings"] == "has no registered key"
+    assert ask(grid_wire, "rings")["rings"] == "has no registered key"
 
 
 def test_an_empty_folder_of_keys_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RametError, match="holds no public key"):
+    with pytest.raises(RametError, match="has no public keys"):
         Keyring(tmp_path)
 
 
-def test_a_node_that_refuses_the_app_is_not_called_absent() -> None:
+def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
     refuses = Error(0, "this site does not accept the app")
     sites: dict[int, Site] = {7: site("rings", None), 8: lambda *_: refuses}
-    over = wire(sites, ["rings", "trees", "blocks"], None, names={7: "rings", 8: "trees"})
-    answers = ask(over, "rings", "trees", "blocks")
+    grid_wire = wire(sites, ["rings", "trees", "blocks"], None, names={7: "rings", 8: "trees"})
+    answers = ask(grid_wire, "rings", "trees", "blocks")
     assert isinstance(answers["rings"], Payload)
     why = "its node is connected, but answered: this site does not accept the app (Flower's code 0)"
     assert answers["trees"] == why
     assert answers["blocks"] == "its node is not connected"
-    assert over.reasons(["trees", "blocks"]) == f"trees: {why}; blocks: its node is not connected"
+    assert (
+        grid_wire.reasons(["trees", "blocks"]) == f"trees: {why}; blocks: its node is not connected"
+    )
     with pytest.raises(RametError, match="no client takes part: trees: its node is connected, but"):
         wire({8: sites[8]}, ["trees"], None, names={8: "trees"})
 
 
-def test_silence_ends_at_the_deadline(tmp_path: Path) -> None:
-    def silent(asked: Payload, asks_who: bool) -> Payload | None:
-        return Payload(notes={"client": "trees"}) if asks_who else None
+def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
+    def silent(payload: Payload, introduces: bool) -> Payload | None:
+        return Payload(notes={"client": "trees"}) if introduces else None
 
-    over = wire({7: site("rings", None), 8: silent}, ["rings", "trees"], None)
-    answers = ask(over, "rings", "trees")
+    grid_wire = wire({7: site("rings", None), 8: silent}, ["rings", "trees"], None)
+    answers = ask(grid_wire, "rings", "trees")
     assert isinstance(answers["rings"], Payload)
     assert answers["trees"] == "no reply within 0 s"
-    assert not isinstance(answers["trees"], Refused), "nothing came that could be refused"
+    assert not isinstance(answers["trees"], Refused), "there was no reply to refuse"
 
 
-def test_strangers_and_nonsense_do_not_stop_the_round() -> None:
+def test_invalid_messages_do_not_stop_the_round() -> None:
     nonsense = RecordDict({"x": ConfigRecord({"client": "rings"})})
     broken = RecordDict({"arrays": ArrayRecord({"w": Array("f4", (1,), "numpy.ndarray", b"PK")})})
 
-    def odd(asked: Payload, asks_who: bool) -> Payload | RecordDict:
-        return Payload(notes={"client": "trees"}) if asks_who else broken
+    def odd(payload: Payload, introduces: bool) -> Payload | RecordDict:
+        return Payload(notes={"client": "trees"}) if introduces else broken
 
     sites: dict[int, Site] = {6: lambda *_: nonsense, 7: site("rings", None), 8: odd}
     answers = ask(wire(sites, ["rings", "trees"], None), "rings", "trees")
     assert isinstance(answers["rings"], Payload)
     assert isinstance(answers["trees"], Refused)
-    assert "a message that is not Ramet's" in answers["trees"]
+    assert "not a Ramet message" in answers["trees"]

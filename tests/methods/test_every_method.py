@@ -1,4 +1,4 @@
-"""What every method passes; a new one is here by being in the dict."""
+"""Tests that every method in METHODS must pass."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ def rounds_of(method: Method, node: Node, folder: Path, clients: tuple[str, ...]
 
 
 def _with_a_private_head(method: Method) -> Method:
-    """Methods for one domain share everything; these tests need something that is not shared."""
+    """Methods for one domain share everything, but these tests need a private parameter."""
     return replace(method, shared=only("project.*")) if method.shared == everything else method
 
 
-def test_what_leaves_a_client_is_shared_and_counted(method: Method, tiny_node: NodeMaker) -> None:
+def test_replies_hold_only_shared_arrays_and_are_counted(
+    method: Method, tiny_node: NodeMaker
+) -> None:
     node = tiny_node("rings", method)
     reply = node.answer(request(1, True, {}))
     assert all(name in method.shared for name in reply.arrays)
@@ -54,19 +56,19 @@ def test_what_leaves_a_client_is_shared_and_counted(method: Method, tiny_node: N
     assert not reply.notes
 
 
-def test_a_client_takes_only_what_is_shared(method: Method, tiny_node: NodeMaker) -> None:
+def test_a_client_accepts_only_shared_arrays(method: Method, tiny_node: NodeMaker) -> None:
     node = tiny_node("rings", _with_a_private_head(method))
     with pytest.raises(NotSharedError, match=r"rings refuses to accept 'classify.bias'"):
         node.answer(request(1, True, {"classify.bias": np.zeros(2)}))
 
 
-def test_a_client_sends_only_what_is_shared(method: Method, tiny_node: NodeMaker) -> None:
+def test_a_client_sends_only_shared_arrays(method: Method, tiny_node: NodeMaker) -> None:
     node = tiny_node("rings", _with_a_private_head(method))
     with pytest.raises(NotSharedError, match=r"refuses to send 'classify.bias'.*Declare it"):
         node._released(Payload({"classify.bias": np.zeros(2, np.float32)}))
 
 
-def test_all_start_with_the_same_shared_and_their_own_private_arrays(
+def test_initial_shared_arrays_are_equal_and_private_ones_differ(
     method: Method, tiny_samples: Callable[[str, Method], GraphSamples]
 ) -> None:
     states = [
@@ -80,32 +82,32 @@ def test_all_start_with_the_same_shared_and_their_own_private_arrays(
         assert constant or same == (name in method.shared)
 
 
-def test_one_client_alone_is_local_training(
+def test_a_single_client_equals_local_training(
     method: Method, tiny_node: NodeMaker, tmp_path: Path
 ) -> None:
-    alone = tiny_node("trees", method)
+    federated = tiny_node("trees", method)
     records: list[Record] = []
-    wire = LocalWire(lambda _: alone)
-    rounds_of(method, alone, tmp_path / "server", ("trees",)).run(wire, records.append)
-    apart = replace(alone, snapshots=Snapshots(tmp_path / "apart"))
-    losses = [apart.answer(request(number, True, {})).numbers["loss"] for number in (1, 2, 3)]
+    wire = LocalWire(lambda _: federated)
+    rounds_of(method, federated, tmp_path / "server", ("trees",)).run(wire, records.append)
+    local = replace(federated, snapshots=Snapshots(tmp_path / "local"))
+    losses = [local.answer(request(number, True, {})).numbers["loss"] for number in (1, 2, 3)]
     assert [record.trained["trees"]["loss"] for record in records] == losses
 
 
-def test_training_learns(method: Method, tiny_node: NodeMaker) -> None:
-    if method.training.lr < 1e-3:  # too small for twenty steps
+def test_training_reduces_the_loss(method: Method, tiny_node: NodeMaker) -> None:
+    if method.training.lr < 1e-3:  # too small for twenty rounds
         method = replace(method, training=replace(method.training, lr=0.01))
     node = tiny_node("rings", method)
     losses = [node.answer(request(number, True, {})).numbers["loss"] for number in range(1, 21)]
     assert losses[-1] < losses[0] * 0.8
 
 
-def test_a_client_that_fails_or_answers_nonsense_does_not_stop_the_round(
+def test_failures_and_invalid_replies_do_not_stop_a_round(
     method: Method, tiny_node: NodeMaker, tmp_path: Path
 ) -> None:
     nodes = {client: tiny_node(client, method) for client in CLIENTS}
 
-    class Troubled(LocalWire):
+    class FaultyWire(LocalWire):
         def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
             for client, reply in super().exchange(requests):
                 assert isinstance(reply, Payload)
@@ -118,7 +120,7 @@ def test_a_client_that_fails_or_answers_nonsense_does_not_stop_the_round(
 
     records: list[Record] = []
     rounds = rounds_of(method, nodes["rings"], tmp_path / "server", CLIENTS)
-    rounds.run(Troubled(lambda client: nodes[client]), records.append)
+    rounds.run(FaultyWire(lambda client: nodes[client]), records.append)
     assert len(records) == 3
     for record in records:
         assert list(record.trained) == ["rings"]

@@ -1,4 +1,4 @@
-"""What the server holds after a round, calculated by hand and written down as numbers."""
+"""Two rounds of FedAvg and FedStar against values calculated by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARED = {"fedavg": "layers", "fedstar": "structure"}
 
 
 @pytest.mark.parametrize("method", SHARED)
-def test_replies_count_by_their_training_samples(method: str) -> None:
+def test_replies_are_weighted(method: str) -> None:
     rule, name = METHODS[method]().merging, f"{SHARED[method]}.weight"
     replies = [
         ("a", Payload({name: np.array([1, 2], np.float32)}, {"weight": 1})),
@@ -36,7 +36,7 @@ def test_replies_count_by_their_training_samples(method: str) -> None:
 
 
 class OneWeight(nn.Module):
-    """The first class has the score ``weight * nodes + bias``, the second one 0."""
+    """The logit of the first class is ``weight * nodes + bias``, that of the second 0."""
 
     def __init__(self, part: str) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class OneWeight(nn.Module):
 
 
 class PlainSGD(LocalTraining):
-    """A step down the gradient, without moments and without weight decay."""
+    """Gradient descent without moments or weight decay."""
 
     def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(model.parameters(), lr=self.lr)
 
 
 def graphs_of(nodes: list[int], label: int) -> GraphBlock:
-    """Graphs with so many nodes each, all of one class of two, without links."""
+    """Graphs without links, with the given numbers of nodes, all of one of two classes."""
     count, none = sum(nodes), torch.zeros(0, dtype=torch.int64)
     block = GraphBlock.from_links(
         rows=none,
@@ -75,12 +75,12 @@ def graphs_of(nodes: list[int], label: int) -> GraphBlock:
 
 
 SAMPLES = {
-    # one graph of four nodes to train on; one of one node to validate, one of three to test
+    # train: one graph of four nodes; validation: one node; test: three nodes
     "a": GraphSamples(
         graphs_of([4, 1, 3], label=0),
         Split(torch.tensor([0]), torch.tensor([1]), torch.tensor([2])),
     ),
-    # three graphs of two nodes to train on, and the same to validate and to test
+    # train: three graphs of two nodes; validation and test: one such graph each
     "b": GraphSamples(
         graphs_of([2, 2, 2, 2, 2], label=1),
         Split(torch.tensor([0, 1, 2]), torch.tensor([3]), torch.tensor([4])),
@@ -90,22 +90,23 @@ SAMPLES = {
 
 @pytest.mark.parametrize("method", SHARED)
 def test_two_rounds_by_hand(method: str, tmp_path: Path) -> None:
-    """With p = 1 / (1 + exp(-score)) for the first class, the loss of a graph of that class is
-    -log p and its gradient by the score is p - 1; of the second class -log(1 - p) and p. The score
-    is weight * nodes + bias, so the gradient by the weight is that times the number of nodes, and
-    by the bias just that. All start at 0, and a step is half the gradient.
+    """With p = 1 / (1 + exp(-logit)) for the first class, the loss of a graph of that class is
+    -log p, with gradient p - 1 with respect to the logit. For the second class they are -log(1 - p)
+    and p. The logit is weight * nodes + bias, so the gradient of the weight is that times the
+    number of nodes, and the gradient of the bias is that. All parameters start at 0, and the
+    learning rate is 1/2.
 
     Round 1: p = 1/2 for every graph, so every loss is log 2 = 0.693147.
-      a: by the weight -1/2 * 4 = -2, so weight  1;    by the bias -1/2, so bias  1/4
-      b: by the weight  1/2 * 2 =  1, so weight -1/2;  by the bias  1/2, so bias -1/4
-      merged weight: (1 * 1 + 3 * -1/2) / 4 = -1/8; the biases stay where they are
-    Judged with the merged weight, the first class is told where the score is above 0:
-      a: one node -1/8 + 1/4 = 1/8, right; three nodes -3/8 + 1/4 = -1/8, wrong
-      b: two nodes -2/8 - 1/4 = -1/2, right
+      a: gradient of the weight -1/2 * 4 = -2, weight  1;    of the bias -1/2, bias  1/4
+      b: gradient of the weight  1/2 * 2 =  1, weight -1/2;  of the bias  1/2, bias -1/4
+      merged weight: (1 * 1 + 3 * -1/2) / 4 = -1/8; the biases are private
+    Evaluation with the merged weight, which predicts the first class for logits above 0:
+      a: one node -1/8 + 1/4 = 1/8, correct; three nodes -3/8 + 1/4 = -1/8, wrong
+      b: two nodes -2/8 - 1/4 = -1/2, correct
     Round 2, from -1/8 and the clients' own biases:
-      a: score -4/8 + 1/4 = -1/4, p = 0.4378235, loss -log p = 0.8259394;
+      a: logit -4/8 + 1/4 = -1/4, p = 0.4378235, loss -log p = 0.8259394;
          weight -0.125 - 0.5 * (p - 1) * 4 = 0.9993530
-      b: score -2/8 - 1/4 = -1/2, p = 0.3775407, loss -log(1 - p) = 0.4740770;
+      b: logit -2/8 - 1/4 = -1/2, p = 0.3775407, loss -log(1 - p) = 0.4740770;
          weight -0.125 - 0.5 * p * 2 = -0.5025407
       merged weight: (0.9993530 + 3 * -0.5025407) / 4 = -0.1270673
     """
@@ -135,15 +136,15 @@ def test_two_rounds_by_hand(method: str, tmp_path: Path) -> None:
     biases = [Snapshots(tmp_path / client).load(1).arrays["model/bias"] for client in nodes]
     assert [bias.tolist() for bias in biases] == [[0.25], [-0.25]]
 
-    told = [numbers for record in records for numbers in record.trained.values()]
-    assert [numbers["weight"] for numbers in told] == [1, 3, 1, 3]
-    assert [numbers["loss"] for numbers in told] == pytest.approx(
+    reported = [numbers for record in records for numbers in record.trained.values()]
+    assert [numbers["weight"] for numbers in reported] == [1, 3, 1, 3]
+    assert [numbers["loss"] for numbers in reported] == pytest.approx(
         [0.693147, 0.693147, 0.825939, 0.474077], abs=1e-6
     )
     assert records[0].evaluated == {"a": {"val": 1, "test": 0}, "b": {"val": 1, "test": 1}}
 
 
-def test_payloads_are_the_papers(tiny_node: Callable[..., Node]) -> None:
+def test_payload_sizes_match_the_papers(tiny_node: Callable[..., Node]) -> None:
     sent = {
         method.name: tiny_node("rings", method).answer(request(1, True, {}))
         for method in (fedavg(), fedstar())

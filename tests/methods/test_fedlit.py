@@ -1,4 +1,4 @@
-"""Grouping of channels that have no common order."""
+"""Grouping of channels whose order differs between clients."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from ramet import run
-from ramet.methods.fedlit import ChannelMean, common, matched
+from ramet.methods.fedlit import ChannelMean, cluster_centres, match_centres
 from ramet.payload import Arrays, Payload
 
 
-def test_groups_are_as_good_as_the_best_of_all() -> None:
-    draw = np.random.default_rng(0)
-    true = draw.normal(size=(3, 4))
+def test_matching_finds_the_optimal_groups() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=(3, 4))
     orders = {"a": [2, 0, 1], "b": [0, 1, 2], "c": [1, 2, 0]}
-    centres = {c: true[order] + 0.05 * draw.normal(size=(3, 4)) for c, order in orders.items()}
+    centres = {c: true[order] + 0.05 * rng.normal(size=(3, 4)) for c, order in orders.items()}
     present = {client: np.ones(3, dtype=bool) for client in centres}
-    groups = matched(np.zeros((3, 4)), centres, present)
+    groups = match_centres(np.zeros((3, 4)), centres, present)
 
     def cost(grouping: dict[str, tuple[int, ...]]) -> float:
         total = 0.0
@@ -28,32 +28,32 @@ def test_groups_are_as_good_as_the_best_of_all() -> None:
             total += float(((members - members.mean(axis=0)) ** 2).sum())
         return total
 
-    found = cost({client: tuple(group) for client, group in groups.items()})
-    every = product(permutations(range(3)), repeat=3)
-    best = min(cost(dict(zip("abc", grouping, strict=True))) for grouping in every)
-    assert found == pytest.approx(best)
+    actual = cost({client: tuple(group) for client, group in groups.items()})
+    groupings = product(permutations(range(3)), repeat=3)
+    best = min(cost(dict(zip("abc", grouping, strict=True))) for grouping in groupings)
+    assert actual == pytest.approx(best)
 
 
-def test_kinds_that_a_client_lacks_take_no_part() -> None:
+def test_matching_ignores_kinds_without_links() -> None:
     true = np.eye(3)
     centres = {"a": true, "b": np.array([[9.0, 9, 9], [0, 0, 1.0], [9, 9, 9]])}
     present = {"a": np.ones(3, dtype=bool), "b": np.array([False, True, False])}
-    groups = matched(true, centres, present)
+    groups = match_centres(true, centres, present)
     assert groups["b"][1] == 2
     assert sorted(groups["b"]) == [0, 1, 2]
 
 
 def arrays(channel: list[float], nodes: list[float], centres: list[float], other: float) -> Arrays:
-    told = {f"channels.{i}.w": np.array([value], np.float32) for i, value in enumerate(channel)}
+    channels = {f"channels.{i}.w": np.array([value], np.float32) for i, value in enumerate(channel)}
     return {
-        **told,
+        **channels,
         "kinds.nodes": np.array(nodes, np.float32),
         "kinds.centres": np.array(centres, np.float32)[:, None],
         "project.w": np.array([other], np.float32),
     }
 
 
-def test_channels_are_averaged_inside_their_group_and_sent_back_in_the_clients_order() -> None:
+def test_channels_are_averaged_per_group_and_sent_in_the_clients_order() -> None:
     rule = ChannelMean()
     state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
     replies = [
@@ -74,7 +74,7 @@ def test_channels_are_averaged_inside_their_group_and_sent_back_in_the_clients_o
     assert to_a["project.w"] == pytest.approx((1 + 2 * 4) / 3)
 
 
-def test_a_channel_that_nobody_has_stays() -> None:
+def test_a_channel_without_links_at_any_client_keeps_its_value() -> None:
     rule = ChannelMean("true")
     state = rule.start(arrays([7, 7], [0, 0], [0, 0], 0))
     reply = Payload(arrays([1, 99], [5, 0], [0, 0], 3), {"weight": 1})
@@ -83,7 +83,7 @@ def test_a_channel_that_nobody_has_stays() -> None:
     assert after.arrays["channels.1.w"] == 7
 
 
-def test_common_groups_take_several_clusters_of_a_client_and_are_found_once() -> None:
+def test_common_groups_may_hold_several_clusters_of_a_client_and_are_formed_once() -> None:
     rule = ChannelMean("common")
     state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
     one_kind = Payload(arrays([1, 3], [10, 30], [1.0, 2.0], 1), {"weight": 1})
@@ -95,35 +95,35 @@ def test_common_groups_take_several_clusters_of_a_client_and_are_found_once() ->
     assert after.arrays[f"channels.{up}.w"] == pytest.approx((10 * 1 + 30 * 3 + 20 * 4) / 60)
     assert after.arrays[f"channels.{down}.w"] == 8
     assert rule.ask(after, "a") is after.arrays
-    lacking = Payload(arrays([5, 6], [0, 9], [1.0, 1.0], 1), {"weight": 1})
-    then = rule.merge(after, [("a", lacking)])
-    assert then.arrays["channels.1.w"] == 6
-    assert then.arrays["channels.0.w"] == after.arrays["channels.0.w"]
+    without_first = Payload(arrays([5, 6], [0, 9], [1.0, 1.0], 1), {"weight": 1})
+    later = rule.merge(after, [("a", without_first)])
+    assert later.arrays["channels.1.w"] == 6
+    assert later.arrays["channels.0.w"] == after.arrays["channels.0.w"]
 
 
 def test_fewer_centres_than_groups() -> None:
-    groups = common(4, {"a": np.eye(2)[[0, 1, 0, 0]]}, {"a": np.array([1, 1, 0, 1])})
+    groups = cluster_centres(4, {"a": np.eye(2)[[0, 1, 0, 0]]}, {"a": np.array([1, 1, 0, 1])})
     assert groups["a"][0] == groups["a"][3] != groups["a"][1]
 
 
-def test_the_rule_tells_how_far_clients_agree() -> None:
+def test_the_rule_reports_how_well_clients_agree() -> None:
     rule = ChannelMean("true")
     state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
     replies = [
         ("a", Payload(arrays([3, 1], [10, 10], [1.0, 5.0], 1), {"weight": 1})),
         ("b", Payload(arrays([3, -3], [10, 10], [1.5, -5.0], 1), {"weight": 1})),
     ]
-    told = rule.merge(state, replies).numbers
-    assert told["agreement/0"] == pytest.approx(1)
-    assert told["agreement/1"] == pytest.approx(-1)
-    assert told["change/a/0"] == 3
-    assert told["distance/a/0"] == pytest.approx(0)
-    assert told["distance/a/1"] == pytest.approx(2)  # the merge went the other way
-    assert -1 <= told["silhouette"] <= 1
+    metrics = rule.merge(state, replies).numbers
+    assert metrics["agreement/0"] == pytest.approx(1)
+    assert metrics["agreement/1"] == pytest.approx(-1)
+    assert metrics["change/a/0"] == 3
+    assert metrics["distance/a/0"] == pytest.approx(0)
+    assert metrics["distance/a/1"] == pytest.approx(2)  # the merge has the opposite direction
+    assert -1 <= metrics["silhouette"] <= 1
 
 
 @pytest.mark.parametrize("grouping", ["matched", "common"])
-def test_more_kinds_than_there_are_and_clients_that_lack_some(
+def test_more_channels_than_true_kinds_and_clients_without_some_kinds(
     grouping: str, tmp_path: Path
 ) -> None:
     result = run(

@@ -7,7 +7,7 @@ from ramet.methods import fedper
 from ramet.models import GraphNetwork
 
 
-def test_the_last_layers_stay_home() -> None:
+def test_the_last_layers_are_private() -> None:
     shared = fedper().shared
     assert "layers.1.second.bias" in shared
     assert "layers.2.first.weight" not in shared

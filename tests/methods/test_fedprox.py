@@ -15,16 +15,16 @@ from ramet.payload import digest
 from ramet.randomness import Randomness
 
 
-def test_without_mu_it_is_fedavg(tiny_node: Callable[..., Node]) -> None:
+def test_mu_0_equals_fedavg(tiny_node: Callable[..., Node]) -> None:
     plain = tiny_node("rings", fedavg()).answer(request(1, True, {}))
-    none = tiny_node("rings", fedprox(mu=0.0)).answer(request(1, True, {}))
-    assert digest(plain.arrays) == digest(none.arrays)
+    without = tiny_node("rings", fedprox(mu=0.0)).answer(request(1, True, {}))
+    assert digest(plain.arrays) == digest(without.arrays)
 
 
-def test_a_strong_pull_keeps_shared_parameters_near_the_start(
+def test_a_large_mu_keeps_shared_parameters_near_the_start(
     tiny_node: Callable[..., Node],
 ) -> None:
-    def moved(mu: float) -> float:
+    def distance(mu: float) -> float:
         method = fedprox(mu=mu, training=LocalTraining(epochs=20))
         node = tiny_node("rings", method)
         reply = node.answer(request(1, True, {}))
@@ -32,7 +32,7 @@ def test_a_strong_pull_keeps_shared_parameters_near_the_start(
         node.snapshots.folder.joinpath("000001.safetensors").unlink()
         return sum(float(abs(reply.arrays[name] - start[name]).sum()) for name in start)
 
-    assert moved(100.0) < 0.5 * moved(0.0)
+    assert distance(100.0) < 0.5 * distance(0.0)
 
 
 def test_the_term_and_its_gradient_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_the_term_and_its_gradient_by_hand() -> None:
     term = Proximal(mu=0.5)(session)
     with torch.no_grad():
         model.weight.add_(torch.tensor([[1.0, -2.0]]))
-        model.bias.add_(100.0)  # private: does not count
+        model.bias.add_(100.0)  # private, so not in the penalty
     value = term()
     assert value.item() == pytest.approx(0.5 / 2 * (1 + 4))
     value.backward()  # type: ignore[no-untyped-call]

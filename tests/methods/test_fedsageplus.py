@@ -18,17 +18,19 @@ from ramet.methods.training import LocalTraining
 NODES = ("local-nodes", "fedsage-nodes", "fedsage+")
 
 
-def test_the_generator_may_stay_at_home(tiny_node: Callable[..., Node]) -> None:
-    at_home = tiny_node("rings", METHODS["fedsage+"](generator="home"))
+def test_the_generator_can_stay_private(tiny_node: Callable[..., Node]) -> None:
+    private = tiny_node("rings", METHODS["fedsage+"](generator="home"))
     shared = tiny_node("trees", METHODS["fedsage+"]())
-    alone = tiny_node("blocks", METHODS["local-nodes"]())
-    sent = [node.answer(request(1, True, {})).arrays for node in (at_home, shared, alone)]
+    local = tiny_node("blocks", METHODS["local-nodes"]())
+    sent = [node.answer(request(1, True, {})).arrays for node in (private, shared, local)]
     assert {name.partition(".")[0] for name in sent[0]} == {"classifier"}
     assert {name.partition(".")[0] for name in sent[1]} == {"classifier", "generator"}
     assert not sent[2]
 
 
-def test_without_weight_the_generator_learns_nothing(tiny_node: Callable[..., Node]) -> None:
+def test_with_zero_loss_weights_the_generator_does_not_change(
+    tiny_node: Callable[..., Node],
+) -> None:
     training = LocalTraining(lr=0.01, weight_decay=0)
     idle = METHODS["fedsage+"](count_weight=0, feature_weight=0, training=training)
     node = tiny_node("rings", idle)
@@ -40,20 +42,20 @@ def test_without_weight_the_generator_learns_nothing(tiny_node: Callable[..., No
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_fresh_process_goes_on_as_the_old_one_would(
+def test_a_new_process_continues_from_disk(
     name: str, tiny_node: Callable[..., Node], tmp_path: Path
 ) -> None:
     node = tiny_node("rings", METHODS[name]())
     fresh = replace(node, snapshots=Snapshots(tmp_path / "fresh"))
     for number in (1, 2, 3):
-        going_on = node.answer(request(number, True, {}))
-        fresh = replace(fresh)  # forgets what is in memory
+        in_memory = node.answer(request(number, True, {}))
+        fresh = replace(fresh)  # drops what is cached in memory
         from_disk = fresh.answer(request(number, True, {}))
-        assert going_on.numbers["loss"] == from_disk.numbers["loss"]
-        assert going_on.numbers.get("test") == from_disk.numbers.get("test")
+        assert in_memory.numbers["loss"] == from_disk.numbers["loss"]
+        assert in_memory.numbers.get("test") == from_disk.numbers.get("test")
 
 
-def test_cora_is_learned_and_the_whole_graph_judged(tmp_path: Path, data_root: Path) -> None:
+def test_cora_runs_and_is_evaluated_on_the_whole_graph(tmp_path: Path, data_root: Path) -> None:
     result = ramet.run("fedsage+", "cora", rounds=2, data=data_root, out=tmp_path, hidden=8)
     scores = result.summary.scores
     assert len(scores.clients) == 5

@@ -11,8 +11,8 @@ from ramet.methods.merging import WeightedMean
 from ramet.payload import Payload
 
 CLIENTS = ("a", "b", "c", "d")
-# a and b pull to the right, c and d to the left; together they stand still
-PULLS = {"a": [1.0, 0.1], "b": [1.0, -0.1], "c": [-1.0, 0.1], "d": [-1.0, -0.1]}
+# a and b move right, c and d move left; the mean update is 0
+UPDATES = {"a": [1.0, 0.1], "b": [1.0, -0.1], "c": [-1.0, 0.1], "d": [-1.0, -0.1]}
 WEIGHTS = {"a": 1, "b": 3, "c": 1, "d": 1}
 
 
@@ -25,7 +25,7 @@ def replies(state: Payload, using: ClusteredMean) -> list[tuple[str, Payload]]:
         (
             client,
             Payload(
-                {"w": using.ask(state, client)["w"] + np.array(PULLS[client], np.float32)},
+                {"w": using.ask(state, client)["w"] + np.array(UPDATES[client], np.float32)},
                 {"weight": WEIGHTS[client]},
             ),
         )
@@ -33,7 +33,7 @@ def replies(state: Payload, using: ClusteredMean) -> list[tuple[str, Payload]]:
     ]
 
 
-def test_clients_that_pull_apart_are_split_and_averaged_apart() -> None:
+def test_clients_with_opposite_updates_are_split_and_averaged_separately() -> None:
     using = rule()
     state = using.start({"w": np.zeros(2, np.float32)})
     after = using.merge(state, replies(state, using))
@@ -45,7 +45,7 @@ def test_clients_that_pull_apart_are_split_and_averaged_apart() -> None:
     assert json.loads(again.notes["clusters"]) == json.loads(after.notes["clusters"])
 
 
-def test_no_split_before_its_time_or_while_all_still_move() -> None:
+def test_no_split_in_quiet_rounds_or_while_the_mean_update_is_large() -> None:
     for using in (rule(quiet_rounds=1), rule(settled=1e-6)):
         state = using.start({"w": np.full(2, 5.0, np.float32)})
         shifted = [
@@ -58,7 +58,7 @@ def test_no_split_before_its_time_or_while_all_still_move() -> None:
         assert np.array_equal(using.ask(merged, "a")["w"], plain.arrays["w"])
 
 
-def test_the_order_of_replies_does_not_show() -> None:
+def test_the_result_does_not_depend_on_the_order_of_replies() -> None:
     using = rule()
     state = using.start({"w": np.zeros(2, np.float32)})
     one = using.merge(state, replies(state, using))
@@ -67,7 +67,7 @@ def test_the_order_of_replies_does_not_show() -> None:
     assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in one.arrays)
 
 
-def test_a_client_that_is_away_stays_with_its_cluster() -> None:
+def test_an_absent_client_stays_in_its_cluster() -> None:
     using = rule()
     state = using.start({"w": np.zeros(2, np.float32)})
     split = using.merge(state, replies(state, using))
@@ -77,7 +77,7 @@ def test_a_client_that_is_away_stays_with_its_cluster() -> None:
     assert "norms/d" in later.arrays
 
 
-def test_norms_of_the_last_rounds_are_kept() -> None:
+def test_the_last_norms_are_in_the_state() -> None:
     using = ClusteredMean(Clustering(0.05, 0.1, 100, 2), by_warping)
     state = using.start({"w": np.zeros(2, np.float32)})
     for _ in range(3):
@@ -85,13 +85,13 @@ def test_norms_of_the_last_rounds_are_kept() -> None:
     assert state.arrays["norms/a"] == pytest.approx([np.hypot(1, 0.1)] * 2, rel=1e-5)
 
 
-def test_warping_groups_sequences_of_like_shape() -> None:
+def test_warping_favours_sequences_of_similar_shape() -> None:
     rising, late, falling = np.array([1.0, 2, 3]), np.array([1.0, 1, 2]), np.array([3.0, 2, 1])
     weights = by_warping([], [rising, late, falling])
     assert weights[0, 1] > weights[0, 2]
     assert weights.min() >= 0
 
 
-def test_both_are_fedavg_but_for_the_merging() -> None:
+def test_gcfl_and_gcfl_plus_differ_in_the_merging_only() -> None:
     assert gcfl().shared == gcfl_plus().shared
     assert gcfl().merging != gcfl_plus().merging

@@ -21,21 +21,21 @@ def test_the_weighted_mean_by_hand() -> None:
     state = rule.start({"w": np.zeros(2, np.float32), "v": np.array([7.0], np.float32)})
     replies = [("a", reply(3, w=[1, 2])), ("b", reply(1, w=[5, -2]))]
     merged = rule.merge(state, replies)
-    # (3*1 + 1*5) / 4 = 2, (3*2 - 1*2) / 4 = 1; nobody sent v, so it stays
+    # (3*1 + 1*5) / 4 = 2, (3*2 - 1*2) / 4 = 1; no client sent v
     assert merged.arrays["w"].tolist() == [2, 1]
     assert merged.arrays["v"].tolist() == [7]
     assert merged.arrays["w"].dtype == np.float32
     assert rule.ask(merged, "a") is merged.arrays
 
 
-def test_an_array_is_averaged_over_those_who_sent_it() -> None:
+def test_an_array_is_averaged_over_the_clients_that_sent_it() -> None:
     rule = WeightedMean()
     state = rule.start({"w": np.zeros(1, np.float32), "v": np.zeros(1, np.float32)})
     merged = rule.merge(state, [("a", reply(3, w=[1], v=[4])), ("b", reply(1, w=[5]))])
     assert (merged.arrays["w"].tolist(), merged.arrays["v"].tolist()) == ([2], [4])
 
 
-def test_one_client_gets_its_own_arrays_back() -> None:
+def test_the_mean_of_one_reply_is_that_reply() -> None:
     values = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     rule = WeightedMean()
     merged = rule.merge(
@@ -53,7 +53,7 @@ def test_one_client_gets_its_own_arrays_back() -> None:
     ),
     st.randoms(use_true_random=False),
 )
-def test_no_order_of_replies_shows_in_the_bits(
+def test_sums_have_the_same_bits_in_any_order(
     terms: list[tuple[float, int]], shuffler: random.Random
 ) -> None:
     def total(ordered: list[tuple[float, int]]) -> np.ndarray:
@@ -70,16 +70,16 @@ def test_no_order_of_replies_shows_in_the_bits(
 
 
 def test_plain_float_sums_do_depend_on_order() -> None:
-    """Why the sum is made this way: the usual one differs on a tenth of such arrays."""
+    """Why ``OrderlessSum`` is needed."""
     draws = np.random.default_rng(1).normal(size=(7, 20_000)).astype(np.float32)
     forward = sum(draws[i] * np.float32(1 / 7) for i in range(7))
     backward = sum(draws[i] * np.float32(1 / 7) for i in reversed(range(7)))
     assert not np.array_equal(forward, backward)
 
 
-def test_what_a_batch_norm_has_besides_weights() -> None:
-    """A count without dimensions, in whole numbers."""
-    told = [
+def test_integers_and_arrays_without_dimensions() -> None:
+    """A batch norm has such a count."""
+    replies = [
         (
             client,
             Payload(
@@ -89,7 +89,7 @@ def test_what_a_batch_norm_has_besides_weights() -> None:
         for client, count in (("a", 4), ("b", 7))
     ]
     start = WeightedMean().start({"count": np.array(0), "scale": np.zeros((), np.float32)})
-    merged = WeightedMean().merge(start, told).arrays
+    merged = WeightedMean().merge(start, replies).arrays
     assert (merged["count"].shape, merged["count"].dtype.kind) == ((), "i")
     assert merged["count"] == 6
     assert merged["scale"] == np.float32(5.5)

@@ -1,4 +1,4 @@
-"""Operations counted by the run are those counted by hand."""
+"""Counted operations agree with counts by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.data import GraphBlock
 from ramet.engine import Node
 from ramet.engine.node import request
 from ramet.methods import METHODS, fedstar, local
-from ramet.metrics.work import WORK, counted, peak_memory, total
+from ramet.metrics.work import WORK, count_operations, peak_memory, total
 from ramet.models import GIN, GraphNetwork, GraphShape
 from ramet.payload import digest
 from ramet.tasks import GraphClassification
@@ -23,7 +23,7 @@ def test_a_gin_by_hand(two_graphs: GraphBlock) -> None:
     nodes, links, graphs, features, width, classes = 7, 10, 2, 2, 8, 3
     model = GIN(GraphShape(features, 0, classes), GraphNetwork(width, layers=2, dropout=0.0))
     batch = two_graphs.cut(torch.tensor([0, 1]))
-    with counted(model) as work:
+    with count_operations(model) as work:
         loss = GraphClassification().loss(model, batch)
         loss.backward()  # type: ignore[no-untyped-call]
     layers = 2 * 2 * nodes * width * width  # two linear maps in each of two layers
@@ -41,13 +41,13 @@ def test_a_gin_by_hand(two_graphs: GraphBlock) -> None:
 
 def test_gather_and_scatter_count_as_messages() -> None:
     rows, model = torch.ones(5, 4, requires_grad=True), nn.Identity()
-    with counted(model) as work:
+    with count_operations(model) as work:
         torch.zeros(2, 4).index_add(0, torch.tensor([0, 1, 0, 1, 1]), model(rows))
     assert sum(work.values()) == work["backward_messages"] == 20  # outside the model's forward
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_tells_its_work_once_and_learns_as_if_unwatched(
+def test_every_method_reports_its_work_once_and_counting_changes_no_result(
     name: str, tiny_node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = METHODS[name]()
@@ -56,7 +56,7 @@ def test_every_method_tells_its_work_once_and_learns_as_if_unwatched(
     state = digest(tiny_node("rings", method).snapshots.load(1).arrays)
     later = tiny_node("rings", method).answer(request(2, True, {}, last=1))
     assert not set(WORK) & set(later.numbers)
-    monkeypatch.setattr("ramet.engine.node.counted", lambda model: nullcontext({}))
+    monkeypatch.setattr("ramet.engine.node.count_operations", lambda model: nullcontext({}))
     tiny_node("rings", method).answer(request(1, True, {}))
     assert digest(tiny_node("rings", method).snapshots.load(1).arrays) == state
 
@@ -67,8 +67,8 @@ def test_two_channels_cost_more_than_one(tiny_node: Callable[..., Node]) -> None
     assert total(two) > 2 * total(one)
 
 
-def test_memory_is_that_of_this_process() -> None:
+def test_peak_memory_is_that_of_this_process() -> None:
     before = peak_memory()
-    block = torch.ones(before // 4 + 10_000_000)  # more floats than ever fitted
+    block = torch.ones(before // 4 + 10_000_000)  # more than the peak so far
     assert peak_memory() > before > 50e6
     assert block.numel()

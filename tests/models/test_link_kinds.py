@@ -1,4 +1,4 @@
-"""Clustering of links: the factored form against the plain one."""
+"""Clustering of links: the factored form against the direct one."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from ramet.models.link_kinds import assign, means, seeded
 
 
 def direct(nodes: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Every link as a vector: what the factored form must agree with."""
+    """Kinds and means from a vector per link."""
     links = torch.cat([nodes[left.long()], nodes[right.long()]], dim=1)
-    likeness = functional.normalize(links) @ functional.normalize(centres).T
-    kinds = likeness.argmax(dim=1)
-    fresh = [
+    cosines = functional.normalize(links) @ functional.normalize(centres).T
+    kinds = cosines.argmax(dim=1)
+    new = [
         links[kinds == kind].mean(dim=0) if (kinds == kind).any() else centres[kind]
         for kind in range(centres.size(0))
     ]
-    return kinds, torch.stack(fresh)
+    return kinds, torch.stack(new)
 
 
 @pytest.mark.parametrize("kinds", [1, 4, 12])
 @pytest.mark.parametrize("at_once", [7, 2**19])
-def test_factored_is_direct(kinds: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factored_form_equals_direct_form(
+    kinds: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(link_kinds, "LINKS_AT_ONCE", at_once)
-    draw = torch.Generator().manual_seed(3)
-    nodes = torch.randn(50, 6, generator=draw).relu()
-    left, right = torch.randint(50, (2, 300), generator=draw, dtype=torch.int32)
-    centres = torch.randn(kinds, 12, generator=draw)
+    generator = torch.Generator().manual_seed(3)
+    nodes = torch.randn(50, 6, generator=generator).relu()
+    left, right = torch.randint(50, (2, 300), generator=generator, dtype=torch.int32)
+    centres = torch.randn(kinds, 12, generator=generator)
     expected_kinds, expected_centres = direct(nodes, left, right, centres)
-    found = assign(nodes, left, right, centres)
-    assert torch.equal(found.long(), expected_kinds)
-    assert torch.allclose(means(nodes, left, right, found, centres), expected_centres, atol=1e-5)
+    actual = assign(nodes, left, right, centres)
+    assert torch.equal(actual.long(), expected_kinds)
+    assert torch.allclose(means(nodes, left, right, actual, centres), expected_centres, atol=1e-5)
 
 
-def test_unset_centres_get_no_link_and_are_drawn_far_apart() -> None:
+def test_unset_centres_get_no_links_and_are_seeded_far_apart() -> None:
     torch.manual_seed(0)
     corners = torch.eye(4).repeat_interleave(5, dim=0)  # five nodes at each of four corners
-    places = torch.arange(20, dtype=torch.int32)
-    left, right = places[:-1], places[1:]
+    numbers = torch.arange(20, dtype=torch.int32)
+    left, right = numbers[:-1], numbers[1:]
     inside = left.div(5, rounding_mode="floor") == right.div(5, rounding_mode="floor")
     left, right = left[inside], right[inside]
     centres = torch.zeros(4, 8)
@@ -53,7 +55,7 @@ def test_unset_centres_get_no_link_and_are_drawn_far_apart() -> None:
     assert sorted(assign(corners, left, right, filled).bincount().tolist()) == [4, 4, 4, 4]
 
 
-def test_more_centres_than_different_links_stay_unset() -> None:
+def test_centres_stay_unset_with_too_few_different_links() -> None:
     nodes = torch.ones(3, 2)
     left, right = torch.tensor([0, 1], dtype=torch.int32), torch.tensor([1, 2], dtype=torch.int32)
     filled = seeded(nodes, left, right, torch.zeros(3, 4))

@@ -22,7 +22,7 @@ def scalars(model: nn.Module, prefix: str = "") -> int:
     return sum(p.numel() for name, p in model.named_parameters() if name.startswith(prefix))
 
 
-def test_sizes_are_the_papers() -> None:
+def test_sizes_match_the_papers() -> None:
     assert scalars(GIN(BZR)) == 32_706
     assert scalars(GIN(BZR), "layers.") == 24_960
     assert scalars(DualChannel(BZR)) == 67_842
@@ -52,15 +52,15 @@ def test_layers_equal_pygs(two_graphs: GraphBlock) -> None:
     links = torch.stack([batch.columns.long(), batch.rows])
     values = torch.randn(batch.nodes, 6)
     gin = GINLayer(6, 5)
-    theirs_gin = GINConv(nn.Sequential(gin.first, nn.ReLU(), gin.second), eps=0.0)
-    assert torch.allclose(gin(values, batch), theirs_gin(values, links), atol=1e-6)
-    sage, theirs_sage = SAGELayer(6, 5), SAGEConv(6, 5)
-    theirs_sage.lin_l, theirs_sage.lin_r = sage.neighbours, sage.own
-    assert torch.allclose(sage(values, batch), theirs_sage(values, links), atol=1e-6)
-    gcn, theirs_gcn = GCNLayer(6, 5), GCNConv(6, 5)
-    theirs_gcn.lin.weight.data.copy_(gcn.weight.data)
-    theirs_gcn.bias.data.copy_(gcn.bias.data.normal_())
-    assert torch.allclose(gcn(values, batch), theirs_gcn(values, links), atol=1e-6)
+    pyg_gin = GINConv(nn.Sequential(gin.first, nn.ReLU(), gin.second), eps=0.0)
+    assert torch.allclose(gin(values, batch), pyg_gin(values, links), atol=1e-6)
+    sage, pyg_sage = SAGELayer(6, 5), SAGEConv(6, 5)
+    pyg_sage.lin_l, pyg_sage.lin_r = sage.neighbours, sage.own
+    assert torch.allclose(sage(values, batch), pyg_sage(values, links), atol=1e-6)
+    gcn, pyg_gcn = GCNLayer(6, 5), GCNConv(6, 5)
+    pyg_gcn.lin.weight.data.copy_(gcn.weight.data)
+    pyg_gcn.bias.data.copy_(gcn.bias.data.normal_())
+    assert torch.allclose(gcn(values, batch), pyg_gcn(values, links), atol=1e-6)
 
 
 def test_dual_channel_equals_the_papers_equations_in_pyg(two_graphs: GraphBlock) -> None:
@@ -72,23 +72,23 @@ def test_dual_channel_equals_the_papers_equations_in_pyg(two_graphs: GraphBlock)
     x = model.embed(nn.functional.one_hot(batch.features, 2).float())
     s = model.structure.embed(batch.structure)
     for gin, gcn in zip(model.layers, model.structure.layers, strict=True):
-        theirs = GCNConv(8, 8)
-        theirs.lin.weight.data.copy_(gcn.weight.data)
-        theirs.bias.data.copy_(gcn.bias.data)
+        pyg_gcn = GCNConv(8, 8)
+        pyg_gcn.lin.weight.data.copy_(gcn.weight.data)
+        pyg_gcn.bias.data.copy_(gcn.bias.data)
         mlp = nn.Sequential(gin.first, nn.ReLU(), gin.second)  # type: ignore[arg-type]
         x = GINConv(mlp)(torch.cat([x, s], 1), links).relu()
-        s = theirs(s, links).tanh()
+        s = pyg_gcn(s, links).tanh()
     pooled = global_add_pool(model.mix(torch.cat([x, s], 1)), batch.graph)
     expected = model.classify(model.hidden(pooled).relu())
     assert torch.allclose(model(batch), expected, atol=1e-5)
 
 
-def test_an_index_is_a_one_hot_row() -> None:
+def test_indices_equal_one_hot_rows() -> None:
     layer, kinds = InputLinear(5, 4), torch.tensor([3, 0, 3])
     assert torch.allclose(layer(kinds), layer(nn.functional.one_hot(kinds, 5).float()), atol=1e-7)
 
 
-def test_dropout_keeps_the_mean_follows_the_seed_and_is_off_in_eval() -> None:
+def test_dropout_keeps_the_mean_is_seeded_and_off_in_eval() -> None:
     drop, ones = Dropout(0.5), torch.ones(999, 101)
     torch.manual_seed(3)
     first = drop(ones)

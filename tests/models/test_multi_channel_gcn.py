@@ -1,4 +1,4 @@
-"""Networks for nodes with kinds of links."""
+"""Networks for node classification with kinds of links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from ramet.data import NodeGraph
 from ramet.data.graphs.node_graph import scale
-from ramet.metrics import counted
+from ramet.metrics import count_operations
 from ramet.models import (
     GCN,
     GCNNetwork,
@@ -19,10 +19,10 @@ from ramet.models import (
     MultiChannelNetwork,
     NodeShape,
 )
-from ramet.models.layers import of_features
+from ramet.models.layers import apply_linear
 
 SHAPE = NodeShape(features=8, classes=3)
-FOUND = LinkClustering(smallest=0)
+CLUSTERING = LinkClustering(smallest=0)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def dense(graph: NodeGraph, kind: int | None = None) -> torch.Tensor:
     return matrix
 
 
-def test_channels_are_the_links_of_their_kind(graph: NodeGraph) -> None:
+def test_channels_hold_the_links_of_their_kind(graph: NodeGraph) -> None:
     assert torch.equal(graph.whole.adjacency.to_dense(), dense(graph))
     for kind, channel in enumerate(graph.channels(graph.kinds, 4)):
         assert torch.equal(channel.adjacency.to_dense(), dense(graph, kind))
@@ -47,36 +47,36 @@ def test_channels_are_the_links_of_their_kind(graph: NodeGraph) -> None:
         assert torch.equal(torch.bincount(channel.rows, minlength=graph.nodes), channel.degrees)
 
 
-def test_pygs_names_give_the_same_links(graph: NodeGraph) -> None:
+def test_edge_index_has_the_same_links(graph: NodeGraph) -> None:
     start, end = graph.edge_index
     matrix = torch.zeros(graph.nodes, graph.nodes).index_put((end, start), torch.tensor(1.0), True)
     assert torch.equal(matrix, dense(graph))
     assert graph.x is graph.features
 
 
-def test_a_part_has_its_links_and_their_nodes(graph: NodeGraph) -> None:
+def test_an_edge_subgraph_has_the_chosen_links_and_their_nodes(graph: NodeGraph) -> None:
     chosen = (graph.kinds == 2).nonzero().flatten()
-    part, nodes = graph.part(chosen)
+    part, nodes = graph.edge_subgraph(chosen)
     assert part.links == chosen.numel()
     assert (part.degrees > 0).all()
     assert torch.equal(nodes[part.left.long()].int(), graph.left[chosen])
     assert torch.equal(part.labels, graph.labels[nodes])
 
 
-def test_features_that_are_mostly_zero_give_the_same(graph: NodeGraph) -> None:
+def test_sparse_features_equal_dense_ones(graph: NodeGraph) -> None:
     words = (torch.rand(graph.nodes, 40) < 0.05).float()
     bags = replace(graph, features=words)
     assert graph.sparse_features is None
     assert bags.sparse_features is not None
     linear = nn.Linear(40, 6)
-    pull = torch.randn(graph.nodes, 6)
-    sparse = of_features(linear, bags)
-    (sparse * pull).sum().backward()  # type: ignore[no-untyped-call]
+    grad = torch.randn(graph.nodes, 6)
+    sparse = apply_linear(linear, bags)
+    (sparse * grad).sum().backward()  # type: ignore[no-untyped-call]
     assert linear.weight.grad is not None
     assert torch.allclose(sparse, linear(words), atol=1e-6)
-    assert torch.allclose(linear.weight.grad, pull.T @ words, atol=1e-5)
-    with counted(linear) as work:
-        of_features(linear, bags)
+    assert torch.allclose(linear.weight.grad, grad.T @ words, atol=1e-5)
+    with count_operations(linear) as work:
+        apply_linear(linear, bags)
     assert sum(work.values()) == 2 * int(words.sum()) * 6
 
 
@@ -92,18 +92,18 @@ def test_a_gcn_by_hand(graph: NodeGraph, loops: bool) -> None:
     assert torch.allclose(model(graph), expected, atol=1e-5)
 
 
-def test_one_channel_for_all_links_is_a_gcn(graph: NodeGraph) -> None:
-    alike = replace(graph, kinds=torch.zeros_like(graph.kinds))
-    many, one = MultiChannelGCN(SHAPE, MultiChannelNetwork(kinds=1)).eval(), GCN(SHAPE).eval()
-    state = {name.replace("channels.0.", "channel."): v for name, v in many.state_dict().items()}
-    one.load_state_dict({name: v for name, v in state.items() if not name.startswith("kinds.")})
-    touched = alike.degrees > 0
-    assert torch.allclose(many(alike)[touched], one(alike)[touched], atol=1e-5)
+def test_one_channel_for_all_links_equals_a_gcn(graph: NodeGraph) -> None:
+    one_kind = replace(graph, kinds=torch.zeros_like(graph.kinds))
+    multi, gcn = MultiChannelGCN(SHAPE, MultiChannelNetwork(kinds=1)).eval(), GCN(SHAPE).eval()
+    state = {name.replace("channels.0.", "channel."): v for name, v in multi.state_dict().items()}
+    gcn.load_state_dict({name: v for name, v in state.items() if not name.startswith("kinds.")})
+    touched = one_kind.degrees > 0
+    assert torch.allclose(multi(one_kind)[touched], gcn(one_kind)[touched], atol=1e-5)
 
 
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("degrees", ["graph", "channel"])
-def test_a_node_adds_up_the_channels_that_touch_it(
+def test_a_node_sums_over_the_channels_that_touch_it(
     graph: NodeGraph, mean: bool, degrees: str
 ) -> None:
     model = MultiChannelGCN(SHAPE, MultiChannelNetwork(mean=mean, degrees=degrees)).eval()  # type: ignore[arg-type]
@@ -119,38 +119,38 @@ def test_a_node_adds_up_the_channels_that_touch_it(
     assert torch.allclose(model(graph), expected, atol=1e-6)
 
 
-def test_small_kinds_are_not_told(graph: NodeGraph) -> None:
+def test_small_kinds_are_not_reported(graph: NodeGraph) -> None:
     torch.manual_seed(0)
     model = MultiChannelGCN(SHAPE, MultiChannelNetwork(kinds=12), LinkClustering(smallest=40))
     model(graph)
-    told = model.kinds.nodes > 0
-    assert 0 < told.sum() < 12
-    assert (model.kinds.centres[told] != 0).any(dim=1).all()
+    reported = model.kinds.nodes > 0
+    assert 0 < reported.sum() < 12
+    assert (model.kinds.centres[reported] != 0).any(dim=1).all()
     counts = model.kinds_of(graph, model.project(graph.features).relu()).bincount(minlength=12)
     assert counts.sum() == graph.links
 
 
-def test_lone_nodes_and_a_single_link_work(graph: NodeGraph) -> None:
+def test_isolated_nodes_and_a_single_link_work(graph: NodeGraph) -> None:
     single = replace(graph, left=graph.left[:1], right=graph.right[:1], kinds=graph.kinds[:1])
     for cluster in (True, False):
-        model = MultiChannelGCN(SHAPE, clustering=FOUND if cluster else None)
+        model = MultiChannelGCN(SHAPE, clustering=CLUSTERING if cluster else None)
         loss = model(single).square().mean()
         loss.backward()
         assert torch.isfinite(model.eval()(single)).all()
 
 
-def test_a_fixed_view_is_alike_everywhere_stays_and_does_not_travel(graph: NodeGraph) -> None:
+def test_a_fixed_view_is_the_same_for_all_models_and_not_in_the_state(graph: NodeGraph) -> None:
     one, other = (
         MultiChannelGCN(SHAPE, clustering=LinkClustering(0, view="fixed")) for _ in range(2)
     )
     assert not any("view" in name for name in one.state_dict())
-    assert one.state_dict().keys() == MultiChannelGCN(SHAPE, clustering=FOUND).state_dict().keys()
+    learned = MultiChannelGCN(SHAPE, clustering=CLUSTERING)
+    assert one.state_dict().keys() == learned.state_dict().keys()
     one.train()
     one(graph)
     other.kinds.load_state_dict(one.kinds.state_dict())
-    found = one.eval().link_kinds(graph)
+    kinds = one.eval().link_kinds(graph)
     assert not torch.equal(one.project.weight, other.project.weight)
-    assert torch.equal(found, other.eval().link_kinds(graph))
-    learned = MultiChannelGCN(SHAPE, clustering=FOUND)
+    assert torch.equal(kinds, other.eval().link_kinds(graph))
     learned.kinds.load_state_dict(one.kinds.state_dict())
-    assert not torch.equal(found, learned.eval().link_kinds(graph))
+    assert not torch.equal(kinds, learned.eval().link_kinds(graph))

@@ -17,21 +17,21 @@ KINDS = ["b", "a", "b-back", "a-back", "loop"]
 
 @pytest.fixture
 def graph() -> HeteroGraph:
-    """Two films (0, 1) and three people (2, 3, 4); two play in both ways, one directs."""
+    """Two films (0, 1), three people (2, 3, 4), three links "plays" and one "directs"."""
     links = Links(
         torch.tensor([0, 0, 1, 1]), torch.tensor([2, 3, 3, 4]), torch.tensor([0, 0, 0, 1])
     )
-    draw = torch.Generator().manual_seed(0)
-    types = (NodeType("film", 2, torch.randn(2, 5, generator=draw)), NodeType("person", 3))
+    generator = torch.Generator().manual_seed(0)
+    types = (NodeType("film", 2, torch.randn(2, 5, generator=generator)), NodeType("person", 3))
     relations = (Relation("plays", 0, 1), Relation("directs", 0, 1))
     return HeteroGraph(types, relations, links, torch.ones(4, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(
-    ("types", "relations", "all_of_them", "switchable"), [(3, 5, 65, 50), (1, 2, 37, 22)]
+    ("types", "relations", "tensors", "switchable"), [(3, 5, 65, 50), (1, 2, 37, 22)]
 )
-def test_as_many_tensors_as_in_the_paper(
-    types: int, relations: int, all_of_them: int, switchable: int
+def test_numbers_of_tensors_match_the_paper(
+    types: int, relations: int, tensors: int, switchable: int
 ) -> None:
     shape = LinkShape(
         tuple((f"type{number}", 10) for number in range(types)),
@@ -39,23 +39,23 @@ def test_as_many_tensors_as_in_the_paper(
     )
     method = fed_hgn()
     names = list(method.model(shape).state_dict())
-    assert len(names) == all_of_them
+    assert len(names) == tensors
     assert len(switchable_arrays(method, method.shared.pick(names))) == switchable
     if types == 3:  # FedAvg's row of Table 3, 40 rounds
         assert [len(names) * 40 * clients for clients in (4, 8, 16)] == [10_400, 20_800, 41_600]
 
 
-def test_links_flow_both_ways_and_every_node_hears_itself(graph: HeteroGraph) -> None:
+def test_messages_flow_both_ways_and_over_self_loops(graph: HeteroGraph) -> None:
     flow = graph.flow
-    found = set(zip(flow.sources.tolist(), flow.targets.tolist(), flow.kinds.tolist(), strict=True))
-    forth = {(0, 2, 0), (0, 3, 0), (1, 3, 0), (1, 4, 1)}
-    back = {(2, 0, 2), (3, 0, 2), (3, 1, 2), (4, 1, 3)}
-    assert found == forth | back | {(node, node, 4) for node in range(5)}
+    links = set(zip(flow.sources.tolist(), flow.targets.tolist(), flow.kinds.tolist(), strict=True))
+    forward = {(0, 2, 0), (0, 3, 0), (1, 3, 0), (1, 4, 1)}
+    reverse = {(2, 0, 2), (3, 0, 2), (3, 1, 2), (4, 1, 3)}
+    assert links == forward | reverse | {(node, node, 4) for node in range(5)}
     assert flow.sources[flow.back_order].tolist() == sorted(flow.sources.tolist())
 
 
-def by_the_book(layer: _Attention, values: torch.Tensor, flow: Flow) -> torch.Tensor:
-    """Eq. 2 link by link, the softmax by PyG."""
+def reference_layer(layer: _Attention, values: torch.Tensor, flow: Flow) -> torch.Tensor:
+    """Eq. 2 computed per link, with PyG's softmax."""
     heads = layer.heads
     mapped = (values @ layer.weight.T).view(values.size(0), heads, -1)
     embedded = torch.stack([layer.kinds[name] for name in KINDS])[flow.kinds] @ layer.kind_weight.T
@@ -70,22 +70,22 @@ def by_the_book(layer: _Attention, values: torch.Tensor, flow: Flow) -> torch.Te
     return sums.index_add(0, flow.targets, mapped[flow.sources] * weights.unsqueeze(2))
 
 
-def test_a_layer_and_its_gradients_are_those_of_the_equation(graph: HeteroGraph) -> None:
+def test_a_layer_and_its_gradients_match_the_equation(graph: HeteroGraph) -> None:
     torch.manual_seed(1)
     layer = _Attention(6, 4, 3, 2, KINDS, residual=False)
     values = torch.randn(5, 6, requires_grad=True)
-    towards = torch.randn(5, 3, 4)
+    direction = torch.randn(5, 3, 4)
     inputs = [values, *layer.parameters()]
-    ours = layer(values, graph.flow, Dropout(0.0))
-    book = by_the_book(layer, values, graph.flow)
-    assert torch.allclose(ours, book, atol=1e-6)
-    our_slopes = torch.autograd.grad((ours * towards).sum(), inputs)
-    book_slopes = torch.autograd.grad((book * towards).sum(), inputs)
-    for one, other in zip(our_slopes, book_slopes, strict=True):
+    actual = layer(values, graph.flow, Dropout(0.0))
+    expected = reference_layer(layer, values, graph.flow)
+    assert torch.allclose(actual, expected, atol=1e-6)
+    actual_grads = torch.autograd.grad((actual * direction).sum(), inputs)
+    expected_grads = torch.autograd.grad((expected * direction).sum(), inputs)
+    for one, other in zip(actual_grads, expected_grads, strict=True):
         assert torch.allclose(one, other, atol=1e-5)
 
 
-def test_vectors_are_of_length_one_per_layer_and_decoders_differ(graph: HeteroGraph) -> None:
+def test_vectors_have_length_1_per_layer_and_decoders_differ(graph: HeteroGraph) -> None:
     shape = LinkShape((("film", 5), ("person", 3)), ("plays", "directs"))
     for decoder in ("distmult", "dot"):
         model = SimpleHGN(
@@ -102,7 +102,7 @@ def test_vectors_are_of_length_one_per_layer_and_decoders_differ(graph: HeteroGr
             assert torch.allclose(model.scores(nodes, graph.links), factors * dots, atol=1e-5)
 
 
-def test_a_relation_that_is_not_asked_about_gets_no_gradient(graph: HeteroGraph) -> None:
+def test_a_relation_without_pairs_gets_no_gradient(graph: HeteroGraph) -> None:
     model = SimpleHGN(LinkShape((("film", 5), ("person", 3)), ("plays", "directs")))
     model(graph, graph.links[torch.tensor([0, 1, 2])]).sum().backward()
     assert model.decode["plays"].grad is not None

@@ -1,4 +1,4 @@
-"""One graph cut over clients by communities; links between clients are lost."""
+"""One graph distributed over clients by communities; links between clients are lost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ramet.data.sources.planted import PlantedKind, planted
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
 from ramet.partition import Reading
-from ramet.partition.by_community import Judged, SubgraphSetting, communities, cora, pack
+from ramet.partition.by_community import EvaluatedOn, SubgraphSetting, communities, cora, pack
 
 INPUTS = StructureEncoding(0, 0)
 
 
-def small(parts: int, judged: Judged = "own") -> SubgraphSetting:
+def small(parts: int, judged: EvaluatedOn = "own") -> SubgraphSetting:
     kinds = [PlantedKind(150, homophily, 0.9) for homophily in (0.9, 0.8, 0.7, 0.6)]
     graph = planted(300, 4, kinds, seed=3)
     return SubgraphSetting("planted", "planted:small", lambda _: graph, parts, judged)
@@ -34,7 +34,7 @@ def test_more_clients_than_communities_are_refused() -> None:
         pack([[0, 1], [2]], 3, 3)
 
 
-def test_clients_share_no_node_and_lose_only_the_links_between_them(tmp_path: Path) -> None:
+def test_clients_share_no_nodes_and_lose_only_links_between_them(tmp_path: Path) -> None:
     setting, reading = small(3), Reading(tmp_path, 123, INPUTS)
     whole = setting.overview(reading)
     owner_of = {
@@ -59,20 +59,20 @@ def test_one_client_holds_everything(tmp_path: Path) -> None:
     assert (held.content.nodes, held.split.train.numel()) == (300, 180)
 
 
-def test_a_clients_model_may_be_judged_on_the_whole_graph(tmp_path: Path) -> None:
+def test_a_clients_model_can_be_evaluated_on_the_whole_graph(tmp_path: Path) -> None:
     reading = Reading(tmp_path, 123, INPUTS)
     own = small(3).client_data("part-01", reading)
     other = small(3, "whole").client_data("part-01", reading)
     whole = small(3).overview(reading)
     assert torch.equal(own.content.features, other.content.features)
     assert torch.equal(own.split.train, other.split.train)
-    assert own.judged is None
-    assert other.judged is not None
-    assert torch.equal(other.judged.left, whole.content.left)
+    assert own.evaluated_on is None
+    assert other.evaluated_on is not None
+    assert torch.equal(other.evaluated_on.left, whole.content.left)
     assert torch.equal(other.split.test, whole.split.test)
 
 
-def test_the_seed_alone_decides_the_parts(tmp_path: Path) -> None:
+def test_parts_depend_only_on_the_seed(tmp_path: Path) -> None:
     def sizes(folder: str, seed: int) -> list[int]:
         setting, reading = small(3), Reading(tmp_path / folder, seed, INPUTS)
         return [setting.client_data(client, reading).content.links for client in setting.clients]
@@ -81,7 +81,7 @@ def test_the_seed_alone_decides_the_parts(tmp_path: Path) -> None:
     assert sizes("here", 1) != sizes("here", 2)
 
 
-def test_cora_is_cut_into_even_parts(data_root: Path) -> None:
+def test_cora_has_parts_of_equal_size(data_root: Path) -> None:
     setting, reading = cora(), Reading(data_root, 123, INPUTS)
     whole = setting.overview(reading)
     assert (whole.content.nodes, whole.content.links, whole.content.classes) == (2708, 5278, 7)
@@ -98,17 +98,17 @@ def test_cora_is_cut_into_even_parts(data_root: Path) -> None:
     assert communities(whole.content, 123) == communities(whole.content, 123)
 
 
-def test_citeseer_is_read(data_root: Path) -> None:
+def test_citeseer_has_its_published_size(data_root: Path) -> None:
     graph = read_nodes(data_root, "Planetoid", "CiteSeer")
     assert (graph.nodes, graph.links, graph.classes) == (3327, 4552, 6)
 
 
-def test_a_sketch_keeps_distances() -> None:
+def test_a_sketch_preserves_distances() -> None:
     words = (torch.rand(40, 2000, generator=torch.Generator().manual_seed(0)) < 0.02).float()
     assert torch.allclose(torch.pdist(sketch(words, 512)), torch.pdist(words), rtol=0.2)
 
 
-def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for proxy in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(proxy, "http://127.0.0.1:9")
     with pytest.raises(RametError, match=r"Cora is not in .*could not be downloaded"):
@@ -118,7 +118,7 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_method_for_graphs_is_refused(data_root: Path) -> None:
     with pytest.raises(
         RametError,
-        match=r"fedavg is for graph-classification, and the data of cora are for "
-        r"node-classification\. Take a method for node-classification \(.*fed-gcn.*fedlit.*fedsage",
+        match=r"fedavg is for graph-classification, but the data of cora are for "
+        r"node-classification\. Use a method for node-classification \(.*fed-gcn.*fedlit.*fedsage",
     ):
         checked_settings(method="fedavg", setting="cora", data=data_root)

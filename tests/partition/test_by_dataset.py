@@ -19,14 +19,14 @@ CUTS: list[Cut] = [AtRandom(20), BySize(20, 1.2), ByLabel(20, 0.5)]
         *(("bio-sm", 10), ("bio-sm-sn", 13), ("bio-sn-cv", 9), ("by-label", 10)),
     ],
 )
-def test_settings_have_the_papers_clients(name: str, clients: int) -> None:
+def test_settings_have_as_many_clients_as_in_the_papers(name: str, clients: int) -> None:
     setting = SETTINGS[name]()
     assert len(setting.clients) == len(set(setting.clients)) == clients
     assert list(setting.source_of) == list(setting.clients)
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=lambda cut: type(cut).__name__)
-def test_parts_share_nothing_lose_nothing_and_repeat(cut: Cut) -> None:
+def test_parts_are_disjoint_complete_and_reproducible(cut: Cut) -> None:
     parts = cut(LABELS, 7)
     assert len(parts) == 20
     assert torch.equal(torch.cat(parts).sort().values, torch.arange(1200))
@@ -37,7 +37,7 @@ def test_parts_share_nothing_lose_nothing_and_repeat(cut: Cut) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(clients=st.integers(1, 60), skew=st.floats(0, 3), seed=st.integers(0, 2**31))
-def test_size_skew_holds_for_any_size(clients: int, skew: float, seed: int) -> None:
+def test_size_skew_works_for_any_number_of_clients(clients: int, skew: float, seed: int) -> None:
     sizes = [part.numel() for part in BySize(clients, skew)(LABELS, seed)]
     assert sum(sizes) == 1200
     assert min(sizes) >= 10
@@ -45,15 +45,15 @@ def test_size_skew_holds_for_any_size(clients: int, skew: float, seed: int) -> N
 
 
 def test_a_small_alpha_gives_few_classes() -> None:
-    def shares_of_largest_class(alpha: float) -> float:
+    def share_of_largest_class(alpha: float) -> float:
         parts = ByLabel(8, alpha)(LABELS, 3)
         tops = [torch.bincount(LABELS[p], minlength=3).max() / p.numel() for p in parts]
         return float(torch.stack(tops).mean())
 
-    assert shares_of_largest_class(0.3) > shares_of_largest_class(100.0) + 0.2
+    assert share_of_largest_class(0.3) > share_of_largest_class(100.0) + 0.2
 
 
-def test_impossible_cuts_say_what_to_do() -> None:
+def test_impossible_cuts_are_refused_with_advice() -> None:
     with pytest.raises(RametError, match="Use fewer clients"):
         AtRandom(200)(LABELS, 1)
     with pytest.raises(RametError, match="larger alpha"):

@@ -1,4 +1,4 @@
-"""One graph dealt over clients by the kind of its links."""
+"""One graph distributed over clients by the kind of its links."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def test_distinct_clients_hold_one_kind_and_balanced_ones_all() -> None:
     assert torch.equal(distinct, deal(KINDS, "distinct", 10, 0.7, 1))
 
 
-def test_dominant_clients_hold_most_of_their_own_kind() -> None:
+def test_dominant_clients_hold_most_links_of_their_kind() -> None:
     owners = deal(KINDS, "dominant", 10, 0.7, 1)
-    home = torch.tensor(kind_of_client(10, 4))
+    own_kind = torch.tensor(kind_of_client(10, 4))
     for kind in range(4):
-        at_home = (home[owners[kind == KINDS]] == kind).float().mean()
-        assert float(at_home) == pytest.approx(0.7, abs=0.05)
+        share = (own_kind[owners[kind == KINDS]] == kind).float().mean()
+        assert float(share) == pytest.approx(0.7, abs=0.05)
 
 
-def test_no_node_is_learned_by_one_and_judged_by_another() -> None:
+def test_no_client_trains_on_a_test_node_of_another() -> None:
     setting = planted_links(clients=4, nodes=200, links=300)
     whole = setting.overview(READING)
-    judging = {tuple(row) for row in whole.content.features[whole.split.test].tolist()}
+    test_rows = {tuple(row) for row in whole.content.features[whole.split.test].tolist()}
     for client in setting.clients:
         held = setting.client_data(client, READING)
         rows = held.content.features
-        assert {tuple(row) for row in rows[held.split.test].tolist()} <= judging
-        assert not {tuple(row) for row in rows[held.split.train].tolist()} & judging
+        assert {tuple(row) for row in rows[held.split.test].tolist()} <= test_rows
+        assert not {tuple(row) for row in rows[held.split.train].tolist()} & test_rows
 
 
 def test_too_few_clients_or_links_are_refused() -> None:

@@ -28,7 +28,7 @@ def test_a_client_holds_more_of_its_specialities_and_learns_only_those() -> None
     assert len(seen) > 2
 
 
-def test_the_same_seed_gives_the_same_parts_and_all_are_judged_alike() -> None:
+def test_parts_are_reproducible_and_share_the_held_out_links() -> None:
     setting = planted_hetero()
     one, again, other = (
         setting.client_data(c, READING) for c in ("part-0001", "part-0001", "part-0002")
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_parts_and_all_are_judged_alike() -> None:
     assert torch.equal(one.split.test.pairs.tails, other.split.test.pairs.tails)
 
 
-def test_even_and_central() -> None:
+def test_even_and_central_partitions() -> None:
     even = planted_hetero(partition="even")
     assert even.client_data("part-0000", READING).content.learned.all()
     central = planted_hetero(partition="central")
@@ -47,12 +47,12 @@ def test_even_and_central() -> None:
     assert len(held.links) == len(central.overview(READING).content.links)
 
 
-def test_one_relation_is_everybodys() -> None:
+def test_a_single_relation_is_every_clients_speciality() -> None:
     assert specialities(1, torch.Generator().manual_seed(0)).tolist() == [True]
     two = [int(specialities(2, torch.Generator().manual_seed(n)).sum()) for n in range(20)]
     assert set(two) == {1}
 
 
-def test_a_client_without_links_is_named() -> None:
-    with pytest.raises(RametError, match="part-0000 gets no link to learn"):
+def test_a_client_without_links_is_refused() -> None:
+    with pytest.raises(RametError, match="part-0000 gets no links to learn from"):
         planted_hetero(own=0.0).client_data("part-0000", READING)

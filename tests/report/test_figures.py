@@ -1,4 +1,4 @@
-"""What the figures show, read from the figures themselves."""
+"""The content of figures, read from their Matplotlib objects."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from ramet.studies.finished_run import FinishedRuns
 
 
 def legend(panel: Axes) -> list[str]:
-    found = panel.get_legend()
-    assert found is not None
-    return [text.get_text() for text in found.get_texts()]
+    shown = panel.get_legend()
+    assert shown is not None
+    return [text.get_text() for text in shown.get_texts()]
 
 
-def places(line: Any) -> list[float]:
+def xs(line: Any) -> list[float]:
     return [float(value) for value in line.get_xdata()]
 
 
-def heights(line: Any) -> list[float]:
+def ys(line: Any) -> list[float]:
     return [float(value) for value in line.get_ydata()]
 
 
 def first_point(line: Any) -> tuple[float, float]:
-    return places(line)[0], heights(line)[0]
+    return xs(line)[0], ys(line)[0]
 
 
 def rows_and_columns(panel: Axes) -> tuple[int, int]:
-    """Of the figure that the panel is in."""
-    place = panel.get_subplotspec()
-    assert place is not None
-    rows, columns, _, _ = place.get_geometry()
+    """The grid of the figure that contains the panel."""
+    spec = panel.get_subplotspec()
+    assert spec is not None
+    rows, columns, _, _ = spec.get_geometry()
     return rows, columns
 
 
@@ -55,28 +55,28 @@ def test_a_curve_is_the_mean_over_seeds(tiny_runs: FinishedRuns) -> None:
     assert panel.get_xlabel() == "round"
     assert legend(panel) == ["local (2)", "fedstar (2)"]
     for line, runs in zip(panel.lines, tiny_runs.values(), strict=True):
-        assert places(line) == [1, 2]
+        assert xs(line) == [1, 2]
         by_round = zip(*(run.rounds for run in runs.values()), strict=True)
         means = [100 * fmean(one.test for one in ones) for ones in by_round]
-        assert heights(line) == pytest.approx(means)
+        assert ys(line) == pytest.approx(means)
 
 
 def test_the_band_is_one_standard_deviation_around_the_mean(tiny_runs: FinishedRuns) -> None:
     panel = the_panel(figures.score_over_rounds({"fedstar": tiny_runs["fedstar"]}))
     first, second = (100 * run.rounds[0].test for run in tiny_runs["fedstar"].values())
-    # of two values the sample's standard deviation is their distance over the root of two
-    reach = abs(first - second) / np.sqrt(2)
+    # the sample standard deviation of two values is their difference divided by the root of two
+    std = abs(first - second) / np.sqrt(2)
     corners = panel.collections[0].get_paths()[0].vertices
     at_first = [y for x, y in np.asarray(corners) if x == 1]
-    assert max(at_first) == pytest.approx((first + second) / 2 + reach)
-    assert min(at_first) == pytest.approx((first + second) / 2 - reach)
+    assert max(at_first) == pytest.approx((first + second) / 2 + std)
+    assert min(at_first) == pytest.approx((first + second) / 2 - std)
 
 
 def test_long_curves_are_smoothed_over_a_twentieth_of_the_rounds(
     single_runs: FinishedRuns,
 ) -> None:
     panel = the_panel(figures.score_over_rounds({"fedstar": single_runs["fedstar"]}))
-    shown = heights(panel.lines[0])
+    shown = ys(panel.lines[0])
     by_round = zip(*(run.rounds for run in single_runs["fedstar"].values()), strict=True)
     means = [100 * fmean(one.test for one in ones) for ones in by_round]
     assert len(shown) == 200
@@ -85,7 +85,7 @@ def test_long_curves_are_smoothed_over_a_twentieth_of_the_rounds(
     assert shown[199] == pytest.approx(fmean(means[194:]))
 
 
-def test_loss_and_score_on_all_data_are_drawn_where_they_are_known(
+def test_loss_and_score_on_all_data_are_drawn_for_runs_that_have_them(
     acm_runs: FinishedRuns, single_runs: FinishedRuns
 ) -> None:
     on_all = the_panel(figures.score_on_all_data(acm_runs))
@@ -94,15 +94,15 @@ def test_loss_and_score_on_all_data_are_drawn_where_they_are_known(
         *("fed-hgn,clients=8 (5)", "fedda,clients=8 (5)"),
         *("fedda,clients=8,activation=explore (5)",),
         "fedda,clients=8,activation=restart,beta=0.2 (3)",
-    ]  # local-hgn has no model of the server's
+    ]  # local-hgn has no server model
     loss = the_panel(figures.loss_over_rounds(acm_runs))
     assert loss.get_ylabel() == "mean training loss"
     assert len(loss.lines) == len(acm_runs)
-    older = {"local": single_runs["local"], **acm_runs}  # kept before the loss was
+    older = {"local": single_runs["local"], **acm_runs}  # kept before the loss was recorded
     assert "local (5)" not in legend(the_panel(figures.loss_over_rounds(older)))
 
 
-def test_runs_of_several_metrics_have_just_a_score(
+def test_runs_with_different_metrics_are_labelled_score(
     single_runs: FinishedRuns, acm_runs: FinishedRuns
 ) -> None:
     assert figures.metric_of(single_runs) == "accuracy"
@@ -110,7 +110,7 @@ def test_runs_of_several_metrics_have_just_a_score(
     assert figures.metric_of({**single_runs, **acm_runs}) == "score"
 
 
-def test_a_papers_curves_are_means_or_the_best_and_the_worst_seed(acm_runs: FinishedRuns) -> None:
+def test_reproduced_curves_are_means_or_best_and_worst_seeds(acm_runs: FinishedRuns) -> None:
     two = {label: acm_runs[label] for label in ("fed-hgn,clients=8", "fedda,clients=8")}
     drawn = figures.reproduced_curves([("8 clients", two, False), ("again", two, True)])
     mean, extremes = drawn.axes
@@ -118,12 +118,12 @@ def test_a_papers_curves_are_means_or_the_best_and_the_worst_seed(acm_runs: Fini
     assert extremes.get_title() == "again: best (solid) and worst (dotted) seed"
     assert (len(mean.lines), len(extremes.lines)) == (2, 4)
     last = [100 * (run.rounds[-1].overview or 0) for run in two["fed-hgn,clients=8"].values()]
-    assert heights(mean.lines[0])[-1] == pytest.approx(fmean(last))
-    ends = [heights(line)[-1] for line in extremes.lines[:2]]
+    assert ys(mean.lines[0])[-1] == pytest.approx(fmean(last))
+    ends = [ys(line)[-1] for line in extremes.lines[:2]]
     assert ends == pytest.approx([max(last), min(last)])
 
 
-def test_a_third_panel_begins_a_second_row_and_methods_that_were_not_run_are_left_out(
+def test_a_third_panel_starts_a_second_row_and_missing_methods_are_left_out(
     acm_runs: FinishedRuns,
 ) -> None:
     panel = {"fed-hgn,clients=8": acm_runs["fed-hgn,clients=8"], "fedda": {}}
@@ -133,18 +133,18 @@ def test_a_third_panel_begins_a_second_row_and_methods_that_were_not_run_are_lef
     assert legend(drawn.axes[2]) == ["fed-hgn,clients=8 (5)"]
 
 
-def test_tensors_are_shown_in_a_round_and_so_far_beside_what_is_expected() -> None:
+def test_tensors_are_drawn_per_round_as_a_running_mean_and_with_expected_levels() -> None:
     shares = np.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.5]])
     panel = the_panel(figures.tensors_over_rounds({"fedda": (shares, {"eq. 8": 0.625})}))
-    in_a_round, so_far, level = panel.lines
-    assert heights(in_a_round) == pytest.approx([1.0, 0.25, 0.25])
+    per_round, running_mean, level = panel.lines
+    assert ys(per_round) == pytest.approx([1.0, 0.25, 0.25])
     # (1 + 1) / 2, then (1.5 / 2 + 1 / 2) / 2, then (1.5 / 3 + 1.5 / 3) / 2
-    assert heights(so_far) == pytest.approx([1.0, 0.625, 0.5])
-    assert heights(level) == [0.625, 0.625]
-    assert legend(panel) == ["in a round", "so far", "eq. 8: 0.62"]
+    assert ys(running_mean) == pytest.approx([1.0, 0.625, 0.5])
+    assert ys(level) == [0.625, 0.625]
+    assert legend(panel) == ["per round", "running mean", "eq. 8: 0.62"]
 
 
-def test_methods_that_ask_for_less_stand_beside_those_that_ask_everyone(
+def test_methods_with_an_activation_are_paired_with_those_without(
     single_runs: FinishedRuns, acm_runs: FinishedRuns
 ) -> None:
     assert figures.pairs(single_runs) == {
@@ -159,13 +159,13 @@ def test_methods_that_ask_for_less_stand_beside_those_that_ask_everyone(
             "feddense,width=32,activation=restart",
         ],
     }
-    # FedDA is nothing without its rule: it stands beside FedAvg with the same options
+    # FedDA without its rule is FedAvg with the same options
     assert list(figures.pairs(acm_runs)) == ["fed-hgn,clients=8"]
     assert "fedda,clients=8" in figures.pairs(acm_runs)["fed-hgn,clients=8"]
 
 
 def test_points_over_bytes_are_the_published_ones(single_runs: FinishedRuns) -> None:
-    """As they stand in docs/results-links.md, on the three seeds in common."""
+    """As in docs/results-links.md, on the three common seeds."""
     labels = ("fedstar", "fedstar,activation=restart")
     figure = figures.score_over_bytes({label: single_runs[label] for label in labels})
     panel = the_panel(figure)
@@ -179,12 +179,12 @@ def test_points_over_bytes_are_the_published_ones(single_runs: FinishedRuns) -> 
     ]
 
 
-def test_methods_with_as_much_work_stand_beside_each_other(single_runs: FinishedRuns) -> None:
+def test_methods_with_equal_flops_are_shifted_apart(single_runs: FinishedRuns) -> None:
     rows = standings(
         {label: single_runs[label] for label in ("local", "fedavg", "fedstar", "gcfl")}
     )
-    panel = the_panel(figures.score_over_work(rows))
-    assert legend(panel) == ["local", "fedavg", "fedstar"]  # gcfl's work was not counted
+    panel = the_panel(figures.score_over_flops(rows))
+    assert legend(panel) == ["local", "fedavg", "fedstar"]  # gcfl's run has no FLOPs
     local, fedavg, fedstar = (
         next(first_point(line) for line in panel.lines if line.get_label() == label)
         for label in ("local", "fedavg", "fedstar")
@@ -194,7 +194,7 @@ def test_methods_with_as_much_work_stand_beside_each_other(single_runs: Finished
     assert fedavg[0] == pytest.approx(local[0] + 0.02 * fedstar[0])
 
 
-def test_a_bar_is_what_a_client_sends(tiny_runs: FinishedRuns) -> None:
+def test_bars_are_kilobytes_per_client_and_round(tiny_runs: FinishedRuns) -> None:
     panel = the_panel(figures.payload(standings(tiny_runs)))
     bars: Any = panel.patches
     assert [bar.get_width() for bar in bars] == [0, 57]
@@ -202,23 +202,23 @@ def test_a_bar_is_what_a_client_sends(tiny_runs: FinishedRuns) -> None:
     assert panel.get_xlabel() == "KB up per client and round"
 
 
-def test_scores_over_the_number_of_kinds_are_in_the_order_of_the_numbers() -> None:
+def test_scores_over_the_number_of_kinds_are_sorted_by_number() -> None:
     scores = {"fedlit": {8: [0.5, 0.7], 2: [0.4], 4: [0.9]}}
     panel = the_panel(figures.score_over_kinds(scores, "accuracy"))
     assert panel.get_ylabel() == "test accuracy on all data, %"
     line = panel.lines[0]
-    assert places(line) == [2, 4, 8]
-    assert heights(line) == pytest.approx([40, 90, 60])
+    assert xs(line) == [2, 4, 8]
+    assert ys(line) == pytest.approx([40, 90, 60])
 
 
-def test_agreement_of_the_first_and_the_last_round_stands_side_by_side() -> None:
+def test_agreement_has_bars_for_the_first_and_the_last_round() -> None:
     panel = the_panel(figures.agreement({"0": 0.1, "2": 0.3}, {"0": 0.8, "10": 0.9}))
     assert [label.get_text() for label in panel.get_xticklabels()] == ["0", "2", "10"]
     bars: Any = panel.patches
     assert [bar.get_height() for bar in bars] == [0.1, 0.3, 0.0, 0.8, 0.0, 0.9]
 
 
-def test_a_channel_that_a_client_never_had_is_left_grey() -> None:
+def test_a_channel_that_a_client_never_had_is_missing() -> None:
     changes = {("a", "0"): 1.0, ("a", "1"): 2.0, ("b", "1"): 3.0}
     drawn = figures.by_client_and_channel({"change": changes, "distance": {("b", "0"): 0.5}})
     change, distance = drawn.axes[:2]
@@ -228,9 +228,9 @@ def test_a_channel_that_a_client_never_had_is_left_grey() -> None:
     assert [label.get_text() for label in change.get_yticklabels()] == ["a", "b"]
 
 
-def test_maps_of_few_clients_stand_side_by_side_with_their_numbers() -> None:
-    apart = np.array([[0, 0.125], [0.125, 0]])
-    drawn = figures.heterogeneity(["north", "south"], {"features": apart, "structure": 8 * apart})
+def test_heat_maps_of_few_clients_are_side_by_side_with_numbers() -> None:
+    matrix = np.array([[0, 0.125], [0.125, 0]])
+    drawn = figures.heterogeneity(["north", "south"], {"features": matrix, "structure": 8 * matrix})
     features, structure = drawn.axes[:2]
     assert [text.get_text() for text in features.texts] == [".00", ".12", ".12", ".00"]
     assert [text.get_text() for text in structure.texts] == [".00", "1", "1", ".00"]
@@ -238,19 +238,17 @@ def test_maps_of_few_clients_stand_side_by_side_with_their_numbers() -> None:
     assert [label.get_text() for label in features.get_xticklabels()] == ["north", "south"]
 
 
-def test_maps_of_many_clients_stand_below_each_other() -> None:
+def test_heat_maps_of_many_clients_are_stacked() -> None:
     for count, numbers in ((7, 49), (16, 0)):
         matrix = np.zeros((count, count))
         names = [f"client {number}" for number in range(count)]
         drawn = figures.heterogeneity(names, {"features": matrix, "structure": matrix})
         panel = drawn.axes[0]
         assert rows_and_columns(panel) == (2, 1)
-        assert len(panel.texts) == numbers  # too small to be read beyond
+        assert len(panel.texts) == numbers  # beyond 15 clients they would be too small
 
 
-def test_a_figure_is_saved_twice_and_its_svg_is_the_same_each_time(
-    tiny_runs: FinishedRuns, tmp_path: Path
-) -> None:
+def test_saving_a_figure_twice_gives_the_same_svg(tiny_runs: FinishedRuns, tmp_path: Path) -> None:
     for name in ("first", "second"):
         figures.save(figures.payload(standings(tiny_runs)), tmp_path, name)
     with Image.open(tmp_path / "first.png") as picture:
@@ -258,7 +256,7 @@ def test_a_figure_is_saved_twice_and_its_svg_is_the_same_each_time(
     assert (tmp_path / "first.svg").read_text() == (tmp_path / "second.svg").read_text()
 
 
-def test_a_figure_in_a_page_is_one_element(tiny_runs: FinishedRuns) -> None:
+def test_an_inline_figure_is_one_svg_element(tiny_runs: FinishedRuns) -> None:
     drawn = figures.inline(figures.payload(standings(tiny_runs)))
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")

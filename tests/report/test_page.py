@@ -1,4 +1,4 @@
-"""The page of `ramet report`, as a browser reads it."""
+"""The HTML page of `ramet report`, parsed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ramet.studies.finished_run import FinishedRun, FinishedRuns
 
 
 class Reader(HTMLParser):
-    """A page's tables, row by row, and its text."""
+    """Collects the text of a page, and the cells of its tables."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def only_run(folder: Path) -> FinishedRun:
     return run
 
 
-def test_the_published_standings_are_on_the_page(single_runs: FinishedRuns, tmp_path: Path) -> None:
+def test_the_page_has_the_published_results(single_runs: FinishedRuns, tmp_path: Path) -> None:
     wanted = {label: single_runs[label] for label in ("local", "fedstar", "gcfl")}
     read = Reader(write_report(wanted, tmp_path, target=0.75).read_text())
     standings, clients = read.tables
@@ -85,17 +85,17 @@ def test_the_published_standings_are_on_the_page(single_runs: FinishedRuns, tmp_
     assert "11 finished runs of 200 rounds" in read.text
 
 
-def test_the_page_says_how_to_have_it_again(tiny_runs: FinishedRuns, tmp_path: Path) -> None:
+def test_the_page_has_the_commands_to_reproduce_it(tiny_runs: FinishedRuns, tmp_path: Path) -> None:
     text = Reader(write_report(tiny_runs, tmp_path, left_out=["the weather"]).read_text()).text
     for method in ("local", "fedstar"):
         for seed in (1, 2):
             assert f"ramet run {method} --setting tiny --rounds 2 --seed {seed}" in text
     assert f"ramet {ramet.__version__}, python 3." in text
-    assert "The gain is over local" in text
+    assert "Gain: over local, on common seeds." in text
     assert "Left out: the weather" in text
 
 
-def test_the_page_needs_nothing_else_and_its_figures_are_files_too(
+def test_the_page_is_self_contained_and_its_figures_are_also_files(
     tiny_runs: FinishedRuns, tmp_path: Path
 ) -> None:
     page = write_report(tiny_runs, tmp_path)
@@ -107,13 +107,13 @@ def test_the_page_needs_nothing_else_and_its_figures_are_files_too(
     }
     assert text.count("<svg") == len(names)
     assert re.findall(r"<h2>(.*?)</h2>", text) == [
-        *("Standings", "Accuracy over rounds", "Accuracy over work", "What a client sends"),
-        *("Client by client", "How to have this again"),
+        *("Results", "Accuracy over rounds", "Accuracy over FLOPs", "Upload per client"),
+        *("Results by client", "Commands to reproduce this"),
     ]
     assert not re.search(r"<(script|link|img|iframe)\b", text)
 
 
-def test_what_the_server_scores_and_saves_is_drawn_where_it_is_known(
+def test_scores_on_all_data_and_saved_bytes_are_shown_for_runs_that_have_them(
     acm_runs: FinishedRuns, tmp_path: Path
 ) -> None:
     read = Reader(write_report(acm_runs, tmp_path).read_text())
@@ -128,33 +128,31 @@ def test_what_the_server_scores_and_saves_is_drawn_where_it_is_known(
     assert read.tables[0][1][4] == "–"
     for name in ("score_on_all_data", "loss_over_rounds", "score_over_bytes"):
         assert (tmp_path / f"{name}.svg").exists()
-    assert "Test ROC-AUC on all clients' data at once" in read.text
+    assert "Test ROC-AUC on all clients' data, smoothed as above." in read.text
 
 
-def test_the_kinds_of_links_that_were_found_are_drawn(tmp_path: Path) -> None:
+def test_the_learned_kinds_of_links_are_drawn(tmp_path: Path) -> None:
     kept = Path(__file__).parents[2] / "results" / "planted-kinds"
     runs = finished_runs([kept])
     text = write_report(runs, tmp_path).read_text()
     assert (tmp_path / "score_over_kinds.svg").exists()
     assert list(tmp_path.glob("agreement_*.svg"))
-    assert "do the clients mean the same kinds?" in text
+    assert "agreement of the clients on link kinds" in text
 
 
-def test_a_client_that_was_away_at_the_end_has_no_mean(
-    tiny_runs: FinishedRuns, tmp_path: Path
-) -> None:
+def test_a_client_without_a_last_reply_has_no_mean(tiny_runs: FinishedRuns, tmp_path: Path) -> None:
     run = tiny_runs["fedstar"][1]
     clients = {**run.summary.scores.clients, "trees": None}
     scores = run.summary.scores.model_copy(update={"clients": clients})
-    away = replace(run, summary=run.summary.model_copy(update={"scores": scores}))
-    runs = {"local": tiny_runs["local"], "fedstar": {**tiny_runs["fedstar"], 1: away}}
+    changed = replace(run, summary=run.summary.model_copy(update={"scores": scores}))
+    runs = {"local": tiny_runs["local"], "fedstar": {**tiny_runs["fedstar"], 1: changed}}
     _, table = Reader(write_report(runs, tmp_path).read_text()).tables
     assert [row[0] for row in table] == ["client", "rings", "trees", "blocks"]
     assert [row[2] == "–" for row in table[1:]] == [False, True, False]
     assert all(row[1] != "–" for row in table[1:])
 
 
-def test_runs_of_several_settings_or_lengths_are_not_compared(
+def test_runs_of_different_settings_or_lengths_are_refused(
     tiny_runs: FinishedRuns, single_runs: FinishedRuns, tmp_path: Path
 ) -> None:
     mixed = {"local": tiny_runs["local"], "fedstar": single_runs["fedstar"]}
@@ -166,8 +164,8 @@ def test_runs_of_several_settings_or_lengths_are_not_compared(
 
 
 @pytest.mark.data
-def test_a_report_describes_the_clients_that_the_run_had(data_root: Path, tmp_path: Path) -> None:
-    """Four, as the run was given, and not the setting's own ten."""
+def test_a_report_describes_the_clients_of_the_run(data_root: Path, tmp_path: Path) -> None:
+    """Four, as in the run, and not the setting's default of ten."""
     ramet.run(
         *("fedavg", "by-label"),
         rounds=1,
@@ -177,26 +175,26 @@ def test_a_report_describes_the_clients_that_the_run_had(data_root: Path, tmp_pa
         clients=4,
     )
     run = only_run(tmp_path / "run")
-    apart, left_out = _divergences(run, data_root)
-    assert apart is not None
+    inspection, left_out = _divergences(run, data_root)
+    assert inspection is not None
     assert left_out == []
     names = [f"MUTAG-0000{part}" for part in range(4)]
-    assert list(apart.clients) == list(run.summary.scores.clients) == names
-    assert sum(held.graphs for held in apart.clients.values()) == 188  # all of MUTAG, once each
-    assert apart.divergences["structure"].shape == (4, 4)
+    assert list(inspection.clients) == list(run.summary.scores.clients) == names
+    assert sum(held.graphs for held in inspection.clients.values()) == 188  # all of MUTAG
+    assert inspection.divergences["structure"].shape == (4, 4)
 
     done = command("report", tmp_path / "run", "--out", tmp_path / "report", "--data", data_root)
     assert done.code == 0, done.stderr
     text = Reader((tmp_path / "report" / "report.html").read_text()).text
     assert "by-label: 1 method, 4 clients" in text
-    assert "How far the clients are apart" in text
+    assert "Divergence between clients" in text
     drawn = (tmp_path / "report" / "heterogeneity.svg").read_text()
     assert "MUTAG-00003" in drawn
     assert "MUTAG-00004" not in drawn
 
 
 @pytest.mark.data
-def test_a_report_describes_the_split_that_the_run_had(data_root: Path, tmp_path: Path) -> None:
+def test_a_report_uses_the_split_of_the_run(data_root: Path, tmp_path: Path) -> None:
     ramet.run(
         *("fedavg", "by-label"),
         rounds=1,
@@ -220,22 +218,24 @@ def test_a_report_describes_the_split_that_the_run_had(data_root: Path, tmp_path
     assert own.clients != other.clients
 
 
-def test_own_sites_and_other_tasks_are_not_described(tmp_path: Path) -> None:
+def test_divergences_are_left_out_for_own_sites_and_other_tasks(tmp_path: Path) -> None:
     site = node_site(tmp_path / "north")
     ramet.run("fed-gcn", "own", rounds=1, out=tmp_path / "own", sites=str(site))
-    apart, left_out = _divergences(only_run(tmp_path / "own"), tmp_path)
-    assert apart is None
-    assert left_out == ["what the sites hold; `ramet data inspect --site FILE …` shows it."]
+    inspection, left_out = _divergences(only_run(tmp_path / "own"), tmp_path)
+    assert inspection is None
+    assert left_out == ["the sites' data. Use `ramet data inspect --site FILE …` to see them."]
     ramet.run(*("fed-gcn", "planted"), rounds=1, out=tmp_path / "p", nodes=200, links=60)
     assert _divergences(only_run(tmp_path / "p"), tmp_path) == (None, [])
 
 
-def test_why_clients_are_not_described_is_said(single_runs: FinishedRuns, tmp_path: Path) -> None:
-    crowded = replace(single_runs["local"][1], command="ramet run local --set clients=60")
-    summary = crowded.summary.model_copy(update={"setting": "at-random"})
-    apart, left_out = _divergences(replace(crowded, summary=summary), tmp_path)
-    assert apart is None
+def test_the_reason_for_leaving_out_divergences_is_reported(
+    single_runs: FinishedRuns, tmp_path: Path
+) -> None:
+    many = replace(single_runs["local"][1], command="ramet run local --set clients=60")
+    summary = many.summary.model_copy(update={"setting": "at-random"})
+    inspection, left_out = _divergences(replace(many, summary=summary), tmp_path)
+    assert inspection is None
     assert left_out == [
-        "how far the clients are apart; 60 clients are too many to compare all pairs. "
-        "Take at most 50."
+        "the divergences between clients: 60 clients are too many to compare all pairs. "
+        "Use at most 50."
     ]

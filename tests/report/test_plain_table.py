@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from ramet.report.plain_table import list_table, plain_table, uncut
+from ramet.report.plain_table import list_table, plain_table, without_truncation
 from table_cells import printed, rows
 
 
-def test_a_list_shows_brackets_as_they_are() -> None:
+def test_brackets_in_a_list_are_not_markup() -> None:
     table = list_table(["name", "what"], [["gcfl", "needs ramet[gcfl]"], ["tiny", "three sites"]])
     assert rows(table) == [("gcfl", "needs ramet[gcfl]"), ("tiny", "three sites")]
     assert "needs ramet[gcfl]" in printed(table)
 
 
-def test_a_plain_table_has_no_walls() -> None:
+def test_a_plain_table_has_no_vertical_lines() -> None:
     table = plain_table("sizes")
     table.add_column("client")
     table.add_row("rings")
@@ -18,15 +18,17 @@ def test_a_plain_table_has_no_walls() -> None:
     assert "sizes" in printed(table)
 
 
-def test_numbers_and_words_stay_whole_in_a_narrow_terminal() -> None:
+def test_numbers_and_words_are_not_truncated_in_a_narrow_terminal() -> None:
     table = plain_table("")
     table.add_column("method", overflow="fold")
     table.add_column("scalars", no_wrap=True)
-    table.add_column("how much it needs")
-    table.add_row("feddense,width=32,activation=explore", "[green]1,234,567[/]", "unspeakably much")
-    assert "unspeakably" not in printed(table, width=24)
-    whole = printed(uncut(table), width=24)
+    table.add_column("cost")
+    table.add_row(
+        "feddense,width=32,activation=explore", "[green]1,234,567[/]", "extraordinarily high"
+    )
+    assert "extraordinarily" not in printed(table, width=24)
+    whole = printed(without_truncation(table), width=24)
     assert "1,234,567" in whole
-    assert "unspeakably" in whole
-    # colours do not count; the first column may fold, and gets what is left
-    assert [column.min_width for column in table.columns] == [None, 9, 11]
+    assert "extraordinarily" in whole
+    # markup does not count; the first column may fold, so it has no minimum
+    assert [column.min_width for column in table.columns] == [None, 9, 15]

@@ -14,9 +14,9 @@ from table_cells import columns, rows
 
 @pytest.fixture(scope="module")
 def summary(tiny_folder: Path) -> Summary:
-    found = RunFolder(tiny_folder / "fedstar-1").summary()
-    assert found is not None
-    return found
+    read = RunFolder(tiny_folder / "fedstar-1").summary()
+    assert read is not None
+    return read
 
 
 def test_a_result_has_a_row_per_client_and_two_means(tiny_folder: Path, summary: Summary) -> None:
@@ -26,24 +26,24 @@ def test_a_result_has_a_row_per_client_and_two_means(tiny_folder: Path, summary:
         *("rings", "trees", "blocks", "mean, last round"),
         f"mean, round {summary.scores.best_val_round} (best validation)",
     ]
-    own = [100 * last[client]["test"] for client in ("rings", "trees", "blocks")]
-    shown = [*own, sum(own) / 3, 100 * summary.scores.test_at_best_val]
+    scores = [100 * last[client]["test"] for client in ("rings", "trees", "blocks")]
+    shown = [*scores, sum(scores) / 3, 100 * summary.scores.test_at_best_val]
     assert table["test accuracy %"] == [f"{score:.2f}" for score in shown]
-    # rings have 5 features, trees 3 and blocks 8; each costs 64 weights of the first layer
+    # rings have 5 features, trees 3 and blocks 8; each has 64 weights in the first layer
     assert table["model scalars"] == ["64,770", "64,642", "64,962", "", ""]
     assert all(cell.endswith(" G") for cell in table["FLOPs per round"][:3])
 
 
-def test_a_result_says_what_crossed_the_wire(summary: Summary) -> None:
+def test_the_caption_of_a_result_has_the_traffic(summary: Summary) -> None:
     caption = str(result_table(summary).caption)
-    # 14,592 float32 numbers are 58,368 bytes; of three clients, in two rounds, both ways
+    # 14,592 float32 numbers are 58,368 bytes; three clients, two rounds, both ways
     assert caption.startswith(
         "14,592 scalars shared; 57.00 KB up and 57.00 KB down per client and round, "
-        "684.00 KB in all; "
+        "684.00 KB in total; "
     )
 
 
-def test_what_is_not_known_of_a_client_is_a_dash(summary: Summary) -> None:
+def test_missing_scores_and_flops_are_dashes(summary: Summary) -> None:
     clients = {**summary.scores.clients, "trees": None}
     scores = summary.scores.model_copy(update={"clients": clients})
     older = summary.model_copy(update={"scores": scores, "flops": Flops()})
@@ -66,14 +66,14 @@ def test_the_audit_lists_every_tensor_that_left(tiny_folder: Path) -> None:
     assert table["run"][0] == entries[0].run[:8]
 
 
-def test_the_audits_totals_have_a_row_per_client_and_tensor(tiny_folder: Path) -> None:
+def test_audit_totals_have_a_row_per_client_and_tensor(tiny_folder: Path) -> None:
     entries, _ = audit_entries(tiny_folder / "fedstar-1")
     own = [row[2:] for row in rows(audit_totals_table(entries)) if row[1] == "rings"]
     tensors, numbers = own[:-1], own[-1]
     assert len(tensors) == 8
     assert {times for _, _, times, _ in tensors} == {"2"}
     assert sum(int(size.replace(",", "")) for *_, size in tensors) == 2 * 58_368
-    # in two rounds of training, and in the closing message that has no tensors
+    # two rounds of training, and the closing message, which has no tensors
     assert numbers[0].startswith("numbers: ")
     assert {"loss", "weight", "up", "private"} <= set(numbers[0][9:].split(", "))
     assert numbers[1:] == ("", "3", "")

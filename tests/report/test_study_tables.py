@@ -17,18 +17,18 @@ from ramet.studies.comparison import standings
 from ramet.studies.finished_run import FinishedRuns
 from ramet.studies.reproduction import Order, ReproducedCell, Reproduction
 from ramet.studies.savings import Saving
-from table_cells import columns, heads, rows
+from table_cells import columns, headers, rows
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 def reproduction(paper: str, table: str, *only: str) -> Reproduction:
-    """From the kept runs alone."""
+    """From kept runs only."""
     cells = printed.table(paper, table, only)
     return Reproduction(cells, (1, 2, 3, 4, 5), Path("no sweeps"), kept=RESULTS)
 
 
-def test_a_comparison_is_of_means_over_seeds(tiny_runs: FinishedRuns) -> None:
+def test_a_comparison_has_means_over_seeds(tiny_runs: FinishedRuns) -> None:
     table = comparison_table(standings(tiny_runs), "tiny", None)
     assert table.title == "tiny: test accuracy %, mean ± std over 2 seeds"
     cells = columns(table)
@@ -48,13 +48,13 @@ def test_a_comparison_is_of_means_over_seeds(tiny_runs: FinishedRuns) -> None:
     assert "all data" not in cells
 
 
-def test_the_published_comparison_is_that_of_the_kept_runs(single_runs: FinishedRuns) -> None:
-    """As it stands in docs/results.md."""
+def test_the_kept_runs_give_the_published_comparison(single_runs: FinishedRuns) -> None:
+    """As in docs/results.md."""
     wanted = {label: single_runs[label] for label in ("local", "fedstar", "gcfl")}
     table = comparison_table(standings(wanted), "single", None)
     assert table.title is not None
-    assert "seeds (their number behind the method)" in str(table.title)
-    assert heads(table) == [
+    assert "seeds (number after each method)" in str(table.title)
+    assert headers(table) == [
         *("method", "last round", "best val", "gain", "p", "scalars", "up KB", "GFLOPs")
     ]
     assert rows(table) == [
@@ -64,7 +64,7 @@ def test_the_published_comparison_is_that_of_the_kept_runs(single_runs: Finished
     ]
 
 
-def test_a_target_is_reached_by_every_seed_or_never(single_runs: FinishedRuns) -> None:
+def test_rounds_to_a_target_are_a_mean_over_seeds_or_never(single_runs: FinishedRuns) -> None:
     wanted = {label: single_runs[label] for label in ("local", "fedstar")}
     firsts = [
         [next(one.number for one in run.rounds if one.test >= 0.75) for run in runs.values()]
@@ -74,10 +74,10 @@ def test_a_target_is_reached_by_every_seed_or_never(single_runs: FinishedRuns) -
     assert standing_columns(standings(wanted, 0.75), 0.75)["to 75"] == expected == ["32", "17"]
     table = comparison_table(standings(wanted, 0.995), "single", 0.995)
     assert columns(table)["to 99.5"] == ["never", "never"]
-    assert "to 99.5: rounds until that score" in str(table.caption)
+    assert "to 99.5: rounds needed to reach that score" in str(table.caption)
 
 
-def test_what_the_server_scores_on_all_data_is_a_column_where_it_is_known(
+def test_scores_on_all_data_are_a_column_if_any_run_has_them(
     acm_runs: FinishedRuns,
 ) -> None:
     table = comparison_table(standings(acm_runs), "acm-hetero", None)
@@ -93,7 +93,7 @@ def test_what_the_server_scores_on_all_data_is_a_column_where_it_is_known(
     assert "all data: the server's model" in str(table.caption)
 
 
-def test_metrics_that_differ_are_just_scores(
+def test_runs_with_different_metrics_are_labelled_score(
     single_runs: FinishedRuns, acm_runs: FinishedRuns
 ) -> None:
     both = {"local": single_runs["local"], "fed-hgn,clients=8": acm_runs["fed-hgn,clients=8"]}
@@ -102,17 +102,17 @@ def test_metrics_that_differ_are_just_scores(
     )
 
 
-def test_a_papers_figure_stands_beside_ours() -> None:
+def test_printed_numbers_are_compared_with_ours() -> None:
     cells = reproduction("feddense", "table2", "single", "fedstar", "local").reproduced()
     table = reproduced_table(cells, "feddense table2")
-    assert heads(table) == ["method", "figure", "printed", "ours", "off by", ""]
-    found = {row[0]: row[1:] for row in rows(table)}
-    # FedDense's Table 2 prints 79.32 ± 2.47; our five seeds have 78.59 ± 0.90
-    assert found["fedstar"] == ("single", "79.32 ± 2.47", "78.59 ± 0.90 (5)", "-0.73", "inside")
+    assert headers(table) == ["method", "number", "printed", "ours", "off by", ""]
+    by_method = {row[0]: row[1:] for row in rows(table)}
+    # FedDense's Table 2 prints 79.32 ± 2.47; our five seeds give 78.59 ± 0.90
+    assert by_method["fedstar"] == ("single", "79.32 ± 2.47", "78.59 ± 0.90 (5)", "-0.73", "inside")
     assert "inside: off by at most 2." in str(table.caption)
 
 
-def test_sizes_are_exact_and_what_was_not_run_is_a_dash() -> None:
+def test_sizes_are_exact_and_missing_runs_are_dashes() -> None:
     size = printed.Printed.parse(
         "fedstar", {"table": "a paper's", "setting": "tiny", "payload_kb": 57.0}
     )
@@ -139,7 +139,7 @@ def test_sizes_are_exact_and_what_was_not_run_is_a_dash() -> None:
     assert str(table.caption) == ("inside: off by at most 0.005 or 3. fedda, allowed 0: rounded.")
 
 
-def test_an_order_holds_or_does_not_or_was_not_run() -> None:
+def test_the_order_table_has_differences_and_verdicts() -> None:
     table = order_table(
         [
             Order("amazon-8", "fedda", "fed-hgn", 1.234),
@@ -154,35 +154,35 @@ def test_an_order_holds_or_does_not_or_was_not_run() -> None:
     ]
 
 
-def test_the_published_savings_are_those_of_the_kept_runs() -> None:
-    """As they stand in docs/results-links.md."""
-    found = reproduction("fedda", "table2", "acm-hetero").savings()
-    table = saving_table(found, "beside FedAvg")
-    assert heads(table) == [
+def test_the_kept_runs_give_the_published_savings() -> None:
+    """As in docs/results-links.md."""
+    savings = reproduction("fedda", "table2", "acm-hetero").savings()
+    table = saving_table(savings, "compared with FedAvg")
+    assert headers(table) == [
         *("runs", "method", "seeds", "points", "worst seed", "tensors up", "bytes up"),
-        *("both ways", "as good for less", "no worse at worst"),
+        *("both ways", "as good for less", "worst seed no lower"),
     ]
-    own = {row[:2]: row[2:] for row in rows(table)}
+    by_run = {row[:2]: row[2:] for row in rows(table)}
     shares = ("79.5 %", "64.7 %", "77.8 %")
-    assert own["acm-hetero-8", "fedda"] == ("5", "+0.63", "+0.49", *shares, "does not", "holds")
+    assert by_run["acm-hetero-8", "fedda"] == ("5", "+0.63", "+0.49", *shares, "does not", "holds")
     shares = ("52.2 %", "45.6 %", "53.0 %")
-    assert own["acm-hetero-8", "fedda,activation=explore"] == (
+    assert by_run["acm-hetero-8", "fedda,activation=explore"] == (
         *("5", "-0.03", "+0.15", *shares, "holds", "holds"),
     )
 
 
-def test_a_claim_is_left_out_where_none_is_made() -> None:
+def test_the_columns_of_the_claim_can_be_left_out() -> None:
     row = Saving("single", "fedstar,activation=restart", 3, -0.123, 0.0, 0.5, 0.456, 0.75)
     cells = ("single", "fedstar,activation=restart", "3", "-0.12", "+0.00", "50.0 %", "45.6 %")
     without = saving_table([row], "x", claim=False)
     assert rows(without) == [(*cells, "75.0 %")]
     assert without.caption is None
-    # 0.12 points are no more than 0.5, and 75 % are no more than 75 %
+    # 0.12 points are at most 0.5, and 75 % at most 75 %
     assert rows(saving_table([row], "x")) == [(*cells, "75.0 %", "holds", "holds")]
 
 
 @pytest.mark.parametrize(
-    ("gain", "worst", "share", "marks"),
+    ("gain", "worst", "share", "verdicts"),
     [
         (-0.51, 0.1, 0.5, ("does not", "holds")),
         (1.0, -0.1, 0.5, ("holds", "does not")),
@@ -190,7 +190,7 @@ def test_a_claim_is_left_out_where_none_is_made() -> None:
     ],
 )
 def test_each_part_of_the_claim_can_fail(
-    gain: float, worst: float, share: float, marks: tuple[str, str]
+    gain: float, worst: float, share: float, verdicts: tuple[str, str]
 ) -> None:
     table = saving_table([Saving("acm", "fedda", 5, gain, worst, 0.5, 0.5, share)], "x")
-    assert rows(table)[0][-2:] == marks
+    assert rows(table)[0][-2:] == verdicts

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.report.text import operations, percent, several, size
+from ramet.report.text import operations, percent, plural, size
 
 
 @pytest.mark.parametrize(
@@ -17,23 +17,23 @@ from ramet.report.text import operations, percent, several, size
         (3000 * 1024**3, "3000.00 GB"),
     ],
 )
-def test_bytes_have_the_largest_unit_that_fits(count: float, text: str) -> None:
+def test_bytes_use_the_largest_unit_that_fits(count: float, text: str) -> None:
     assert size(count) == text
 
 
-def test_one_thing_is_not_several() -> None:
-    assert several(1, "seed") == "1 seed"
-    assert several(0, "seed") == "0 seeds"
-    assert several(1200, "round") == "1,200 rounds"
+def test_plural() -> None:
+    assert plural(1, "seed") == "1 seed"
+    assert plural(0, "seed") == "0 seeds"
+    assert plural(1200, "round") == "1,200 rounds"
 
 
-def test_shares_are_percent_and_what_is_unknown_is_a_dash() -> None:
+def test_shares_are_percentages_and_none_is_a_dash() -> None:
     assert percent(0.82224) == "82.22"
     assert percent(0.0) == "0.00"
     assert percent(None) == "–"
 
 
-def test_operations_are_counted_in_billions() -> None:
+def test_operations_are_in_billions() -> None:
     assert operations(603_928_256) == "0.60 G"
     assert operations(9.32e9) == "9.32 G"
     assert operations(None) == "–"

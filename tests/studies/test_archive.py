@@ -1,4 +1,4 @@
-"""Finished runs in short: kept, found again, and shown."""
+"""Finished runs: kept on disk, read again and reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_finished_run_says_what_to_type_and_what_came_out(sweep: Path) -> None:
+def test_a_finished_run_has_its_command_and_result(sweep: Path) -> None:
     run = FinishedRun.of(RunFolder(sweep / "feddense2"))
     assert run is not None
     assert run.label == "feddense,width=10"
@@ -47,24 +47,26 @@ def test_a_finished_run_says_what_to_type_and_what_came_out(sweep: Path) -> None
     assert FinishedRun.parse(run.text()) == run
 
 
-def test_runs_are_found_in_folders_and_in_kept_files(sweep: Path, tmp_path: Path) -> None:
-    found = finished_runs([sweep])
-    assert {label: list(runs) for label, runs in found.items()} == {
+def test_runs_are_read_from_folders_and_kept_files(sweep: Path, tmp_path: Path) -> None:
+    runs = finished_runs([sweep])
+    assert {label: list(by_seed) for label, by_seed in runs.items()} == {
         "local": [1, 2],
         "feddense,width=10": [1, 2],
     }
-    keep((run for runs in found.values() for run in runs.values()), tmp_path / "kept")
-    assert finished_runs([tmp_path / "kept"]) == found
+    keep((run for by_seed in runs.values() for run in by_seed.values()), tmp_path / "kept")
+    assert finished_runs([tmp_path / "kept"]) == runs
     (tmp_path / "kept" / "other.json").write_text("{}")
-    with pytest.raises(RametError, match=r"other\.json holds no kept result"):
+    with pytest.raises(RametError, match=r"other\.json is not a kept result"):
         finished_runs([tmp_path / "kept"])
     with pytest.raises(RametError, match="does not exist"):
         finished_runs([tmp_path / "nowhere"])
-    with pytest.raises(RametError, match="no finished run"):
+    with pytest.raises(RametError, match="no finished run was found"):
         finished_runs([sweep / "stopped"])
 
 
-def test_finished_runs_and_kept_files_as_a_table(sweep: Path, tmp_path: Path) -> None:
+def test_results_are_a_data_frame_of_run_folders_and_kept_files(
+    sweep: Path, tmp_path: Path
+) -> None:
     table = ramet.results(sweep)
     assert len(table) == 4
     scores = table.groupby("method")["test"].mean()
@@ -84,7 +86,7 @@ def test_finished_runs_and_kept_files_as_a_table(sweep: Path, tmp_path: Path) ->
         ramet.results(tmp_path / "nowhere")
 
 
-def test_the_page_stands_alone_and_holds_the_figures(sweep: Path, tmp_path: Path) -> None:
+def test_the_page_is_self_contained_and_escapes_text(sweep: Path, tmp_path: Path) -> None:
     page = write_report(finished_runs([sweep]), tmp_path, target=0.5, left_out=["<b>bold</b>"])
     text = page.read_text()
     assert text.count("<svg") == 3
@@ -96,52 +98,52 @@ def test_the_page_stands_alone_and_holds_the_figures(sweep: Path, tmp_path: Path
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()
 
 
-def test_runs_of_other_settings_are_not_put_on_one_page(sweep: Path, tmp_path: Path) -> None:
+def test_runs_of_different_lengths_are_not_put_on_one_page(sweep: Path, tmp_path: Path) -> None:
     ramet.run("local", rounds=1, seed=3, out=tmp_path / "short")
     with pytest.raises(RametError, match="tiny with 1 rounds, tiny with 2 rounds"):
         write_report(finished_runs([sweep, tmp_path / "short"]), tmp_path)
 
 
-def test_drawing_twice_gives_the_same_picture(sweep: Path) -> None:
-    found = finished_runs([sweep])
-    once, twice = (figures.inline(figures.score_over_rounds(found)) for _ in range(2))
-    assert once == twice
+def test_drawing_twice_gives_the_same_figure(sweep: Path) -> None:
+    runs = finished_runs([sweep])
+    first, second = (figures.inline(figures.score_over_rounds(runs)) for _ in range(2))
+    assert first == second
 
 
-def test_older_results_are_told_apart_by_what_they_hold() -> None:
+def test_the_metric_of_older_results_is_inferred() -> None:
     root = Path(__file__).parents[2] / "results"
     for folder, name in (("acm-hetero-4", "ROC-AUC"), ("single", "accuracy"), ("cora", "accuracy")):
-        found = finished_runs([root / folder])
-        for run in (run for runs in found.values() for run in runs.values()):
+        by_label = finished_runs([root / folder])
+        for run in (run for runs in by_label.values() for run in runs.values()):
             older = {key: value for key, value in run.summary.to_json().items() if key != "metric"}
             assert Summary.model_validate(older).metric == name
-        assert figures.metric_of(found) == name
+        assert figures.metric_of(by_label) == name
     assert common_metric(["accuracy", "ROC-AUC"]) == "score"
 
 
-def test_every_kept_result_of_this_repository_opens() -> None:
-    found = kept(Path(__file__).parents[2] / "results")
-    assert len(found) > 400
-    for run in found:
+def test_every_kept_result_of_this_repository_can_be_read() -> None:
+    runs = kept(Path(__file__).parents[2] / "results")
+    assert len(runs) > 400
+    for run in runs:
         assert str(run.spec) == run.label
         assert FinishedRun.parse(run.text()) == run
 
 
-def test_a_band_is_as_wide_as_the_spread_in_the_table(sweep: Path) -> None:
+def test_the_band_has_the_standard_deviation_of_the_table(sweep: Path) -> None:
     one, other = finished_runs([sweep])["local"].values()
-    ends = [
+    two = [
         replace(one, rounds=[Round(1, 0.5, 0.50)]),
         replace(other, rounds=[Round(1, 0.5, 0.56)]),
     ]
-    drawn = figures.score_over_rounds({"local": dict(enumerate(ends))})
+    drawn = figures.score_over_rounds({"local": dict(enumerate(two))})
     heights = np.asarray(drawn.axes[0].collections[0].get_paths()[0].vertices)[:, 1]
     # of 50 and 56: mean 53, sample standard deviation 3 · sqrt 2
     assert (heights.min(), heights.max()) == pytest.approx((53 - 18**0.5, 53 + 18**0.5))
 
 
-def test_methods_with_the_same_work_do_not_hide_each_other(sweep: Path) -> None:
+def test_methods_with_the_same_flops_do_not_overlap(sweep: Path) -> None:
     row = standings(finished_runs([sweep]))[0]
-    drawn = figures.score_over_work([row, replace(row, label="its twin")])
+    drawn = figures.score_over_flops([row, replace(row, label="its twin")])
     marks = [line for line in drawn.axes[0].lines if not str(line.get_label()).startswith("_")]
     assert [line.get_label() for line in marks] == ["local", "its twin"]
     first, second = (float(np.asarray(line.get_xdata())[0]) for line in marks)
@@ -155,25 +157,25 @@ def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / names[0]).read_text())["result"]["seed"] == 1
 
 
-def test_what_was_asked_of_whom_is_kept_and_drawn(tmp_path: Path) -> None:
+def test_tensors_per_client_are_kept_and_drawn(tmp_path: Path) -> None:
     for rule in (None, "restart", "explore"):
         ramet.run("feddense", rounds=3, activation=rule, out=tmp_path / "runs" / f"{rule}")
-    found = finished_runs([tmp_path / "runs"])
-    keep((run for runs in found.values() for run in runs.values()), tmp_path / "kept")
-    assert finished_runs([tmp_path / "kept"]) == found
-    plain, explore, restart = (found[label][0] for label in found)
+    by_label = finished_runs([tmp_path / "runs"])
+    keep((run for runs in by_label.values() for run in runs.values()), tmp_path / "kept")
+    assert finished_runs([tmp_path / "kept"]) == by_label
+    plain, explore, restart = (runs[0] for runs in by_label.values())
     assert (plain.label, plain.tensors) == ("feddense", ())
     for run in (explore, restart):
         assert run.summary.sent is not None
         assert sum(map(sum, run.tensors)) == run.summary.sent.tensors.up
         assert len(run.tensors[0]) == len(run.summary.scores.clients)
-    assert figures.pairs(found) == {"feddense": [explore.label, restart.label]}
-    page = write_report(found, tmp_path)
+    assert figures.pairs(by_label) == {"feddense": [explore.label, restart.label]}
+    page = write_report(by_label, tmp_path)
     assert "Score over bytes" in page.read_text()
     assert (tmp_path / "score_over_bytes.png").exists()
 
 
-def test_runs_of_two_splits_are_kept_side_by_side_and_not_mixed(tmp_path: Path) -> None:
+def test_runs_of_two_splits_are_kept_in_separate_files_and_not_mixed(tmp_path: Path) -> None:
     runs = []
     for split in (123, 7):
         folder = ramet.run("local", rounds=1, split_seed=split, out=tmp_path / str(split)).folder
@@ -191,7 +193,7 @@ def test_runs_of_two_splits_are_kept_side_by_side_and_not_mixed(tmp_path: Path) 
     assert "--split-seed 7" in runs[1].command
 
 
-def test_a_kept_file_is_written_anew_only_if_it_holds_another_run(tmp_path: Path) -> None:
+def test_a_kept_file_is_rewritten_only_if_it_contains_another_run(tmp_path: Path) -> None:
     run = FinishedRun.of(RunFolder(ramet.run("local", rounds=1, out=tmp_path / "r").folder))
     assert run is not None
     older = json.loads(run.text())
@@ -206,10 +208,10 @@ def test_a_kept_file_is_written_anew_only_if_it_holds_another_run(tmp_path: Path
 
 
 @pytest.mark.parametrize("lacks", ["metric", "its name"])
-def test_files_of_older_versions_still_open(lacks: str, sweep: Path, tmp_path: Path) -> None:
-    """Rounds had `judged` for `evaluated`, results `measure` for `metric`, or neither."""
-    now = FinishedRun.of(RunFolder(sweep / "feddense1"))
-    assert now is not None
+def test_files_of_older_versions_can_still_be_read(lacks: str, sweep: Path, tmp_path: Path) -> None:
+    """Rounds had `judged` for `evaluated`, and results had `measure` or nothing for `metric`."""
+    current = FinishedRun.of(RunFolder(sweep / "feddense1"))
+    assert current is not None
     shutil.copytree(sweep / "feddense1", tmp_path / "run")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     metric = result.pop("metric")
@@ -219,9 +221,11 @@ def test_files_of_older_versions_still_open(lacks: str, sweep: Path, tmp_path: P
     lines = (tmp_path / "run" / "rounds.jsonl").read_text()
     assert lines.count('"evaluated"') == 2
     (tmp_path / "run" / "rounds.jsonl").write_text(lines.replace('"evaluated"', '"judged"'))
-    assert FinishedRun.of(RunFolder(tmp_path / "run")) == now
+    assert FinishedRun.of(RunFolder(tmp_path / "run")) == current
 
-    (tmp_path / "kept.json").write_text(json.dumps({**json.loads(now.text()), "result": result}))
-    ((found,),) = (runs.values() for runs in finished_runs([tmp_path / "kept.json"]).values())
-    assert found == now
-    assert found.summary.metric == "accuracy"
+    (tmp_path / "kept.json").write_text(
+        json.dumps({**json.loads(current.text()), "result": result})
+    )
+    ((read,),) = (runs.values() for runs in finished_runs([tmp_path / "kept.json"]).values())
+    assert read == current
+    assert read.summary.metric == "accuracy"

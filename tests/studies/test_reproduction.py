@@ -1,4 +1,4 @@
-"""Papers' tables done again."""
+"""Reproduction of papers' tables and figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cell(**facts: object) -> Printed:
     return Printed.parse("fedstar", {"table": "p t", "setting": "single", **facts})
 
 
-def test_a_figure_is_inside_up_to_its_tolerance() -> None:
+def test_a_number_is_inside_up_to_its_tolerance() -> None:
     accuracy = cell(accuracy=75.0)
     assert ReproducedCell(accuracy, [76.0, 78.0]).status == "inside"
     assert ReproducedCell(accuracy, [77.01]).status == "outside"
@@ -25,12 +25,12 @@ def test_a_figure_is_inside_up_to_its_tolerance() -> None:
     assert ReproducedCell(cell(accuracy=75.0, tolerance=3.0), [77.01]).status == "inside"
     assert ReproducedCell(cell(model_kb=57.0), [57.004]).status == "inside"
     assert ReproducedCell(cell(model_kb=57.0), [57.006]).status == "outside"
-    elsewhere = cell(auc=75.0, not_comparable="other data")
-    assert ReproducedCell(elsewhere, [50.0]).status == "not comparable"
+    incomparable = cell(auc=75.0, not_comparable="other data")
+    assert ReproducedCell(incomparable, [50.0]).status == "not comparable"
     assert ReproducedCell(cell(tensors=10), [10.0, 11.0]).status == "outside"
 
 
-def test_a_cell_has_exactly_one_figure() -> None:
+def test_a_cell_has_exactly_one_number() -> None:
     with pytest.raises(ValueError, match="unpack"):
         cell(accuracy=1.0, model_kb=2.0)
     with pytest.raises(ValueError, match="unpack"):
@@ -40,9 +40,9 @@ def test_a_cell_has_exactly_one_figure() -> None:
 def test_sizes_of_feddenses_table_3_are_exact(data_root: Path, tmp_path: Path) -> None:
     plan = Reproduction(table("feddense", "table3"), (1,), tmp_path, data=data_root)
     assert plan.sweeps() == []
-    found = plan.reproduced()
-    assert {one.status for one in found} == {"inside"}
-    scalars = {(o.printed.label, o.printed.kind): round(o.mean * 256) for o in found if o.mean}
+    cells = plan.reproduced()
+    assert {one.status for one in cells} == {"inside"}
+    scalars = {(o.printed.label, o.printed.kind): round(o.mean * 256) for o in cells if o.mean}
     assert scalars == {
         ("fedavg", "model_kb"): 32_706,
         ("fedavg", "payload_kb"): 24_960,
@@ -55,7 +55,7 @@ def test_sizes_of_feddenses_table_3_are_exact(data_root: Path, tmp_path: Path) -
     }
 
 
-def test_a_part_of_a_table_can_be_chosen(tmp_path: Path) -> None:
+def test_a_table_can_be_restricted_to_methods_and_settings(tmp_path: Path) -> None:
     part = table("feddense", "table2", ["feddense", "local", "single"])
     assert [c.label for c in part] == ["local", "feddense,width=16", "feddense,width=32"]
     assert {c.setting for c in part} == {"single"}
@@ -68,18 +68,18 @@ def test_a_part_of_a_table_can_be_chosen(tmp_path: Path) -> None:
         table("fedstar", "table7")
 
 
-def test_fedavgs_tensors_at_dblps_shape_are_exact(tmp_path: Path) -> None:
+def test_fedavgs_tensors_for_dblps_shape_are_exact(tmp_path: Path) -> None:
     cells = [c for c in table("fedda", "table3", ["fed-hgn", "acm-hetero"]) if c.shape]
     plan = Reproduction(cells, (1,), tmp_path)
     assert plan.sweeps() == []
-    found = plan.reproduced()
-    assert [one.ours for one in found] == [[10_400.0], [20_800.0], [41_600.0]]
-    assert {one.status for one in found} == {"inside"}
-    (beside,) = Reproduction(table("fedda", "table3", ["acm-hetero-4"]), (1,), tmp_path).sweeps()
-    assert [spec.method for spec in beside.methods] == ["fed-hgn", "fedda", "fedda"]
+    reproduced = plan.reproduced()
+    assert [one.ours for one in reproduced] == [[10_400.0], [20_800.0], [41_600.0]]
+    assert {one.status for one in reproduced} == {"inside"}
+    (sweep,) = Reproduction(table("fedda", "table3", ["acm-hetero-4"]), (1,), tmp_path).sweeps()
+    assert [spec.method for spec in sweep.methods] == ["fed-hgn", "fedda", "fedda"]
 
 
-def test_runs_of_each_number_of_clients_have_their_folder(tmp_path: Path) -> None:
+def test_each_number_of_clients_has_its_own_folder(tmp_path: Path) -> None:
     cells = table("fedda", "table2", ["amazon-8", "amazon-central"])
     central, eight = Reproduction(cells, (1,), tmp_path).sweeps()
     assert (central.folder.name, central.options) == ("amazon-central", {"partition": "central"})
@@ -89,22 +89,22 @@ def test_runs_of_each_number_of_clients_have_their_folder(tmp_path: Path) -> Non
     ]
 
 
-def test_one_place_has_one_setting_with_one_set_of_options() -> None:
+def test_a_group_has_one_setting_with_one_set_of_options() -> None:
     entries = [*table("fedda", "table2"), *table("fedda", "table3")]
     entries += [panel for name in ("2", "5", "6") for panel in figure("fedda", f"figure{name}")]  # type: ignore[misc]
-    found = {(e.place, e.setting, tuple(e.setting_options.items())) for e in entries}
-    assert len(found) == len({place for place, *_ in found}) == 8
+    groups = {(e.group, e.setting, tuple(e.setting_options.items())) for e in entries}
+    assert len(groups) == len({name for name, *_ in groups}) == 8
 
 
-def test_only_orders_that_are_clear_in_print_are_compared() -> None:
+def test_only_clear_orders_are_compared() -> None:
     def ours(method: str, value: float, std: float, *scores: float) -> ReproducedCell:
         facts = {"table": "p t", "setting": "amazon", "auc": value, "std": std}
         return ReproducedCell(Printed.parse(method, facts), scores)
 
     low, middle = ours("local-hgn", 50, 1, 60), ours("fed-hgn", 52.5, 1, 61)
     high, whole = ours("fedda", 53, 1), ours("fedavg", 54, 0.5, 60.5)
-    found = {(o.higher, o.lower): o.holds for o in orders([low, middle, high], [whole])}
-    assert found == {
+    holds = {(o.higher, o.lower): o.holds for o in orders([low, middle, high], [whole])}
+    assert holds == {
         ("fed-hgn", "local-hgn"): True,
         ("fedda", "local-hgn"): None,
         ("fedavg", "local-hgn"): True,
@@ -124,11 +124,13 @@ def tiny_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planted(method: str, **facts: object) -> Printed:
-    where = {"setting": "planted-hetero", "setting_options": TINY, "folder": "small"}
-    return Printed.parse(method, {"table": "p t", **where, **facts})
+    entry = {"setting": "planted-hetero", "setting_options": TINY, "folder": "small"}
+    return Printed.parse(method, {"table": "p t", **entry, **facts})
 
 
-def test_figures_and_claims_come_from_finished_runs(tiny_runs: Path, tmp_path: Path) -> None:
+def test_numbers_and_claims_are_computed_from_finished_runs(
+    tiny_runs: Path, tmp_path: Path
+) -> None:
     cells = [
         planted("local-hgn", auc=0.0, std=0.1),
         planted("fed-hgn", auc=1.0, std=0.1),
@@ -139,24 +141,24 @@ def test_figures_and_claims_come_from_finished_runs(tiny_runs: Path, tmp_path: P
     plan = Reproduction(cells, (1,), tiny_runs, rounds=3, kept=tmp_path / "kept")
     reproduced = plan.reproduced()
     assert reproduced[3].status == "inside"
-    local, fedavg, rank, _, spared = (one.mean for one in reproduced)
+    local, fedavg, mrr, _, fedda = (one.mean for one in reproduced)
     assert local is not None
     assert fedavg is not None
     assert 20 < local < 100
-    assert rank is not None
-    assert 50 < rank <= 100
-    (exact,) = plan.by_shape()
-    # 2 node and 3 link types are not DBLP's shape; 3 clients send all tensors in 3 rounds
+    assert mrr is not None
+    assert 50 < mrr <= 100
+    (exact,) = plan.tensor_counts()
+    # 2 node and 3 link types, not DBLP's shape; 3 clients send all tensors in 3 rounds
     whole = exact.printed.value
     assert (exact.status, exact.ours, whole % 9) == ("inside", [whole], 0)
     assert whole < 65 * 9
-    assert spared is not None
-    assert spared < whole
+    assert fedda is not None
+    assert fedda < whole
     (order,) = plan.orders()
     assert (order.higher, order.lower, order.gap) == ("fed-hgn", "local-hgn", fedavg - local)
     (saving,) = plan.savings()
-    assert (saving.place, saving.label, saving.seeds) == ("small", "fedda", 1)
-    assert saving.tensors_up == spared / whole
+    assert (saving.group, saving.label, saving.seeds) == ("small", "fedda", 1)
+    assert saving.tensors_up == fedda / whole
     assert saving.bytes_up < saving.bytes_both <= 1
     assert saving.worst == pytest.approx(saving.gain)
 
@@ -164,12 +166,12 @@ def test_figures_and_claims_come_from_finished_runs(tiny_runs: Path, tmp_path: P
     elsewhere = Reproduction(cells, (1,), tmp_path / "empty", rounds=3, kept=tmp_path / "kept")
     for sweep in elsewhere.sweeps():
         sweep.check()
-        assert sweep.execute(1, lambda *_: None) == {}  # nothing is left to be run
+        assert sweep.execute(1, lambda *_: None) == {}  # nothing is left to run
     assert [o.ours for o in elsewhere.reproduced()] == [o.ours for o in plan.reproduced()]
     assert not (tmp_path / "empty").exists()
 
 
-def test_a_figure_is_drawn_from_the_same_runs(tiny_runs: Path) -> None:
+def test_the_curves_of_a_figure_are_finished_runs(tiny_runs: Path) -> None:
     panel = Panel(
         figure="p f",
         panel="a",
@@ -182,7 +184,7 @@ def test_a_figure_is_drawn_from_the_same_runs(tiny_runs: Path) -> None:
     plan = Reproduction([], (1, 2), tiny_runs, rounds=3, panels=[panel])
     ((_, by_label),) = plan.curves()
     assert {label: list(runs) for label, runs in by_label.items()} == {"fed-hgn": [1], "fedda": [1]}
-    first, second = plan.beside_the_first()
+    first, second = plan.compared_with_first_curve()
     assert (first.gain, first.tensors_up) == (0, 1)
     assert second.tensors_up < 1
     assert is_figure("fedda", "figure6")

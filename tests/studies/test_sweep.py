@@ -17,7 +17,7 @@ from ramet.studies.finished_run import FinishedRun
 from ramet.studies.sweep import Sweep, parse_seeds
 
 
-def test_seeds_and_methods_are_read() -> None:
+def test_seeds_and_methods_are_parsed() -> None:
     assert parse_seeds("1-3,7") == (1, 2, 3, 7)
     assert MethodSpec.parse("feddense,width=16,lr=0.01").options == {"width": "16", "lr": "0.01"}
     active = MethodSpec.parse("feddense,width=16,activation=restart,alpha=0.3")
@@ -31,7 +31,7 @@ def test_seeds_and_methods_are_read() -> None:
     )
     with pytest.raises(RametError, match="Write 1-5"):
         parse_seeds("one")
-    with pytest.raises(RametError, match="'3-1' names no seeds"):
+    with pytest.raises(RametError, match="'3-1' is not a list of seeds"):
         parse_seeds("3-1")
     with pytest.raises(RametError, match="feddense,width=16"):
         MethodSpec.parse("feddense,16")
@@ -49,13 +49,13 @@ def test_a_run_is_labelled_as_its_method_was_written(tmp_path: Path) -> None:
     assert settings.label == text
 
 
-def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
+def test_a_sweep_executes_only_the_missing_runs(tmp_path: Path) -> None:
     plan = sweep(tmp_path)
     plan.check()
     assert plan.total_rounds() == 8
-    told: list[tuple[int, int, int]] = []
-    assert plan.execute(2, lambda *facts: told.append(facts)) == {}
-    assert told[-1] == (8, 4, 0)
+    progress: list[tuple[int, int, int]] = []
+    assert plan.execute(2, lambda *facts: progress.append(facts)) == {}
+    assert progress[-1] == (8, 4, 0)
     before = plan.finished()
     assert {label: sorted(runs) for label, runs in before.items()} == {
         "local": [1, 2],
@@ -64,15 +64,15 @@ def test_a_sweep_does_what_is_missing_and_only_that(tmp_path: Path) -> None:
     lost, stopped = tmp_path / "local-seed1", tmp_path / "feddense,width=10-seed2"
     shutil.rmtree(lost)
     (stopped / "result.json").unlink()
-    kept = (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns
+    modified = (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns
     assert plan.execute(2, lambda *_: None) == {}
-    assert (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns == kept
+    assert (tmp_path / "local-seed2" / "result.json").stat().st_mtime_ns == modified
     for label, runs in plan.finished().items():
         for seed, run in runs.items():
             assert run.summary.sha256 == before[label][seed].summary.sha256
 
 
-def test_ctrl_c_ends_what_is_under_way_and_begins_nothing_more(tmp_path: Path) -> None:
+def test_ctrl_c_terminates_active_runs_and_starts_no_more(tmp_path: Path) -> None:
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
 
@@ -83,27 +83,27 @@ def test_ctrl_c_ends_what_is_under_way_and_begins_nothing_more(tmp_path: Path) -
     assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
 
 
-def test_what_was_kept_is_not_done_again(tmp_path: Path) -> None:
+def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:
     first = replace(sweep(tmp_path / "one"), seeds=(1,))
     assert first.execute(2, lambda *_: None) == {}
     finished = first.finished()
     keep((run for runs in finished.values() for run in runs.values()), tmp_path / "kept")
     elsewhere = replace(sweep(tmp_path / "two"), kept=kept(tmp_path / "kept"))
     elsewhere.check()
-    told: list[tuple[int, int, int]] = []
-    assert elsewhere.execute(2, lambda *facts: told.append(facts)) == {}
-    assert told[-1] == (8, 4, 0)
+    progress: list[tuple[int, int, int]] = []
+    assert elsewhere.execute(2, lambda *facts: progress.append(facts)) == {}
+    assert progress[-1] == (8, 4, 0)
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
         "feddense,width=10-seed2",
         "local-seed2",
     ]
     assert elsewhere.finished()["local"][1] == finished["local"][1]
-    with pytest.raises(RametError, match=r"of another run \(`ramet run local"):
+    with pytest.raises(RametError, match=r"from another run \(`ramet run local"):
         replace(elsewhere, rounds=3).check()
     assert kept(tmp_path / "nothing") == ()
 
 
-def test_what_was_kept_of_another_split_is_not_taken(tmp_path: Path) -> None:
+def test_kept_runs_of_another_split_are_not_used(tmp_path: Path) -> None:
     here = Sweep((MethodSpec.parse("local"),), "tiny", (1,), tmp_path / "one", rounds=1)
     assert here.execute(1, lambda *_: None) == {}
     keep(here.finished()["local"].values(), tmp_path / "kept")
@@ -119,7 +119,7 @@ def test_what_was_kept_of_another_split_is_not_taken(tmp_path: Path) -> None:
         assert again.finished()["local"][1].split_seed == split
 
 
-def test_what_was_kept_is_found_with_options_for_all(tmp_path: Path) -> None:
+def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None:
     local = MethodSpec.parse("local")
     plan = Sweep((local,), "tiny", (1,), tmp_path / "one", rounds=1, options={"lr": "0.01"})
     assert plan.execute(1, lambda *_: None) == {}
@@ -131,7 +131,7 @@ def test_what_was_kept_is_found_with_options_for_all(tmp_path: Path) -> None:
     assert list(elsewhere.finished()["local"]) == [1]
 
 
-def test_runs_with_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+def test_existing_runs_with_other_settings_are_refused(tmp_path: Path) -> None:
     plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), seeds=(1,), rounds=1)
     assert plan.execute(1, lambda *_: None) == {}
     plan.check()
@@ -154,28 +154,28 @@ def test_smaller_methods_are_widened_to_the_winners_size(tmp_path: Path) -> None
             assert off <= abs(plan.scalars(wider.with_option("hidden", other)) - plan.scalars(star))
 
 
-def test_a_methods_path_does_not_lead_out_of_the_sweep(tmp_path: Path) -> None:
+def test_a_path_in_a_methods_name_does_not_leave_the_sweep_folder(tmp_path: Path) -> None:
     plan = sweep(tmp_path / "here")
     folder = plan.run_folder(MethodSpec.parse("/somewhere/mine.py:mine"), 1).path
     assert folder.parent == tmp_path / "here"
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     plan = sweep(tmp_path)
     (tmp_path / "local-seed1").mkdir(parents=True)
-    (tmp_path / "local-seed1" / "diary.txt").write_text("mine")
+    (tmp_path / "local-seed1" / "notes.txt").write_text("mine")
     failed = plan.execute(2, lambda *_: None)
     assert list(failed) == ["local seed 1"]
-    assert "not empty" in failed["local seed 1"]
+    assert "is not an empty folder" in failed["local seed 1"]
     assert sum(len(runs) for runs in plan.finished().values()) == 3
 
 
-def test_unknown_names_are_found_before_anything_starts(tmp_path: Path) -> None:
+def test_unknown_and_repeated_methods_are_refused_before_any_run_starts(tmp_path: Path) -> None:
     plan = Sweep((MethodSpec.parse("fedstarr"),), "tiny", (1,), tmp_path)
     with pytest.raises(RametError, match="Did you mean 'fedstar'"):
         plan.check()
     twice = Sweep((MethodSpec.parse("local"), MethodSpec.parse("local")), "tiny", (1,), tmp_path)
-    with pytest.raises(RametError, match=r"local is named 2 times\. Name each method once\."):
+    with pytest.raises(RametError, match=r"local is given 2 times\. Give each method once\."):
         twice.check()
 
 
@@ -204,7 +204,7 @@ def finished_run(*tests: float) -> FinishedRun:
     return FinishedRun("x", "ramet run x", "2026-11-15", {}, summary, rounds)
 
 
-def test_means_gains_and_p_values_by_hand() -> None:
+def test_means_gains_and_p_values_match_hand_calculations() -> None:
     rows = standings(
         {
             "fedstar": {

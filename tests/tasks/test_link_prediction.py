@@ -18,15 +18,15 @@ def test_mrr_by_hand() -> None:
     heads = np.array([1, 1, 1, 2, 2, 3])
     scores = np.array([0.9, 0.5, 0.1, 0.3, 0.3, 0.7])
     labels = np.array([0, 1, 1, 1, 0, 0])
-    # head 1: its best link is second; head 2: a tie, so second; head 3 has no link
+    # head 1: the best link ranks second; head 2: a tie, so second; head 3: no link
     assert mean_reciprocal_rank(heads, scores, labels) == pytest.approx((1 / 2 + 1 / 2) / 2)
 
 
-def test_mrr_is_that_of_pyg() -> None:
-    draw = np.random.default_rng(0)
-    heads, scores = np.repeat(np.arange(20), 8), draw.normal(size=160)
-    labels = (draw.random(160) < 0.3).astype(float)
-    labels[::8] = 1  # everyone has a link
+def test_mrr_equals_pygs() -> None:
+    rng = np.random.default_rng(0)
+    heads, scores = np.repeat(np.arange(20), 8), rng.normal(size=160)
+    labels = (rng.random(160) < 0.3).astype(float)
+    labels[::8] = 1  # every head has a link
     ranked = np.argsort(-scores.reshape(20, 8), axis=1)
     metric = LinkPredMRR(k=8)
     true = np.argwhere(labels.reshape(20, 8) > 0).T
@@ -52,26 +52,26 @@ def test_negatives_are_redrawn_and_have_the_right_type(
         one.pairs.tails[count:].sort().values, other.pairs.tails[count:].sort().values
     )
     assert torch.equal(one.pairs.tails, epoch(1).pairs.tails)
-    for place, relation in enumerate(graph.relations):
-        tails = one.pairs.tails[one.pairs.kinds == place]
+    for kind, relation in enumerate(graph.relations):
+        tails = one.pairs.tails[one.pairs.kinds == kind]
         first, end = graph.type_starts[relation.tail : relation.tail + 2]
         assert ((tails >= first) & (tails < end)).all()
 
 
-def test_scores_are_of_all_relations_and_their_mean(
+def test_scores_are_reported_per_relation_and_as_their_mean(
     tiny_samples: Callable[[str, Method], Any],
 ) -> None:
     method = fedda()
     samples = tiny_samples("trees", method)
     model = method.model(method.task.shape(samples))
-    found = method.task.evaluate(model, samples, torch.device("cpu"))
-    own = [found[f"auc of rule-{place}"] for place in range(3)]
-    assert found["test"] == pytest.approx(sum(own) / 3)
-    assert {"val", "test", "mrr", "mrr of rule-2"} <= found.keys()
-    assert method.task.evaluate(model, samples, torch.device("cpu")) == found  # without dropout
+    scores = method.task.evaluate(model, samples, torch.device("cpu"))
+    by_relation = [scores[f"auc of rule-{kind}"] for kind in range(3)]
+    assert scores["test"] == pytest.approx(sum(by_relation) / 3)
+    assert {"val", "test", "mrr", "mrr of rule-2"} <= scores.keys()
+    assert method.task.evaluate(model, samples, torch.device("cpu")) == scores  # no dropout
 
 
-def test_other_graphs_are_refused(tiny_samples: Callable[[str, Method], Any]) -> None:
+def test_data_of_another_task_is_refused(tiny_samples: Callable[[str, Method], Any]) -> None:
     from ramet.data import ClientData
 
     nodes = tiny_samples("trees", fed_gcn())

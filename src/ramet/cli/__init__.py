@@ -1,1 +1,1 @@
-"""The command `ramet`: one module per group of commands."""
+"""The `ramet` command line, one module per group of commands."""

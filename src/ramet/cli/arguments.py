@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and how their text is read."""
+"""Options and arguments shared by several commands, and their parsing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Setting = Annotated[
 Sites = Annotated[
     list[Path] | None,
     typer.Option(
-        "--site", metavar="FILE", help="A site's own data, described in a TOML file; repeatable."
+        "--site", metavar="FILE", help="TOML file that describes one site's data; repeatable."
     ),
 ]
 Options = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="An argument of a method or of the setting; repeatable."
+        "--set", metavar="KEY=VALUE", help="Option of the method or the setting; repeatable."
     ),
 ]
 Activation = Annotated[
@@ -39,8 +39,8 @@ Activation = Annotated[
         "--activation",
         metavar="NAME[,KEY=VALUE]",
         autocompletion=completion.activation,
-        help="Who is asked for what, in place of the method's own rule: a name from "
-        "`ramet activations`, or file.py:rule.",
+        help="Rule for which clients send which parameters, instead of the method's own: a name "
+        "from `ramet activations`, or file.py:rule.",
     ),
 ]
 Merge = Annotated[
@@ -49,14 +49,14 @@ Merge = Annotated[
         "--merge",
         metavar="NAME[,KEY=VALUE]",
         autocompletion=completion.merge,
-        help="How replies are merged, in place of the weighted mean: a name from `ramet merges`, "
+        help="Rule for merging replies, instead of the weighted mean: a name from `ramet merges`, "
         "or file.py:rule.",
     ),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Number of rounds. Default: the setting's.")]
-SplitSeed = Annotated[
-    int, typer.Option(min=0, help="Seed of the train, validation and test split.")
+Rounds = Annotated[
+    int | None, typer.Option(help="Number of rounds. Default: depends on the setting.")
 ]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the train/validation/test split.")]
 Track = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,19 +67,23 @@ Track = Annotated[
     ),
 ]
 Data = Annotated[
-    Path | None, typer.Option(help="Folder of datasets. Default: $RAMET_DATA or ~/.cache/ramet.")
+    Path | None,
+    typer.Option(help="Folder with the datasets. Default: $RAMET_DATA or ~/.cache/ramet."),
 ]
 RunOut = Annotated[
-    Path | None, typer.Option("--out", help="Folder of the run. Default: a new one in runs/.")
+    Path | None, typer.Option("--out", help="Run folder. Default: a new one in runs/.")
 ]
-Seeds = Annotated[str, typer.Option(help="1-5, or 1,2,3.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Parallel runs, one core each.")]
-Target = Annotated[float | None, typer.Option(help="Count the rounds until this test score, in %.")]
+Seeds = Annotated[str, typer.Option(help="Seeds, as a range (1-5) or a list (1,2,3).")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel runs, one core each.")]
+Target = Annotated[
+    float | None, typer.Option(help="Also show the rounds needed to reach this test score, in %.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Side = Annotated[
     Path,
     typer.Argument(
-        metavar="[FOLDER]", help="The folder that `init` or `join` made. Default: this one."
+        metavar="[FOLDER]",
+        help="Folder created by `ramet deploy init` or `join`. Default: the current folder.",
     ),
 ]
 
@@ -87,12 +91,12 @@ Side = Annotated[
 def setting_and_options(
     name: str | None, sites: list[Path] | None, given: list[str] | None
 ) -> tuple[str, dict[str, str]]:
-    """The setting's name and all options; sites with their own data are a setting, too."""
+    """Return the name of the setting and all options. With ``--site`` the setting is `own`."""
     options = _key_values(given or [])
     if not sites:
         return name or DEFAULT_SETTING, options
     if name not in (None, OWN):
-        raise RametError(f"--site brings its own data, not those of {name}. Leave out one.")
+        raise RametError(f"--site and --setting {name} exclude each other. Leave out one of them.")
     return OWN, {**options, "sites": shlex.join(map(str, sites))}
 
 
@@ -100,7 +104,7 @@ def _key_values(given: list[str]) -> dict[str, str]:
     pairs = [option.partition("=") for option in given]
     for key, equals, _ in pairs:
         if not key or not equals:
-            raise RametError(f"--set takes KEY=VALUE, not '{key}'. Example: --set lr=0.01.")
+            raise RametError(f"--set expects KEY=VALUE, not '{key}'. Example: --set lr=0.01.")
     return {key.replace("-", "_"): value for key, _, value in pairs}
 
 

@@ -1,4 +1,4 @@
-"""What there is to choose from: `ramet methods`, `activations`, `merges` and `settings`."""
+"""Lists of what is available: `ramet methods`, `activations`, `merges` and `settings`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ramet.cli import completion
-from ramet.cli.console import print_table, say
+from ramet.cli.console import print_line, print_table
 
 if TYPE_CHECKING:
     from ramet.methods import Method
@@ -22,40 +22,40 @@ def methods(
         str | None,
         typer.Argument(
             autocompletion=completion.method,
-            help="One of them, or file.py:factory.",
+            help="A method's name, or file.py:factory.",
             metavar="NAME",
         ),
     ] = None,
 ) -> None:
-    """List the methods, or describe the one called NAME: its paper, its task, its options."""
+    """List the methods, or show the paper, task and options of NAME."""
     from ramet.experiment.named import method_factory
     from ramet.methods import METHODS
     from ramet.options import arguments
     from ramet.report.plain_table import list_table
 
     if name is None:
-        rows = [(key, _idea(factory), _shares(factory())) for key, factory in METHODS.items()]
-        print_table(list_table(("method", "idea", "shares"), rows))
-        say("`ramet methods NAME` shows a method's paper, task and options.")
+        rows = [(key, _summary(factory), _shares(factory())) for key, factory in METHODS.items()]
+        print_table(list_table(("method", "summary", "shares"), rows))
+        print_line("`ramet methods NAME` shows a method's paper, task and options.")
         return
     factory = method_factory(name)
     method = factory()
-    say(f"{method.name}: {_idea(factory)}")
-    say(f"paper: {method.paper}")
-    say(f"task: {method.task.name}")
-    say(f"shares: {_shares(method)}")
-    say("--set:")
+    print_line(f"{method.name}: {_summary(factory)}")
+    print_line(f"paper: {method.paper}")
+    print_line(f"task: {method.task.name}")
+    print_line(f"shares: {_shares(method)}")
+    print_line("--set:")
     for key, default in arguments(factory).items():
-        say(f"  {key}={default}")
+        print_line(f"  {key}={default}")
 
 
 @app.command()
 def activations() -> None:
-    """List the rules for --activation: who is asked for what in a round."""
+    """List the rules for --activation: which clients send which parameters in a round."""
     from ramet.methods import ACTIVATIONS
     from ramet.report.plain_table import list_table
 
-    rows = [(name, _idea(rule), _settable(rule)) for name, rule in ACTIVATIONS.items()]
+    rows = [(name, _summary(rule), _options(rule)) for name, rule in ACTIVATIONS.items()]
     print_table(list_table(("activation", "rule", "options"), rows))
 
 
@@ -65,7 +65,7 @@ def merges() -> None:
     from ramet.methods import MERGES
     from ramet.report.plain_table import list_table
 
-    rows = [(name, _idea(rule), _settable(rule)) for name, rule in MERGES.items()]
+    rows = [(name, _summary(rule), _options(rule)) for name, rule in MERGES.items()]
     print_table(list_table(("merge", "rule", "options"), rows))
 
 
@@ -77,23 +77,23 @@ def settings() -> None:
 
     rows = []
     for name, factory in SETTINGS.items():
-        made = factory()
-        named = len(set(made.source_of.values())) > 1
-        clients = " ".join(made.clients) if named else f"{len(made.clients)} parts"
-        rows.append((name, made.about, clients, _settable(factory)))
+        setting = factory()
+        named = len(set(setting.source_of.values())) > 1
+        clients = " ".join(setting.clients) if named else f"{len(setting.clients)} parts"
+        rows.append((name, setting.about, clients, _options(factory)))
     print_table(list_table(("setting", "about", "clients", "--set"), rows))
 
 
-def _idea(of: Callable[..., object]) -> str:
-    """The first line of its docstring."""
-    return (of.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+def _summary(documented: Callable[..., object]) -> str:
+    """The first line of the docstring."""
+    return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
 
 
 def _shares(method: Method) -> str:
     return ", ".join(method.shared.patterns) or "nothing"
 
 
-def _settable(factory: Callable[..., object]) -> str:
+def _options(factory: Callable[..., object]) -> str:
     from ramet.options import arguments
 
     return " ".join(f"{name}={default}" for name, default in arguments(factory).items())

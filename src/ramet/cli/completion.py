@@ -1,4 +1,4 @@
-"""Completion of names by the shell."""
+"""Shell completion of names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ramet.source_names import dict_keys
 
 
-def _from(file: str, name: str) -> Callable[[str], list[str]]:
-    """A completion for Typer: the names that start with what was typed."""
+def _keys_of(file: str, name: str) -> Callable[[str], list[str]]:
+    """Complete the keys of a dict in a source file, which is parsed and not imported."""
 
     def complete(incomplete: str) -> list[str]:
         return [word for word in dict_keys(file, name) if word.startswith(incomplete)]
@@ -16,8 +16,8 @@ def _from(file: str, name: str) -> Callable[[str], list[str]]:
     return complete
 
 
-method = _from("methods/__init__.py", "METHODS")
-activation = _from("methods/__init__.py", "ACTIVATIONS")
-merge = _from("methods/__init__.py", "MERGES")
-setting = _from("partition/__init__.py", "SETTINGS")
-tracker = _from("tracking/trackers.py", "TRACKERS")
+method = _keys_of("methods/__init__.py", "METHODS")
+activation = _keys_of("methods/__init__.py", "ACTIVATIONS")
+merge = _keys_of("methods/__init__.py", "MERGES")
+setting = _keys_of("partition/__init__.py", "SETTINGS")
+tracker = _keys_of("tracking/trackers.py", "TRACKERS")

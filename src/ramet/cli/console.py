@@ -1,4 +1,4 @@
-"""Everything that is printed: results to stdout, progress and complaints to stderr."""
+"""Terminal output: results go to stdout, progress and errors to stderr."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ out, err = Console(), Console(stderr=True)
 _ANY_WIDTH = 10_000
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     out.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-def remark(text: str) -> None:
-    """To stderr, which keeps stdout for JSON."""
+def print_status(text: str) -> None:
+    """Print to stderr, which keeps stdout for JSON."""
     err.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     err.print(f"ramet: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -43,11 +43,11 @@ def print_json(value: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Without cutting figures: wider than a narrow terminal if need be."""
-    from ramet.report.plain_table import uncut
+    """Print a table without truncating numbers, even if the terminal is too narrow for it."""
+    from ramet.report.plain_table import without_truncation
 
     console = out if out.is_terminal else Console(width=_ANY_WIDTH)
-    console.print(uncut(table), crop=False)
+    console.print(without_truncation(table), crop=False)
 
 
 def show_result(result: Result, as_json: bool) -> None:
@@ -57,11 +57,11 @@ def show_result(result: Result, as_json: bool) -> None:
         print_json(result.summary.to_json())
     else:
         print_table(result_table(result.summary))
-        say(f"sha256: {result.summary.sha256}")
-        say(f"run folder: {result.folder}")
+        print_line(f"sha256: {result.summary.sha256}")
+        print_line(f"run folder: {result.folder}")
     for name, reason in result.untracked.items():
-        complain(
-            f"{name} did not receive all rounds: {reason} Send it the rest with `ramet resume "
+        print_error(
+            f"{name} did not receive all rounds: {reason} Send the rest with `ramet resume "
             f"{result.folder} --track {name}`."
         )
     if result.untracked:
@@ -69,19 +69,19 @@ def show_result(result: Result, as_json: bool) -> None:
 
 
 def fail_if_any(failed: dict[str, str]) -> None:
-    """An error that counts the failed runs of a sweep and quotes the first."""
+    """Raise an error with the number of failed runs and the first reason."""
     if failed:
-        from ramet.report.text import several
+        from ramet.report.text import plural
 
         name, reason = next(iter(failed.items()))
-        raise RametError(f"{several(len(failed), 'run')} failed; the first: {name}: {reason}")
+        raise RametError(f"{plural(len(failed), 'run')} failed. The first: {name}: {reason}")
 
 
 def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
-    """Run a sweep with a progress bar; returns why runs failed, by run."""
+    """Run a sweep with a progress bar. Returns the reason for each failed run."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ramet.report.text import several
+    from ramet.report.text import plural
 
     total = sweep.total_rounds()
     bar = Progress(
@@ -91,26 +91,26 @@ def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
         console=err,
         disable=not err.is_terminal,
     )
-    with _stopped_by_ctrl_c(), bar:
+    with _exit_on_ctrl_c(), bar:
         task = bar.add_task("sweep", total=total, facts="starting")
         printed = -1
 
         def observe(rounds: int, runs: int, failures: int) -> None:
             nonlocal printed
-            facts = f"{rounds}/{total} rounds, {several(runs, 'run')} done" + (
+            facts = f"{rounds}/{total} rounds, {plural(runs, 'run')} done" + (
                 f", {failures} failed" if failures else ""
             )
             bar.update(task, completed=rounds, facts=facts)
             if not err.is_terminal and runs > printed:
                 printed = runs
-                remark(facts)
+                print_status(facts)
 
         return sweep.execute(jobs, observe)
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[Record], None]]:
-    """A bar with rounds, scores, bytes and time left; plain lines where there is no terminal."""
+    """Show rounds, scores, bytes and time left: a bar in a terminal, plain lines elsewhere."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -131,7 +131,7 @@ def progress() -> Iterator[Callable[[Record], None]]:
         console=err,
         disable=not err.is_terminal,
     )
-    with _stopped_by_ctrl_c(), _tracking_warnings_as_lines(), bar:
+    with _exit_on_ctrl_c(), _tracking_warnings_as_lines(), bar:
         task = bar.add_task("rounds", total=None, facts="starting")
 
         def observe(record: Record) -> None:
@@ -144,32 +144,32 @@ def progress() -> Iterator[Callable[[Record], None]]:
             if record.failed:
                 facts += f"  without {', '.join(record.failed)}"
             bar.update(task, completed=record.round, total=record.rounds, facts=facts)
-            if not err.is_terminal and _worth_a_line(record):
-                remark(f"round {record.round} of {record.rounds}: {facts}")
+            if not err.is_terminal and _is_logged(record):
+                print_status(f"round {record.round} of {record.rounds}: {facts}")
 
         yield observe
 
 
-def _worth_a_line(record: Record) -> bool:
+def _is_logged(record: Record) -> bool:
     return record.round in (1, 2, 5, record.rounds) or record.round % 10 == 0
 
 
 @contextmanager
-def _stopped_by_ctrl_c() -> Iterator[None]:
+def _exit_on_ctrl_c() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        complain(" ".join(getattr(stop, "__notes__", ["stopped."])))
+        print_error(" ".join(getattr(stop, "__notes__", ["stopped."])))
         raise typer.Exit(130) from stop
 
 
 @contextmanager
 def _tracking_warnings_as_lines() -> Iterator[None]:
-    """Print a lost tracker's warning at once, as one line."""
+    """Print the warning of a failed tracker immediately, as one line."""
     from ramet.tracking import TrackingWarning
 
     with warnings.catch_warnings():
-        before = warnings.showwarning
+        default = warnings.showwarning
 
         def show(
             message: Warning | str,
@@ -180,16 +180,16 @@ def _tracking_warnings_as_lines() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, TrackingWarning):
-                complain(str(message))
+                print_error(str(message))
             else:
-                before(message, category, filename, lineno, file, line)
+                default(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
         yield
 
 
 def watch_lines(lines: Callable[[], list[str]]) -> None:
-    """Redraw all lines every two seconds; where there is no terminal, print those that are new."""
+    """Every two seconds, redraw all lines, or print the new ones if there is no terminal."""
     import time
 
     from rich.live import Live
@@ -204,6 +204,6 @@ def watch_lines(lines: Callable[[], list[str]]) -> None:
                 live.update(Text("\n".join(now)), refresh=True)
             else:
                 for line in (line for line in now if line not in before):
-                    say(line)
+                    print_line(line)
             before = now
             time.sleep(2.0)

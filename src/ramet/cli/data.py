@@ -1,4 +1,4 @@
-"""The clients' data: `ramet data inspect` and `ramet data check`."""
+"""Commands for the clients' data: `ramet data inspect` and `ramet data check`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ramet.cli.arguments import (
     data_folder,
     setting_and_options,
 )
-from ramet.cli.console import complain, print_json, print_table, say
+from ramet.cli.console import print_error, print_json, print_line, print_table
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ramet.data.own import Problem
     from ramet.partition.inspection import Inspection
 
-_ALIKE = 20
-"""How many problems of one column are shown; the rest are most likely the same mistake."""
+_SHOWN_PER_COLUMN = 20
+"""Problems shown per column; the rest are most likely the same mistake."""
 
 app = typer.Typer()
 data_app = typer.Typer(
-    help="Look at the clients' data.", no_args_is_help=True, suggest_commands=False
+    help="Inspect and check the clients' data.", no_args_is_help=True, suggest_commands=False
 )
 app.add_typer(data_app, name="data")
 
@@ -43,18 +43,21 @@ def inspect_data(
     site: Sites = None,
     data: Data = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Also draw the divergences into this folder.")
+        Path | None,
+        typer.Option("--out", help="Also write a figure of the divergences into this folder."),
     ] = None,
     option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Describe each client's graphs and how far the clients are apart, or the kinds of links.
+    """Summarise each client's data and how much the clients differ.
 
-    For graphs with several node types: types, relations, held-out pairs, and who learns what.
+    Graph classification: sizes, classes, and divergences between clients. Node classification:
+    kinds of links and their homophily. Several node types or relations: types, relations, held-out
+    pairs, and which relations each client learns to predict.
 
     \b
     Examples:
-    ramet data inspect --setting cross-diff --out pictures
+    ramet data inspect --setting tiny --out figures
     ramet data inspect --site north/site.toml --site south/site.toml
     """
     from ramet.experiment import SPLIT_SEED, make_folder
@@ -64,42 +67,46 @@ def inspect_data(
     from ramet.report import figures
 
     name, options = setting_and_options(setting, site, option)
-    seen = inspect(setting_named(name, options), Reading(data_folder(data), SPLIT_SEED))
-    if folder is not None and isinstance(seen, GraphInspection):
+    inspection = inspect(setting_named(name, options), Reading(data_folder(data), SPLIT_SEED))
+    if folder is not None and isinstance(inspection, GraphInspection):
         make_folder(folder)
-        drawn = figures.heterogeneity(list(seen.clients), seen.divergences)
-        figures.save(drawn, folder, "heterogeneity")
+        figure = figures.heterogeneity(list(inspection.clients), inspection.divergences)
+        figures.save(figure, folder, "heterogeneity")
     if as_json:
-        print_json(seen.to_json())
+        print_json(inspection.to_json())
         return
-    for table in _tables(seen, name):
+    for table in _tables(inspection, name):
         print_table(table)
 
 
-def _tables(seen: Inspection, setting: str) -> list[Table]:
+def _tables(inspection: Inspection, setting: str) -> list[Table]:
     from ramet.partition.inspection import LinkInspection, RelationInspection
     from ramet.report import data_tables as tables
 
-    if isinstance(seen, RelationInspection):
+    if isinstance(inspection, RelationInspection):
         return [
-            tables.types_table(seen.types, setting),
-            tables.relations_table(seen.relations),
-            tables.specialities_table(seen.clients),
+            tables.types_table(inspection.types, setting),
+            tables.relations_table(inspection.relations),
+            tables.specialities_table(inspection.clients),
         ]
-    if isinstance(seen, LinkInspection):
-        return [tables.kinds_table(seen.kinds, setting), tables.links_table(seen.clients)]
-    return [tables.portrait_table(seen.clients, seen.divergences, setting)]
+    if isinstance(inspection, LinkInspection):
+        return [
+            tables.kinds_table(inspection.kinds, setting),
+            tables.links_table(inspection.clients),
+        ]
+    return [tables.graphs_table(inspection.clients, inspection.divergences, setting)]
 
 
 @data_app.command("check")
 def check_data(
-    file: Annotated[Path, typer.Argument(help="The TOML file that describes a site's data.")],
+    file: Annotated[Path, typer.Argument(help="TOML file that describes a site's data.")],
     as_json: Json = False,
 ) -> None:
-    """Look for problems in a site's own data, show what there is, write their fingerprint.
+    """Check the data that FILE describes, print counts, and write a fingerprint.
 
-    The fingerprint has names of types, features and classes, and no data; sites compare theirs
-    before the first round. Exits with 1 if there are problems.
+    FILE is a site's TOML file. The fingerprint contains the task and the names of types, features
+    and classes, but no data. Sites compare their fingerprints before the first round. Exits with 1
+    if there are problems.
 
     Example: ramet data check north/site.toml
     """
@@ -108,15 +115,15 @@ def check_data(
     from ramet.data.own import check_site, statistics
     from ramet.experiment import SPLIT_SEED
     from ramet.report.data_tables import site_table
-    from ramet.report.text import several
+    from ramet.report.text import plural
 
     if not file.is_file():
         raise RametError(
-            f"there is no file {file}. Give the TOML file that describes the site's data."
+            f"{file} does not exist. Give the TOML file that describes the site's data."
         )
     checked = check_site(file)
     site, fingerprint = checked.site, file.with_suffix(".fingerprint.json")
-    counted = statistics(site, SPLIT_SEED) if site else None
+    counts = statistics(site, SPLIT_SEED) if site else None
     if site is not None:
         try:
             fingerprint.write_text(site.schema.text())
@@ -126,26 +133,26 @@ def check_data(
             ) from error
     if as_json:
         problems = [asdict(problem) for problem in checked.problems]
-        print_json({"problems": problems, "statistics": counted})
-    elif site is not None and counted is not None:
-        print_table(site_table(site.name, site.schema.task, counted))
-        say(f"No problems. Fingerprint: {fingerprint}")
+        print_json({"problems": problems, "statistics": counts})
+    elif site is not None and counts is not None:
+        print_table(site_table(site.name, site.schema.task, counts))
+        print_line(f"No problems. Fingerprint: {fingerprint}")
     else:
-        _say_problems(checked.problems)
+        _print_problems(checked.problems)
     if site is None:
-        count = several(checked.count, "problem")
-        more = f" The first {len(checked.problems):,} are shown." if checked.hidden else ""
-        complain(f"{file} and its files have {count}.{more}")
+        count = plural(checked.count, "problem")
+        more = f" The first {len(checked.problems):,} are shown." if checked.omitted else ""
+        print_error(f"{file} and its files have {count}.{more}")
         raise typer.Exit(1)
 
 
-def _say_problems(problems: Sequence[Problem]) -> None:
-    alike: Counter[tuple[str, str | None]] = Counter()
+def _print_problems(problems: Sequence[Problem]) -> None:
+    counts: Counter[tuple[str, str | None]] = Counter()
     for problem in problems:
-        alike[problem.file, problem.column] += 1
-        if alike[problem.file, problem.column] <= _ALIKE:
-            say(str(problem))
-    for (name, column), count in alike.items():
-        if count > _ALIKE:
+        counts[problem.file, problem.column] += 1
+        if counts[problem.file, problem.column] <= _SHOWN_PER_COLUMN:
+            print_line(str(problem))
+    for (name, column), count in counts.items():
+        if count > _SHOWN_PER_COLUMN:
             place = name if column is None else f"{name}, column '{column}'"
-            say(f"{place}: {count - _ALIKE:,} more; --json lists them all.")
+            print_line(f"{place}: {count - _SHOWN_PER_COLUMN:,} more; --json lists them all.")

@@ -1,4 +1,4 @@
-"""A consortium on real machines: `ramet deploy` and `ramet doctor`."""
+"""Commands for a consortium on real machines: `ramet deploy` and `ramet doctor`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from ramet.cli.arguments import Data, Json, RunOut, Side, Track, data_folder
-from ramet.cli.console import out, progress, remark, say, show_result, watch_lines
+from ramet.cli.console import out, print_line, print_status, progress, show_result, watch_lines
 from ramet.errors import RametError
 
 app = typer.Typer()
 deploy_app = typer.Typer(
-    help="A consortium on real machines: set it up, start it, run together.",
+    help="Set up, start and run a consortium on real machines.",
     no_args_is_help=True,
     suggest_commands=False,
 )
@@ -23,136 +23,143 @@ app.add_typer(deploy_app, name="deploy")
 
 @deploy_app.command("init")
 def deploy_init(
-    consortium: Annotated[Path, typer.Argument(help="Its name, address, sites, method.")],
+    consortium: Annotated[
+        Path,
+        typer.Argument(help="TOML file with the consortium's name, address, sites and method."),
+    ],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Default: the consortium's name.")
+        Path | None, typer.Option("--out", help="Folder to create. Default: the consortium's name.")
     ] = None,
 ) -> None:
-    """Make the coordinator's side of CONSORTIUM (a TOML file), and an invitation per site.
+    """Create the coordinator's folder, with an invitation for each site.
 
-    Rerun to renew certificates and settings; keys are kept.
+    CONSORTIUM is a TOML file with the consortium's name, address, sites and method. Rerun to renew
+    certificates and settings; keys are kept.
     """
     from ramet.deploy.coordinator import init
 
-    side = init(consortium, folder, say)
-    say(f"Send each site its file in {side.folder / 'invitations'}.")
-    say(f"Then: ramet deploy start {side.folder}")
+    side = init(consortium, folder, print_line)
+    print_line(f"Send each site its file in {side.folder / 'invitations'}.")
+    print_line(f"Then: ramet deploy start {side.folder}")
 
 
 @deploy_app.command("join")
 def deploy_join(
-    invitation: Annotated[Path, typer.Argument(help="The file from the coordinator.")],
+    invitation: Annotated[Path, typer.Argument(help="Invitation file from the coordinator.")],
     data: Data = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Default: the consortium's and the site's name.")
+        Path | None,
+        typer.Option("--out", help="Folder to create. Default: the consortium's and site's names."),
     ] = None,
-    runtime_port: Annotated[int, typer.Option(help="A free port on this site's loopback.")] = 9094,
+    runtime_port: Annotated[
+        int, typer.Option(help="Free port on loopback for Flower's SuperNode.")
+    ] = 9094,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Let Prometheus ask on this port of loopback.")
+        int | None, typer.Option(help="Serve metrics for Prometheus on this loopback port.")
     ] = None,
 ) -> None:
-    """Make this site's side from INVITATION; only its public key goes back."""
+    """Create this site's folder from the file INVITATION. Only its public key is sent back."""
     from ramet.deploy.site import join
 
     side, application = join(
-        invitation, data_folder(data), folder, runtime_port, say, metrics_port=metrics_port
+        invitation, data_folder(data), folder, runtime_port, print_line, metrics_port=metrics_port
     )
-    say(f"Send the coordinator {application}; no other file may leave.")
-    say(f"Once you are admitted: ramet deploy start {side.folder}")
+    print_line(f"Send {application} to the coordinator. No other file may leave this site.")
+    print_line(f"Once the coordinator has admitted you: ramet deploy start {side.folder}")
 
 
 @deploy_app.command("admit")
 def deploy_admit(
-    application: Annotated[Path, typer.Argument(help="The file that a site sent back.")],
+    application: Annotated[Path, typer.Argument(help="File that the site sent back.")],
     folder: Side = Path(),
 ) -> None:
-    """Let the site of APPLICATION take part. Compare its fingerprint first."""
+    """Admit the site that sent the file APPLICATION. Compare its fingerprint first."""
     from ramet.deploy.coordinator import Coordinator
 
-    Coordinator.open(folder.absolute()).admit(application, say)
+    Coordinator.open(folder.absolute()).admit(application, print_line)
 
 
 @deploy_app.command("revoke")
 def deploy_revoke(
     site: Annotated[str, typer.Argument(help="The site's name.")], folder: Side = Path()
 ) -> None:
-    """Refuse SITE and its key from now on."""
+    """Refuse the site called SITE, and its key, from now on."""
     from ramet.deploy.coordinator import Coordinator
 
-    Coordinator.open(folder.absolute()).revoke(site, say)
+    Coordinator.open(folder.absolute()).revoke(site, print_line)
 
 
 @deploy_app.command("start")
 def deploy_start(folder: Side = Path()) -> None:
-    """Start this side's programs; those that run are left alone."""
-    from ramet.deploy.opening import side_of
+    """Start the programs of the coordinator or site in FOLDER that are not running yet."""
+    from ramet.deploy.opening import open_side
 
-    side_of(folder.absolute()).start(say)
+    open_side(folder.absolute()).start(print_line)
 
 
 @deploy_app.command("status")
 def deploy_status(
     folder: Side = Path(),
     watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and show what changes, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Keep showing changes until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Say what runs here, how the last run goes, and at the coordinator which sites are online."""
-    from ramet.deploy.opening import side_of
-    from ramet.deploy.snapshot import Look
+    """Show running programs, the last run and, at the coordinator, which sites are online."""
+    from ramet.deploy.opening import open_side
+    from ramet.deploy.snapshot import Monitor
     from ramet.deploy.status import status_lines
 
-    look = Look(side_of(folder.absolute()))
+    monitor = Monitor(open_side(folder.absolute()))
     if watch:
-        look.keep_asking()
-        watch_lines(lambda: status_lines(look.facts()))
+        monitor.keep_querying()
+        watch_lines(lambda: status_lines(monitor.facts()))
         return
-    look.ask()
-    facts = look.facts()
+    monitor.query_superlink()
+    facts = monitor.facts()
     for line in status_lines(facts):
-        say(line)
-    if facts.trouble or not all(facts.processes.values()):
+        print_line(line)
+    if facts.superlink_error or not all(facts.processes.values()):
         raise typer.Exit(1)
 
 
 @deploy_app.command("metrics")
 def deploy_metrics(
     folder: Side = Path(),
-    port: Annotated[int, typer.Option(help="Answer on this port of loopback.")] = 9464,
+    port: Annotated[int, typer.Option(help="Loopback port to serve on.")] = 9464,
     textfile: Annotated[
         Path | None,
         typer.Option(help="Write this file once instead, for node_exporter's textfile collector."),
     ] = None,
 ) -> None:
-    """Tell Prometheus what is known of the side in FOLDER; needs the extra `metrics`."""
-    from ramet.deploy.opening import side_of
-    from ramet.deploy.snapshot import Look
+    """Serve Prometheus metrics of the coordinator or site in FOLDER; needs the extra `metrics`."""
+    from ramet.deploy.opening import open_side
+    from ramet.deploy.snapshot import Monitor
 
     try:
         from ramet.deploy import prometheus
     except ModuleNotFoundError as error:
         raise RametError(
-            f"metrics need {error.name}. Install it: pip install 'ramet[metrics]'"
+            f"metrics need {error.name}. Install it: pip install 'ramet[metrics]'."
         ) from error
 
-    look = Look(side_of(folder.absolute()))
+    monitor = Monitor(open_side(folder.absolute()))
     if textfile:
-        look.ask()
-        prometheus.write(look.facts, textfile)
+        monitor.query_superlink()
+        prometheus.write(monitor.facts, textfile)
         return
-    _, answering = prometheus.serve(look.facts, port)
-    look.keep_asking()
-    say(f"http://{prometheus.HOST}:{port}/metrics")
+    _, server = prometheus.serve(monitor.facts, port)
+    monitor.keep_querying()
+    print_line(f"http://{prometheus.HOST}:{port}/metrics")
     with suppress(KeyboardInterrupt):
-        answering.join()
+        server.join()
 
 
 @deploy_app.command("stop")
 def deploy_stop(folder: Side = Path()) -> None:
-    """Stop this side's programs."""
-    from ramet.deploy.opening import side_of
+    """Stop the programs of the coordinator or site in FOLDER."""
+    from ramet.deploy.opening import open_side
 
-    side_of(folder.absolute()).stop(say)
+    open_side(folder.absolute()).stop(print_line)
 
 
 @deploy_app.command("run")
@@ -161,50 +168,50 @@ def deploy_run(
     runs: RunOut = None,
     data: Data = None,
     deadline: Annotated[
-        float, typer.Option(help="Give up when no round ends for so many seconds.")
+        float, typer.Option(help="Give up after this many seconds without a finished round.")
     ] = 1200.0,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Run the consortium's method with all sites, from the coordinator.
 
-    With --out of a run that was stopped, it goes on where it stopped.
+    To resume a stopped run, give its folder with --out.
     """
     from ramet.deploy.coordinator import Coordinator
-    from ramet.deploy.run import run_together
+    from ramet.deploy.run import run_consortium
     from ramet.experiment import RunFolder
     from ramet.runs import finished
     from ramet.tracking import tracking
 
     side = Coordinator.open(folder.absolute())
-    where = runs or side.fresh_run()
-    again = f"ramet deploy run {folder} --out {where}"
-    followed = tracking(RunFolder(where.absolute()), track or ())
-    with progress() as observe, followed as trackers:
-        watch = trackers.watching(observe)
+    path = runs or side.new_run_folder()
+    resume_command = f"ramet deploy run {folder} --out {path}"
+    tracked = tracking(RunFolder(path.absolute()), track or ())
+    with progress() as observe, tracked as trackers:
+        observer = trackers.wrap(observe)
         try:
-            done = run_together(side, where, data_folder(data), deadline, watch, remark)
+            done = run_consortium(side, path, data_folder(data), deadline, observer, print_status)
         except KeyboardInterrupt as stop:
-            stop.add_note(f"stopped. Go on with `{again}`.")
+            stop.add_note(f"stopped. Continue with `{resume_command}`.")
             raise
-    show_result(finished(done, again, trackers.lost), as_json)
+    show_result(finished(done, resume_command, trackers.failures), as_json)
 
 
 @app.command()
 def doctor(folder: Side = Path()) -> None:
-    """Check this machine, and the side of a consortium in FOLDER, and say what to do."""
+    """Check this machine, and the coordinator or site in FOLDER, and suggest fixes."""
     from ramet.deploy.doctor import examine
 
-    sick = 0
+    failures = 0
     for finding in examine(folder.absolute()):
-        sick += not finding.well
+        failures += not finding.ok
         out.print(
-            f"[{'green' if finding.well else 'red'}]{'ok ' if finding.well else 'BAD'}[/] "
-            f"{finding.what}: {finding.seen}",
+            f"[{'green' if finding.ok else 'red'}]{'ok ' if finding.ok else 'BAD'}[/] "
+            f"{finding.name}: {finding.detail}",
             highlight=False,
             soft_wrap=True,
         )
-        if not finding.well:
+        if not finding.ok:
             out.print(f"    {finding.remedy}", highlight=False, soft_wrap=True, markup=False)
-    if sick:
+    if failures:
         raise typer.Exit(1)

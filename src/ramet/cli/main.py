@@ -1,4 +1,4 @@
-"""The command `ramet`, put together. Heavy imports wait until a command needs them."""
+"""Entry point of `ramet`. Commands import heavy packages only when they run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from ramet.cli import catalogue, data, deploy, run, site, study
-from ramet.cli.console import complain, out
+from ramet.cli.console import out, print_error
 from ramet.errors import RametError
 from ramet.version import __version__
 
 app = typer.Typer(
-    help="Federated learning on graphs: each site keeps its data and shares what helps the others.",
+    help="Federated learning on graphs: train across sites while each keeps its own data.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    suggest_commands=False,  # Click does
+    suggest_commands=False,  # Click already does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for group in (run, study, data, catalogue, site, deploy):
@@ -33,9 +33,9 @@ def _root(
 
 
 def main() -> None:
-    """Errors that users can fix are one line and exit code 2."""
+    """Run the command line. Errors that users can fix end with one line and exit code 2."""
     try:
         app(prog_name="ramet")
     except RametError as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(2)

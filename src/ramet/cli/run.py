@@ -1,4 +1,4 @@
-"""One run: `ramet run` and `ramet resume`."""
+"""Commands for one run: `ramet run` and `ramet resume`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
         str,
         typer.Argument(
             autocompletion=completion.method,
-            help="A name from `ramet methods`, or file.py:factory.",
+            help="Name from `ramet methods`, or file.py:factory.",
         ),
     ],
     setting: Setting = None,
@@ -42,11 +42,14 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batch order.")] = 0,
     engine: Annotated[
         Literal["local", "ray", "superlink"],
-        typer.Option(help="This process, Flower's simulation, or a real SuperLink on loopback."),
+        typer.Option(
+            help="local: this process; ray: Flower's simulation; superlink: a real SuperLink on "
+            "loopback."
+        ),
     ] = "local",
     device: Annotated[
         Literal["cpu", "cuda", "mps"],
-        typer.Option(help="Where clients compute; only cpu is tested."),
+        typer.Option(help="Device that clients compute on; only cpu is tested."),
     ] = "cpu",
     data: Data = None,
     folder: RunOut = None,
@@ -55,7 +58,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Share these parameters in place of the method's choice; '' shares nothing.",
+            help="Share the matching parameters instead of the method's choice; '' shares nothing; "
+            "repeatable.",
         ),
     ] = None,
     activation: Activation = None,
@@ -64,11 +68,16 @@ def run(
         int, typer.Option(min=1, help="Minimum number of valid replies for a round to count.")
     ] = 1,
     deadline: Annotated[
-        float, typer.Option(help="Seconds of silence after which a round goes on without a node.")
+        float,
+        typer.Option(
+            help="Seconds without a reply after which a round continues without the missing nodes."
+        ),
     ] = 600.0,
     norm_bound: Annotated[
         float | None,
-        typer.Option(help="Refuse replies that moved further than this. Default: no bound."),
+        typer.Option(
+            help="Refuse replies further than this (L2) from what was sent. Default: no bound."
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     split_seed: SplitSeed = 123,
@@ -76,9 +85,10 @@ def run(
     track: Track = None,
     as_json: Json = False,
 ) -> None:
-    """Run a method on a setting. METHOD is a name from `ramet methods`, or file.py:factory.
+    """Run a method on a setting.
 
-    Stop it at any time with Ctrl-C; `ramet resume` continues from the last round.
+    METHOD is a name from `ramet methods`, or file.py:factory for a method of your own. Press Ctrl-C
+    to stop; `ramet resume` continues after the last finished round.
 
     \b
     Examples:
@@ -121,13 +131,13 @@ def run(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a stopped run.")],
     track: Track = None,
     as_json: Json = False,
 ) -> None:
-    """Finish the stopped run in FOLDER; the result is that of a run that never stopped.
+    """Resume the stopped run in FOLDER, with the same result as if it had not stopped.
 
-    The run's trackers continue with it; --track adds one and sends it all rounds so far.
+    The run's trackers continue. --track adds another one and sends it all earlier rounds.
     """
     from ramet.runs import resume as resume_run
 

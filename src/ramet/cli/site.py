@@ -1,4 +1,4 @@
-"""What a site runs itself: `ramet audit show`, `ramet app` and `ramet guard`."""
+"""Commands that sites run themselves: `ramet audit show`, `ramet app` and `ramet guard`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Annotated
 import typer
 
 from ramet.cli.arguments import Json
-from ramet.cli.console import complain, out, print_table, say
+from ramet.cli.console import out, print_error, print_line, print_table
 from ramet.errors import RametError
 
 app = typer.Typer()
-audit_app = typer.Typer(
-    help="Look at what left a site.", no_args_is_help=True, suggest_commands=False
-)
+audit_app = typer.Typer(help="Show what left a site.", no_args_is_help=True, suggest_commands=False)
 app.add_typer(audit_app, name="audit")
 
 
 @audit_app.command("show")
 def show_audit(
-    folder: Annotated[Path, typer.Argument(help="A run's folder, or a site's state folder.")],
+    folder: Annotated[Path, typer.Argument(help="Run folder, or a site's state folder.")],
     every: Annotated[
-        bool, typer.Option("--all", help="Every tensor of every reply, with its SHA-256.")
+        bool, typer.Option("--all", help="Show every tensor of every reply, with its SHA-256.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List what left the sites whose logs are below FOLDER.
+    """List what left the sites, from the audit logs below FOLDER.
 
-    Example: ramet audit show site-rings --all
+    FOLDER is a run folder, or the state folder of a site.
+
+    Example: ramet audit show runs/star --all
     """
     from ramet.engine.audit import audit_entries
     from ramet.report.run_tables import audit_table, audit_totals_table
@@ -40,12 +40,12 @@ def show_audit(
     else:
         print_table(audit_table(entries) if every else audit_totals_table(entries))
     if unreadable:
-        complain(f"{unreadable} lines cannot be read: a crash cut them short, or they were changed")
+        print_error(f"{unreadable} log lines cannot be read: cut short by a crash, or modified.")
 
 
 @app.command("app")
 def write_app(
-    folder: Annotated[Path, typer.Argument(help="A new folder for the Flower app.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.")],
 ) -> None:
     """Write the thin Flower app into a new FOLDER, for `flwr run` on your own SuperLink."""
     import shutil
@@ -54,7 +54,7 @@ def write_app(
     from ramet.flower import THIN_APP
 
     if folder.exists():
-        raise RametError(f"{folder} exists already. Give a new folder.")
+        raise RametError(f"{folder} already exists. Give a new folder.")
     make_folder(folder)
     shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
     out.print(
@@ -64,19 +64,19 @@ def write_app(
 
 @app.command()
 def guard(
-    folder: Annotated[Path, typer.Argument(help="A folder for the site's guard.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for the guard.")],
 ) -> None:
-    """Write programs into FOLDER that keep a site from running apps that it has not listed.
+    """Write programs into FOLDER with which a site runs only the apps on its list.
 
-    The list, FOLDER/accepted.txt, starts with the app that `ramet app` writes.
+    The list is FOLDER/accepted.txt. At first it contains the app that `ramet app` writes.
     """
     from ramet.experiment import make_folder
     from ramet.flower import THIN_APP
     from ramet.flower.guard import app_hash, write_guard
 
     make_folder(folder)
-    listed = write_guard(folder.absolute(), [app_hash(THIN_APP)])
-    say(
+    accepted = write_guard(folder.absolute(), [app_hash(THIN_APP)])
+    print_line(
         f"Wrote {folder}. Start the SuperNode with PATH={folder.absolute()}:$PATH; it then runs "
-        f"only the apps in {listed}."
+        f"only the apps listed in {accepted}."
     )

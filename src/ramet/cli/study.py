@@ -1,4 +1,4 @@
-"""Many runs: `ramet compare`, `ramet reproduce` and `ramet report`."""
+"""Commands for many runs: `ramet compare`, `ramet reproduce` and `ramet report`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ramet.cli.arguments import (
     data_folder,
     setting_and_options,
 )
-from ramet.cli.console import fail_if_any, out, print_json, print_table, run_sweep, say
+from ramet.cli.console import fail_if_any, out, print_json, print_line, print_table, run_sweep
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
@@ -39,7 +39,12 @@ app = typer.Typer()
 @app.command()
 def compare(
     methods: Annotated[
-        list[str], typer.Argument(metavar="METHOD...", autocompletion=completion.method)
+        list[str],
+        typer.Argument(
+            metavar="METHOD...",
+            autocompletion=completion.method,
+            help="Names from `ramet methods`, or file.py:factory, each with its options.",
+        ),
     ],
     setting: Setting = None,
     site: Sites = None,
@@ -49,7 +54,7 @@ def compare(
     target: Target = None,
     data: Data = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the sweep. Default: sweeps/SETTING.")
+        Path | None, typer.Option("--out", help="Sweep folder. Default: sweeps/SETTING.")
     ] = None,
     option: Options = None,
     activation: Activation = None,
@@ -60,24 +65,26 @@ def compare(
         typer.Option(
             "--keep",
             metavar="DIR",
-            help="Keep a small file per finished run in DIR, and do not repeat those kept there.",
+            help="Keep a small file per finished run in DIR; runs kept there are not repeated.",
         ),
     ] = None,
     match: Annotated[
         bool,
         typer.Option(
             "--match-parameters",
-            help="Then widen every smaller method to the winner's size, and run those too.",
+            help="Afterwards also run every smaller method, widened to the size of the best one.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run several METHODs over several seeds, in parallel, and compare them.
+    """Run several methods over several seeds, in parallel, and compare them.
 
-    Rerun to continue. Options of one method follow a comma, its merging and activation last.
+    METHOD is a name from `ramet methods`, or file.py:factory. Options of one method follow its name
+    after commas; merge= and activation= come last. Rerun the same command to continue.
 
     \b
     Examples:
+    ramet compare local fedavg fedstar --setting tiny --seeds 1-3
     ramet compare local feddense,width=16 feddense,activation=restart --setting single
     ramet compare local-gcn fed-gcn --site north/site.toml --site south/site.toml
     """
@@ -116,17 +123,17 @@ def compare(
         print_json([asdict(row) for row in rows])
     else:
         print_table(comparison_table(rows, name, share))
-        say(f"runs: {sweep.folder}")
+        print_line(f"runs: {sweep.folder}")
     fail_if_any(failed)
 
 
 @app.command()
 def reproduce(
     paper: Annotated[str, typer.Argument(help="feddense, fedstar or fedda.")],
-    table: Annotated[str, typer.Argument(help="table2, table3; of fedda also figure2, 5, 6.")],
+    table: Annotated[str, typer.Argument(help="table2, table3, figure2, figure5 or figure6.")],
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A method or a setting of the table; repeatable."),
+        typer.Option(metavar="NAME", help="Only this method or setting of the table; repeatable."),
     ] = None,
     seeds: Seeds = "1-5",
     rounds: Annotated[
@@ -134,26 +141,29 @@ def reproduce(
     ] = None,
     jobs: Jobs = 2,
     finished: Annotated[
-        bool, typer.Option("--finished", help="Use the runs that are there; start none.")
+        bool, typer.Option("--finished", help="Use the runs that are finished; start none.")
     ] = False,
     data: Data = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the sweeps and figures. Default: sweeps."),
+        typer.Option("--out", help="Folder for sweeps and figures. Default: sweeps."),
     ] = None,
     archive: Annotated[
         Path | None,
         typer.Option(
             "--kept",
             metavar="DIR",
-            help="Use what `compare --keep DIR/SETTING` wrote, and keep new runs there too.",
+            help="Use the runs that `compare --keep DIR/SETTING` wrote, and keep new ones there.",
         ),
     ] = None,
 ) -> None:
-    """Reproduce TABLE, or a figure, of PAPER, and show our figures beside the printed ones.
+    """Reproduce a paper's table or figure, and compare it with the printed one.
 
-    Exits with 1 if a figure is further off than allowed, or a claim does not hold. Rerun to
-    continue. Runs on `amazon` with 8 clients are in amazon-8, and so on.
+    PAPER TABLE is one of: feddense table2, feddense table3, fedstar table2, fedda table2, fedda
+    table3, fedda figure2, fedda figure5, fedda figure6.
+
+    Exits with 1 if a number is further off than allowed, or a claim does not hold. Rerun the same
+    command to continue. Each number of clients has its own folder, such as sweeps/amazon-8.
 
     Example: ramet reproduce feddense table2 --only single --only fedstar --seeds 1-3
     """
@@ -161,10 +171,10 @@ def reproduce(
     from ramet.studies.reproduction import Reproduction
     from ramet.studies.sweep import parse_seeds
 
-    drawn = printed.is_figure(paper, table)
+    is_figure = printed.is_figure(paper, table)
     plan = Reproduction(
-        cells=[] if drawn else printed.table(paper, table, only or []),
-        panels=printed.figure(paper, table, only or []) if drawn else [],
+        cells=[] if is_figure else printed.table(paper, table, only or []),
+        panels=printed.figure(paper, table, only or []) if is_figure else [],
         seeds=parse_seeds(seeds),
         folder=(folder or Path("sweeps")).absolute(),
         rounds=rounds,
@@ -179,14 +189,14 @@ def reproduce(
             failed |= run_sweep(sweep, jobs)
         plan.keep()
     name = f"{paper} {table}"
-    reached = _reproduce_figure(plan, name) if drawn else _reproduce_table(plan, name)
+    reproduced = _reproduce_figure(plan, name) if is_figure else _reproduce_table(plan, name)
     fail_if_any(failed)
-    if not reached:
+    if not reproduced:
         raise typer.Exit(1)
 
 
 def _reproduce_table(plan: Reproduction, name: str) -> bool:
-    """Show a table's figures and claims; whether all are reached that were run."""
+    """Print a table's numbers and claims. Returns whether all that were run are reproduced."""
     from ramet.report.study_tables import order_table, reproduced_table, saving_table
 
     cells = plan.reproduced()
@@ -198,42 +208,42 @@ def _reproduce_table(plan: Reproduction, name: str) -> bool:
     }
     if not counts["not comparable"]:
         del counts["not comparable"]
-    say(", ".join(f"{count} {status}" for status, count in counts.items()))
-    exact, orders, savings = plan.by_shape(), plan.orders(), plan.savings()
+    print_line(", ".join(f"{count} {status}" for status, count in counts.items()))
+    exact, orders, savings = plan.tensor_counts(), plan.orders(), plan.savings()
     if exact:
-        title = "tensors FedAvg sent, beside tensors × rounds × clients"
-        print_table(reproduced_table(exact, title, stated="by shape"))
+        title = "tensors that FedAvg sent, and tensors × rounds × clients"
+        print_table(reproduced_table(exact, title, stated="expected"))
     if orders:
         print_table(order_table(orders))
     if savings:
-        print_table(saving_table(savings, "beside FedAvg, on common seeds"))
+        print_table(saving_table(savings, "compared with FedAvg on common seeds"))
     return not any(
         [
             *(cell.status == "outside" for cell in (*cells, *exact)),
             *(order.holds is False for order in orders),
-            *(not (row.as_good_for_less and row.steadier) for row in savings),
+            *(not (row.as_good_for_less and row.worst_no_lower) for row in savings),
         ]
     )
 
 
 def _reproduce_figure(plan: Reproduction, name: str) -> bool:
-    """Draw a figure's curves from the finished runs, with a table of where they end."""
+    """Draw a figure's curves from the finished runs, and print a table of their last round."""
     from ramet.experiment import make_folder
     from ramet.report import figures
     from ramet.report.study_tables import saving_table
 
     curves = [(panel, runs) for panel, runs in plan.curves() if any(runs.values())]
     if not curves:
-        raise RametError(f"no run of {name} is finished. Leave --finished out.")
-    drawn = figures.reproduced_curves(
+        raise RametError(f"no run of {name} is finished. Run the command without --finished.")
+    figure = figures.reproduced_curves(
         [(panel.panel, runs, panel.lines == "best and worst") for panel, runs in curves]
     )
     make_folder(plan.folder)
     file = name.replace(" ", "-")
-    figures.save(drawn, plan.folder, file)
-    rows = plan.beside_the_first()
+    figures.save(figure, plan.folder, file)
+    rows = plan.compared_with_first_curve()
     if rows:
-        title = f"{name}: last round, beside the first curve of each panel"
+        title = f"{name}: last round, compared with the first curve of each panel"
         print_table(saving_table(rows, title, claim=False))
     out.print(f"Wrote {plan.folder / file}.png and .svg.", soft_wrap=True)
     return True
@@ -241,14 +251,16 @@ def _reproduce_figure(plan: Reproduction, name: str) -> bool:
 
 @app.command()
 def report(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("report"),
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Folders with finished runs.")
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("report"),
     target: Target = None,
     data: Data = None,
 ) -> None:
-    """Show the finished runs below each PATH as one HTML page, with figures as PNG and SVG.
+    """Write an HTML page about finished runs, with figures as PNG and SVG.
 
-    PATH is the folder of a sweep, of a run, or one that `ramet compare --keep` wrote.
+    PATH is a sweep folder, a run folder, or a folder that `ramet compare --keep` wrote.
 
     Example: ramet report sweeps/single --target 75
     """
@@ -258,25 +270,25 @@ def report(
 
     runs = finished_runs(paths)
     first = next(run for by_seed in runs.values() for run in by_seed.values())
-    apart, left_out = _divergences(first, data_folder(data))
+    inspection, left_out = _divergences(first, data_folder(data))
     make_folder(folder)
     share = None if target is None else target / 100
-    page = write_report(runs, folder, share, apart, left_out)
-    say(f"Wrote {page} and its figures.")
+    page = write_report(runs, folder, share, inspection, left_out)
+    print_line(f"Wrote {page} and its figures.")
 
 
 def _divergences(run: FinishedRun, data: Path) -> tuple[GraphInspection | None, list[str]]:
-    """How far the clients of a run are apart, with its own options; or why that is left out."""
-    from ramet.experiment.named import setting_ignoring_others
+    """The divergences between the clients of a run, or the reason why they are left out."""
+    from ramet.experiment.named import setting_ignoring_unknown
     from ramet.partition import Reading
     from ramet.partition.inspection import inspect_graphs
 
     if run.setting == OWN:
-        return None, ["what the sites hold; `ramet data inspect --site FILE …` shows it."]
+        return None, ["the sites' data. Use `ramet data inspect --site FILE …` to see them."]
     try:
-        setting = setting_ignoring_others(run.setting, run.options)
+        setting = setting_ignoring_unknown(run.setting, run.options)
         if setting.task != "graph-classification":
             return None, []
         return inspect_graphs(setting, Reading(data, run.split_seed)), []
     except RametError as reason:
-        return None, [f"how far the clients are apart; {reason}"]
+        return None, [f"the divergences between clients: {reason}"]

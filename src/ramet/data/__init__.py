@@ -1,4 +1,4 @@
-"""Graphs in memory, how they are split, and what a client holds."""
+"""In-memory graphs, their splits, and the data of a client."""
 
 from ramet.data.client_data import ClientData
 from ramet.data.graphs.graph_block import Batch, GraphBlock

@@ -1,4 +1,4 @@
-"""What a client holds: its data and how they are split."""
+"""The data of one client and their split."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Division = TypeVar("Division", Split, HeldOutPairs, covariant=True)
 
 @dataclass(frozen=True)
 class ClientData(Generic[Content, Division]):
-    """Many graphs, or one graph with many nodes, or one with links to be told from other pairs.
+    """Many graphs to classify, one graph of nodes to classify, or one graph with links to predict.
 
-    In a simulation a client's model may be judged on data that are not its own: then ``judged`` has
-    them, and validation and test samples are numbered there.
+    In a simulation, a client's model may be evaluated on data that the client does not hold. These
+    are then ``evaluated_on``, and the validation and test indices refer to them.
     """
 
     content: Content
     split: Division
-    judged: Content | None = None
+    evaluated_on: Content | None = None

@@ -1,4 +1,4 @@
-"""Seeded splits, and the manifest that proves which split a run used."""
+"""Seeded splits, and the manifest that records which split a run used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """Which samples train, which choose, which judge."""
+    """Indices of the training, validation and test samples."""
 
     train: Tensor
     val: Tensor
@@ -31,22 +31,22 @@ class Split:
         text = json.dumps(indices, sort_keys=True)
         return {"sha256": hashlib.sha256(text.encode()).hexdigest(), **indices}
 
-    def among(self, samples: Tensor, total: int) -> Split:
-        """The split as those see it who hold only these samples, under numbers of their own."""
-        place = torch.full((total,), -1, dtype=torch.int64)
-        place[samples] = torch.arange(samples.numel())
+    def restricted_to(self, samples: Tensor, total: int) -> Split:
+        """Keep only these samples, out of ``total``, and renumber them in the order given."""
+        new_index = torch.full((total,), -1, dtype=torch.int64)
+        new_index[samples] = torch.arange(samples.numel())
 
-        def here(chosen: Tensor) -> Tensor:
-            found = place[chosen]
-            return found[found >= 0]
+        def renumber(indices: Tensor) -> Tensor:
+            renumbered = new_index[indices]
+            return renumbered[renumbered >= 0]
 
-        return Split(here(self.train), here(self.val), here(self.test))
+        return Split(renumber(self.train), renumber(self.val), renumber(self.test))
 
 
 def stratified(labels: Tensor, seed: int, members: Tensor | None = None) -> Split:
-    """8:1:1 with the classes in even shares: a fifth is taken off, then halved.
+    """Split 8:1:1, stratified by class where classes are large enough.
 
-    ``members`` limits the split to some samples (one client's part of a dataset).
+    ``members`` limits the split to some samples, such as one client's part of a dataset.
     """
     chosen = torch.arange(labels.numel()) if members is None else members
     train, rest = _divide(chosen, labels, 0.2, seed)
@@ -58,34 +58,34 @@ def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[T
     classes = labels[members]
     if members.numel() < 2:
         raise RametError(
-            f"a client with {members.numel()} graphs cannot be split 8:1:1; it needs 10 or more. "
+            f"{members.numel()} samples are too few to split; a client needs 10 or more in all. "
             "Use fewer clients or a larger dataset."
         )
-    from sklearn.model_selection import train_test_split  # takes a second to import
+    from sklearn.model_selection import train_test_split  # slow to import
 
     counts = torch.bincount(classes)
-    smaller_part = round(members.numel() * min(share, 1 - share))
-    even = bool((counts[counts > 0] >= 2).all()) and smaller_part >= int((counts > 0).sum())
-    kept, taken = train_test_split(
+    smaller_size = round(members.numel() * min(share, 1 - share))
+    can_stratify = bool((counts[counts > 0] >= 2).all()) and smaller_size >= int((counts > 0).sum())
+    rest, taken = train_test_split(
         np.arange(members.numel()),
         test_size=share,
         random_state=seed,
         shuffle=True,
-        stratify=classes.numpy() if even else None,
+        stratify=classes.numpy() if can_stratify else None,
     )
-    return members[torch.from_numpy(kept)], members[torch.from_numpy(taken)]
+    return members[torch.from_numpy(rest)], members[torch.from_numpy(taken)]
 
 
-def nodes_in_folds(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Split:
-    """A fifth of the nodes judges; of the rest one fold chooses and the others train."""
+def node_fold_split(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Split:
+    """Hold out a fifth of the nodes for test; of the rest, use one fold for validation."""
     rest, test = _divide(torch.arange(labels.numel()), labels, 0.2, seed)
     val = rest[fold::folds]
-    held = torch.isin(rest, val)
-    return Split(rest[~held], val, test)
+    is_val = torch.isin(rest, val)
+    return Split(rest[~is_val], val, test)
 
 
-def nodes_in_shares(labels: Tensor, seed: int) -> Split:
-    """6:2:2 with the classes in even shares, as FedSage's authors split."""
+def node_split(labels: Tensor, seed: int) -> Split:
+    """Split 6:2:2, stratified by class, as FedSage's authors do."""
     train, rest = _divide(torch.arange(labels.numel()), labels, 0.4, seed)
     val, test = _divide(rest, labels, 0.5, seed)
     return Split(train, val, test)

@@ -1,1 +1,1 @@
-"""A consortium on real machines: one coordinator behind a proxy, and sites that call in."""
+"""A consortium on real machines: a coordinator behind a proxy, and sites that connect to it."""

@@ -1,8 +1,8 @@
-"""What a consortium is, and the two small public files that its members exchange.
+"""A consortium's settings, and the two small public files that its members exchange.
 
-The coordinator writes ``consortium.toml``. It hands each site an `Invitation`; the site hands back
-an `Application`, which has its public key. Neither file is secret, but both must come unaltered:
-compare the fingerprints that the commands print.
+The coordinator writes ``consortium.toml`` and sends each site an `Invitation`. The site sends back
+an `Application`, which contains its public key. Neither file is secret, but both must arrive
+unaltered: compare the fingerprints that the commands print.
 """
 
 from __future__ import annotations
@@ -28,48 +28,46 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Model = TypeVar("Model", bound=BaseModel)
 OWN = "own"
 """The setting in which sites bring their own graphs."""
-
-
 _FILES = {
     "sites": "a consortium's settings, which the coordinator writes for `ramet deploy init`",
-    "authority": "an invitation, which the coordinator has in invitations/ and sends",
-    "public_key": "a site's application, SITE.application.toml, which `ramet deploy join` makes",
+    "authority": "an invitation, which the coordinator sends from invitations/",
+    "public_key": "a site's application, SITE.application.toml, which `ramet deploy join` writes",
     "runtime_port": "the settings of a site that has joined",
     "task": "a description of a site's graphs, for --data",
 }
-"""Each file's name for people, by a key that it alone has."""
+"""A description of each kind of file, by a key that only this kind has."""
 
 
-class _Written(BaseModel):
+class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Consortium(_Written):
-    """Who takes part, where they meet, and what they run together."""
+class Consortium(_File):
+    """The members of a consortium, the coordinator's address, and what they run."""
 
     name: Name
     address: Host
-    """Where sites reach the coordinator: a host name, or an IPv4 address."""
+    """Where sites reach the coordinator: a host name or an IPv4 address."""
     port: Port = 8443
     listen: IPv4Address = IPv4Address("0.0.0.0")
-    """The proxy's own address; the SuperLink's is always loopback."""
+    """The address that the proxy binds to; the SuperLink always binds to loopback."""
     link_port: Port = 8000
     metrics_port: Port | None = None
-    """Where Prometheus finds the coordinator's metrics, on loopback; nowhere if not given."""
+    """The loopback port of the coordinator's metrics for Prometheus; None disables them."""
     sites: tuple[Name, ...] = Field(min_length=1)
     method: str
     setting: str = OWN
     rounds: int | None = None
     seed: int = 0
     quorum: int = Field(1, ge=1)
-    """A round counts when so many sites gave a sound reply."""
+    """Minimum number of valid replies per round."""
     deadline: float = 600.0
-    """Seconds that a round waits for news from any site."""
+    """Seconds that a round waits for the next reply."""
     norm_bound: float | None = None
     merge: str | None = None
     activation: str | None = None
     share: tuple[str, ...] | None = None
-    """These four as for `ramet run`."""
+    """These four are as for `ramet run`."""
     options: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -77,15 +75,17 @@ class Consortium(_Written):
         if len(set(self.sites)) < len(self.sites):
             raise ValueError("a site is named twice")
         if self.quorum > len(self.sites):
-            raise ValueError(f"a quorum of {self.quorum} is more than {len(self.sites)} sites")
+            raise ValueError(
+                f"a quorum of {self.quorum} exceeds the number of sites, {len(self.sites)}"
+            )
         if ".py:" in self.method:
-            raise ValueError("a method's file is not on the sites; name one of `ramet methods`")
+            raise ValueError("sites do not have the method's file; choose one of `ramet methods`")
         if ".py:" in f"{self.activation} {self.merge}":
-            raise ValueError("a rule's file is not on the sites; see `ramet activations`, `merges`")
+            raise ValueError("sites do not have the rule's file; see `ramet activations`, `merges`")
         return self
 
     def settings(self, data: Path) -> RunSettings:
-        """The run that these members do together."""
+        """The settings of the consortium's run."""
         from ramet.experiment import Experiment, checked_settings
 
         settings = checked_settings(
@@ -107,18 +107,18 @@ class Consortium(_Written):
         if set(clients) != set(self.sites):
             raise RametError(
                 f"the setting {self.setting} has the clients {', '.join(clients)}, but the "
-                f"consortium has the sites {', '.join(self.sites)}. Name the same."
+                f"consortium has the sites {', '.join(self.sites)}. Use the same names."
             )
         return settings
 
 
 def site_options(setting: str, sites: Iterable[str]) -> dict[str, str]:
-    """Own graphs go by their sites' names; other settings know their clients."""
+    """Options that name the sites, for sites' own graphs; other settings know their clients."""
     return {"sites": shlex.join(sites)} if setting == OWN else {}
 
 
-class Membership(_Written):
-    """Which site of which consortium, where they meet, and what they run."""
+class Membership(_File):
+    """A site's consortium, the coordinator's address, and what they run."""
 
     consortium: Name
     site: Name
@@ -129,13 +129,13 @@ class Membership(_Written):
 
 
 class Invitation(Membership):
-    """What a site must know to take part; `authority` is the consortium's CA certificate."""
+    """What a site needs to take part; `authority` is the consortium's CA certificate."""
 
     authority: str
 
 
-class Application(_Written):
-    """A site's public key, in OpenSSH's form."""
+class Application(_File):
+    """A site's public key, in OpenSSH format."""
 
     consortium: Name
     site: Name
@@ -143,26 +143,26 @@ class Application(_Written):
 
 
 def read(path: Path, kind: type[Model]) -> Model:
-    """A TOML file as a checked model."""
+    """Read and validate a TOML file."""
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text())
         return kind.model_validate(given)
     except FileNotFoundError as error:
-        raise RametError(f"there is no file {path}.") from error
+        raise RametError(f"{path} does not exist.") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RametError(f"cannot read {path}: {error}.") from error
     except ValidationError as error:
-        found, wanted = _file_with(given), _file_with(kind.model_fields)
-        if found and wanted and found != wanted:
-            raise RametError(f"{path} is {found}. Wanted is {wanted}.") from error
+        received, expected = _description(given), _description(kind.model_fields)
+        if received and expected and received != expected:
+            raise RametError(f"{path} is {received}. Expected {expected}.") from error
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise RametError(f"{path}: {place}{': ' if place else ''}{first['msg']}.") from error
 
 
-def _file_with(keys: Iterable[str]) -> str | None:
-    """Which of a consortium's files has such keys."""
-    return next((name for sign, name in _FILES.items() if sign in keys), None)
+def _description(keys: Iterable[str]) -> str | None:
+    """Describe the kind of file that has these keys."""
+    return next((text for key, text in _FILES.items() if key in keys), None)
 
 
 def write(path: Path, content: BaseModel) -> None:

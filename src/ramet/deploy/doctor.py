@@ -1,4 +1,4 @@
-"""Is this machine fit for its part? Each finding says what was seen and what to do."""
+"""Checks of a machine and its side of a consortium, with a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -12,129 +12,139 @@ from pathlib import Path
 
 from ramet.deploy import keys
 from ramet.deploy.coordinator import SETTINGS, Coordinator
-from ramet.deploy.opening import found_side
-from ramet.deploy.probes import Finding, port, reach
+from ramet.deploy.opening import find_side
+from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower import THIN_APP
-from ramet.flower.guard import app_hash, listed_in
+from ramet.flower.guard import app_hash, read_accepted
 
-_FLOWER = "1.41."
-_SPACE = 2 * 10**9
+_FLOWER_VERSION = "1.41."
+_MIN_FREE_BYTES = 2 * 10**9
 _WARN_DAYS = 30
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """This machine; then the side in this folder, if there is one."""
-    yield _python()
-    yield _flower()
-    yield _disk(folder)
-    side = found_side(folder)
+    """Check this machine, then the side in this folder, if there is one."""
+    yield _check_python()
+    yield _check_flower()
+    yield _check_disk(folder)
+    side = find_side(folder)
     if isinstance(side, Coordinator):
-        yield from _of_coordinator(side)
+        yield from _check_coordinator_side(side)
     elif isinstance(side, Site):
-        yield from _of_site(side)
+        yield from _check_site_side(side)
     else:
-        yield _there("data", default_data(), "Name datasets' folder in RAMET_DATA, or by --data.")
+        yield _check_exists(
+            "data", default_data(), "Set RAMET_DATA or --data to the datasets' folder."
+        )
 
 
-def _of_coordinator(side: Coordinator) -> Iterator[Finding]:
-    yield _nginx()
-    if not side.is_made:
-        todo = f"Do `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
-        yield Finding("side", False, f"{SETTINGS} is here, and no keys: not begun yet", todo)
+def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
+    yield _check_nginx()
+    if not side.is_initialised:
+        remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
+        yield Finding("side", False, f"only {SETTINGS} exists; not set up yet", remedy)
         return
     for name in ("authority.key", "server.key", "superexec.secret"):
-        yield _private(side.folder / name)
-    again = "Do `ramet deploy init` again: it makes a new certificate for the same key."
-    yield _certificate("server certificate", side.folder / "server.pem", again)
-    long = "Make a new consortium: all sites must join anew."
-    yield _certificate("authority", side.authority, long)
+        yield _check_private(side.folder / name)
+    renew = "Rerun `ramet deploy init`: it issues a new certificate for the same key."
+    yield _check_certificate("server certificate", side.folder / "server.pem", renew)
+    replace = "Set up a new consortium, which all sites must join."
+    yield _check_certificate("authority", side.authority, replace)
     link, _, proxy, *_ = side.services()
-    yield port(link, "127.0.0.1", side.consortium.link_port, "link_port")
-    yield port(proxy, str(side.consortium.listen), side.consortium.port, "port")
+    yield check_port(link, "127.0.0.1", side.consortium.link_port, "link_port")
+    yield check_port(proxy, str(side.consortium.listen), side.consortium.port, "port")
     if proxy.process():
-        yield from reach(side.consortium.address, side.consortium.port, side.authority)
-    if link.process():  # systemd's and Docker's are not seen as ours
-        for member, status in side.online().items():
-            remedy = f"Ask {member} to do `ramet doctor` and `ramet deploy start`."
+        yield from check_connection(side.consortium.address, side.consortium.port, side.authority)
+    if link.process():  # not set if systemd or Docker started it
+        for member, status in side.site_statuses().items():
+            remedy = f"Ask {member} to run `ramet doctor` and `ramet deploy start`."
             yield Finding(f"site {member}", status == "online", status, remedy)
 
 
-def _of_site(side: Site) -> Iterator[Finding]:
+def _check_site_side(side: Site) -> Iterator[Finding]:
     for name in ("node.key", "superexec.secret"):
-        yield _private(side.folder / name)
-    yield _certificate("authority", side.authority, "Ask the coordinator for a new invitation.")
-    yield port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
-    yield _app(side.accepted)
-    yield _data(side)
-    yield from reach(side.settings.address, side.settings.port, side.authority)
+        yield _check_private(side.folder / name)
+    yield _check_certificate(
+        "authority", side.authority, "Ask the coordinator for a new invitation."
+    )
+    yield check_port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
+    yield _check_app(side.accepted)
+    yield _check_data(side)
+    yield from check_connection(side.settings.address, side.settings.port, side.authority)
 
 
-def _python() -> Finding:
-    seen = ".".join(map(str, sys.version_info[:3]))
-    return Finding("Python", sys.version_info >= (3, 11), seen, "Install Python 3.11 or newer.")
+def _check_python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding("Python", sys.version_info >= (3, 11), version, "Install Python 3.11 or newer.")
 
 
-def _flower() -> Finding:
-    seen = importlib.metadata.version("flwr")
-    remedy = "Every member needs the same: pip install 'ramet[flower]'."
-    return Finding("Flower", seen.startswith(_FLOWER), seen, remedy)
+def _check_flower() -> Finding:
+    version = importlib.metadata.version("flwr")
+    remedy = "All members need the same version: pip install 'ramet[flower]'."
+    return Finding("Flower", version.startswith(_FLOWER_VERSION), version, remedy)
 
 
-def _disk(folder: Path) -> Finding:
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(there).free
-    remedy = f"Free {_SPACE / 1e9:.0f} GB: states and logs lie here."
-    return Finding("disk", free > _SPACE, f"{free / 1e9:.1f} GB free", remedy)
+def _check_disk(folder: Path) -> Finding:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    remedy = f"Free {_MIN_FREE_BYTES / 1e9:.0f} GB for states and logs."
+    return Finding("disk", free > _MIN_FREE_BYTES, f"{free / 1e9:.1f} GB free", remedy)
 
 
-def _nginx() -> Finding:
-    remedy = "Install it (Debian: apt-get install nginx-light); ours runs with its own settings."
-    found = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
-    if found is None:
+def _check_nginx() -> Finding:
+    remedy = (
+        "Install it (Debian: apt-get install nginx-light); Ramet runs it with its own settings."
+    )
+    nginx = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
+    if nginx is None:
         return Finding("nginx", False, "not found", remedy)
-    told = subprocess.run([found, "-v"], capture_output=True, text=True, check=False)
-    return Finding("nginx", told.returncode == 0, told.stderr.strip(), remedy)
+    done = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=False)
+    return Finding("nginx", done.returncode == 0, done.stderr.strip(), remedy)
 
 
-def _there(what: str, path: Path, remedy: str) -> Finding:
-    return Finding(what, path.exists(), f"{path}{'' if path.exists() else ' is not there'}", remedy)
+def _check_exists(name: str, path: Path, remedy: str) -> Finding:
+    return Finding(
+        name, path.exists(), f"{path}{'' if path.exists() else ' does not exist'}", remedy
+    )
 
 
-def _private(path: Path) -> Finding:
-    found = _there(path.name, path, "Restore it from a backup.")
-    if not found.well:
-        return found
+def _check_private(path: Path) -> Finding:
+    exists = _check_exists(path.name, path, "Restore it from a backup.")
+    if not exists.ok:
+        return exists
     mode = path.stat().st_mode & 0o777
     return Finding(path.name, mode & 0o077 == 0, f"mode {mode:04o}", f"chmod 600 {path}")
 
 
-def _certificate(what: str, path: Path, remedy: str) -> Finding:
-    found = _there(what, path, remedy)
-    if not found.well:
-        return found
+def _check_certificate(name: str, path: Path, remedy: str) -> Finding:
+    exists = _check_exists(name, path, remedy)
+    if not exists.ok:
+        return exists
     days = keys.days_left(path.read_text())
-    return Finding(what, days > _WARN_DAYS, f"{days} days left", remedy)
+    return Finding(name, days > _WARN_DAYS, f"{days} days left", remedy)
 
 
-def _app(accepted: Path) -> Finding:
-    """Whether the site's guard lets the app of this Ramet through."""
-    found = _there("accepted apps", accepted, "Do `ramet deploy join` again: it writes the list.")
-    if not found.well:
-        return found
+def _check_app(accepted: Path) -> Finding:
+    """Check that the site's guard accepts the app of the installed Ramet."""
+    exists = _check_exists(
+        "accepted apps", accepted, "Rerun `ramet deploy join`: it writes the list."
+    )
+    if not exists.ok:
+        return exists
     sha256 = app_hash(THIN_APP)
-    well = sha256 in listed_in(accepted)
-    seen = f"{accepted} {'has' if well else 'lacks'} the app of this Ramet"
+    ok = sha256 in read_accepted(accepted)
+    detail = f"{accepted} {'lists' if ok else 'does not list'} the app of the installed Ramet"
     remedy = f"If you trust the Ramet installed here, add this line to the list: {sha256}"
-    return Finding("accepted apps", well, seen, remedy)
+    return Finding("accepted apps", ok, detail, remedy)
 
 
-def _data(side: Site) -> Finding:
-    """Read this site's data as the run will."""
-    settings, remedy = side.settings, f"Put the site's data into {side.settings.data}."
+def _check_data(side: Site) -> Finding:
+    """Read this site's data in the same way as a run."""
+    settings, remedy = side.settings, f"Put the site's data at {side.settings.data}."
     try:
         experiment = Experiment(
             checked_settings(
@@ -147,14 +157,16 @@ def _data(side: Site) -> Finding:
         if experiment.setting.user_defined:
             schema = experiment.setting.schema(settings.site, settings.data)
             remedy = (
-                f"Ask the coordinator for a method that suits them; {settings.method} does not."
+                f"Ask the coordinator for a method that suits the data; {settings.method} does not."
             )
             experiment.method.task.declared_shape(schema, experiment.method.inputs)
         manifest = experiment.samples(settings.site).manifest
     except RametError as error:
         return Finding("data", False, str(error), remedy)
-    return Finding("data", True, ", ".join(f"{k} {v}" for k, v in manifest.items() if _short(v)))
+    return Finding(
+        "data", True, ", ".join(f"{k} {v}" for k, v in manifest.items() if _is_number(v))
+    )
 
 
-def _short(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float)

@@ -1,4 +1,4 @@
-"""Keys and certificates. A private key is made where it is used, and never overwritten."""
+"""Keys and certificates. Private keys are created where they are used, and never overwritten."""
 
 from __future__ import annotations
 
@@ -27,75 +27,75 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ramet.errors import RametError
 
-_AUTHORITY_LASTS = timedelta(days=3650)
-_SERVER_LASTS = timedelta(days=397)
-_EARLIER = timedelta(minutes=5)
+_AUTHORITY_VALIDITY = timedelta(days=3650)
+_SERVER_VALIDITY = timedelta(days=397)
+_CLOCK_SKEW = timedelta(minutes=5)
 LOOPBACK_NAME = "localhost"
 
 
-def keep_secret(path: Path) -> bool:
-    """A random secret, unless there is one; True if it was made."""
-    return _keep(path, lambda: secrets.token_hex(32).encode())
+def ensure_secret(path: Path) -> bool:
+    """Create a random secret unless the file exists; True if it was created."""
+    return _create_if_missing(path, lambda: secrets.token_hex(32).encode())
 
 
-def keep_key(path: Path) -> bool:
-    """A P-384 key for certificates, unless there is one; True if it was made."""
-    return _keep(path, lambda: _private(PrivateFormat.PKCS8))
+def ensure_key(path: Path) -> bool:
+    """Create a P-384 key for certificates unless the file exists; True if it was created."""
+    return _create_if_missing(path, lambda: _new_private_key(PrivateFormat.PKCS8))
 
 
-def keep_node_key(path: Path) -> bool:
-    """A P-384 key in the form that SuperNodes take, unless there is one; True if it was made."""
-    return _keep(path, lambda: _private(PrivateFormat.OpenSSH))
+def ensure_node_key(path: Path) -> bool:
+    """Create a P-384 key for a SuperNode unless the file exists; True if it was created."""
+    return _create_if_missing(path, lambda: _new_private_key(PrivateFormat.OpenSSH))
 
 
-def public_part(node_key: Path) -> str:
+def public_key_of(node_key: Path) -> str:
     key = load_ssh_private_key(node_key.read_bytes(), password=None)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def check_public(text: str) -> None:
-    """Only a P-384 public key may be admitted."""
+    """Check that this is a P-384 public key."""
     try:
         key = load_ssh_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(f"that is no public key ({error}). Ask the site for its file.") from error
+        raise RametError(f"not a public key ({error}). Ask the site for its file.") from error
     if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)):
-        raise RametError("that key is not on the curve P-384. Ask the site to `ramet deploy join`.")
+        raise RametError("not a P-384 key. Ask the site to run `ramet deploy join`.")
 
 
 def fingerprint(public: str) -> str:
-    """To compare over another channel, such as the telephone."""
-    whole = hashlib.sha256(public.strip().encode()).hexdigest()
-    return ":".join(whole[start : start + 4] for start in range(0, 32, 4))
+    """A fingerprint to compare over another channel, such as the telephone."""
+    digest = hashlib.sha256(public.strip().encode()).hexdigest()
+    return ":".join(digest[start : start + 4] for start in range(0, 32, 4))
 
 
 def make_authority(name: str, key_file: Path) -> str:
-    """The consortium's own CA certificate, in PEM; it signs servers and nothing else."""
+    """The consortium's CA certificate, as PEM; its key only signs the server's certificate."""
     key = _load(key_file)
     public = key.public_key()
-    built = (
-        _certificate(f"{name} authority", f"{name} authority", public, _AUTHORITY_LASTS)
+    builder = (
+        _certificate(f"{name} authority", f"{name} authority", public, _AUTHORITY_VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(_usage(signs_certificates=True), critical=True)
     )
-    return _signed(built, key)
+    return _signed(builder, key)
 
 
 def make_server_certificate(name: str, address: str, key_file: Path, authority: Path) -> str:
-    """For the proxy at `address` and the SuperLink on loopback, signed by the authority's key."""
+    """A certificate for the proxy at `address` and the SuperLink on loopback, as PEM."""
     public, signer = _load(key_file).public_key(), _load(authority)
-    names = [_general_name(one) for one in dict.fromkeys([address, LOOPBACK_NAME, "127.0.0.1"])]
+    names = [_general_name(host) for host in dict.fromkeys([address, LOOPBACK_NAME, "127.0.0.1"])]
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-    built = (
-        _certificate(address, f"{name} authority", public, _SERVER_LASTS)
+    builder = (
+        _certificate(address, f"{name} authority", public, _SERVER_VALIDITY)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(identifier, critical=False)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )
-    return _signed(built, signer)
+    return _signed(builder, signer)
 
 
 def expiry(certificate: str) -> datetime:
@@ -106,7 +106,7 @@ def days_left(certificate: str) -> int:
     return (expiry(certificate) - datetime.now(UTC)).days
 
 
-def _keep(path: Path, make: Callable[[], bytes]) -> bool:
+def _create_if_missing(path: Path, make: Callable[[], bytes]) -> bool:
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -116,17 +116,21 @@ def _keep(path: Path, make: Callable[[], bytes]) -> bool:
     return True
 
 
-def _private(form: PrivateFormat) -> bytes:
-    return ec.generate_private_key(ec.SECP384R1()).private_bytes(Encoding.PEM, form, NoEncryption())
+def _new_private_key(kind: PrivateFormat) -> bytes:
+    return ec.generate_private_key(ec.SECP384R1()).private_bytes(Encoding.PEM, kind, NoEncryption())
 
 
 def _load(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError) as error:
-        raise RametError(f"cannot read the key {path} ({error}). Restore it.") from error
+        raise RametError(
+            f"cannot read the key {path} ({error}). Restore it from a backup."
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise RametError(f"{path} is not the key that `ramet deploy init` made. Restore it.")
+        raise RametError(
+            f"{path} is not a key that `ramet deploy init` created. Restore it from a backup."
+        )
     return key
 
 
@@ -152,7 +156,7 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _certificate(
-    subject: str, issuer: str, public: ec.EllipticCurvePublicKey, lasts: timedelta
+    subject: str, issuer: str, public: ec.EllipticCurvePublicKey, validity: timedelta
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -161,8 +165,8 @@ def _certificate(
         .issuer_name(_common_name(issuer))
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
-        .not_valid_after(now + lasts)
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + validity)
     )
 
 
@@ -170,5 +174,5 @@ def _common_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
 
 
-def _signed(built: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> str:
-    return built.sign(key, hashes.SHA384()).public_bytes(Encoding.PEM).decode()
+def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> str:
+    return builder.sign(key, hashes.SHA384()).public_bytes(Encoding.PEM).decode()

@@ -1,4 +1,4 @@
-"""Whose side lies in a folder."""
+"""Open the coordinator's or a site's side in a folder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ramet.deploy.site import Site
 from ramet.errors import RametError
 
 
-def found_side(folder: Path) -> Coordinator | Site | None:
+def find_side(folder: Path) -> Coordinator | Site | None:
     if (folder / coordinator.SETTINGS).exists():
         return Coordinator.open(folder)
     return Site.open(folder) if (folder / site.SETTINGS).exists() else None
 
 
-def side_of(folder: Path) -> Coordinator | Site:
-    found = found_side(folder)
-    if found is None:
+def open_side(folder: Path) -> Coordinator | Site:
+    side = find_side(folder)
+    if side is None:
         raise RametError(
-            f"{folder} holds no side of a consortium. Give the folder that `ramet deploy init` or "
-            "`ramet deploy join` made."
+            f"{folder} is not a side of a consortium. Give the folder that `ramet deploy init` or "
+            "`ramet deploy join` created."
         )
-    return found
+    return side

@@ -1,4 +1,4 @@
-"""What can be seen of ports on this machine, and of the coordinator from here."""
+"""Checks of this machine's ports and of its connection to the coordinator."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ from pathlib import Path
 from ramet.deploy.services import Service
 from ramet.errors import RametError
 
-_AHEAD, _BEHIND = 5.0, 300.0
-"""Seconds that Flower lets a site's clock be ahead of the coordinator's, or behind it."""
+_MAX_AHEAD, _MAX_BEHIND = 5.0, 300.0
+"""How many seconds Flower lets a site's clock be ahead of or behind the coordinator's."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
-    what: str
-    well: bool
-    seen: str
+    name: str
+    ok: bool
+    detail: str
     remedy: str = ""
-    may_pass: bool = False
-    """It may be well in a moment, without anybody's help here."""
+    transient: bool = False
+    """Whether the problem may go away without any action on this machine."""
 
     @property
     def sentence(self) -> str:
-        return f"{self.what}: {self.seen.rstrip('.')}. {self.remedy}"
+        return f"{self.name}: {self.detail.rstrip('.')}. {self.remedy}"
 
-    def demand(self) -> None:
-        """Go no further unless this is well."""
-        if not self.well:
+    def require_ok(self) -> None:
+        if not self.ok:
             raise RametError(self.sentence)
 
 
-def port(service: Service, host: str, number: int, name: str) -> Finding:
-    what = f"port {number}"
+def check_port(service: Service, host: str, number: int, option: str) -> Finding:
+    """Check that a service's port is free, or used by the service itself."""
+    name = f"port {number}"
     if service.process():
-        return Finding(what, True, f"our {service.name}'s")
-    remedy = f"End what listens there, or give another {name}."
+        return Finding(name, True, f"in use by our {service.name}")
+    remedy = f"Stop the program that listens there, or choose another {option}."
     try:
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind((host, number))
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, number))
     except OSError as error:
-        return Finding(what, False, str(error.strerror), remedy)
-    return Finding(what, True, "free")
+        return Finding(name, False, str(error.strerror), remedy)
+    return Finding(name, True, "free")
 
 
-def reach(address: str, port: int, authority: Path) -> Iterator[Finding]:
-    """The proxy answers, with the consortium's certificate, refuses Control, and has our time."""
-    where = f"{address}:{port}"
+def check_connection(address: str, port: int, authority: Path) -> Iterator[Finding]:
+    """Check the proxy's certificate, that it refuses the Control API, and this machine's clock."""
+    endpoint = f"{address}:{port}"
     try:
         status, date = _call(address, port, authority)
     except ssl.SSLCertVerificationError as error:
-        remedy = "It is not the coordinator, or it has a new authority: compare fingerprints."
-        yield Finding("coordinator", False, f"{where}: {error.verify_message}", remedy)
+        remedy = "This is not the coordinator, or it has a new authority: compare fingerprints."
+        yield Finding("coordinator", False, f"{endpoint}: {error.verify_message}", remedy)
         return
     except socket.gaierror as error:
-        remedy = "Ask the coordinator for its address, or have this machine's DNS mended."
-        yield Finding("coordinator", False, f"no host is known as {address} ({error})", remedy)
+        remedy = "Ask the coordinator for its address, or fix this machine's DNS."
+        yield Finding("coordinator", False, f"cannot resolve {address} ({error})", remedy)
         return
     except (OSError, HTTPException) as error:
-        remedy = "Ask the coordinator whether it runs; open the firewall outwards to this port."
-        yield Finding("coordinator", False, f"{where}: {error}", remedy, may_pass=True)
+        remedy = "Ask the coordinator if it is running; allow outgoing connections to this port."
+        yield Finding("coordinator", False, f"{endpoint}: {error}", remedy, transient=True)
         return
-    yield Finding("coordinator", True, f"{where} answers, with the consortium's certificate")
-    remedy = "Stop the coordinator: something else than our proxy stands there."
+    yield Finding("coordinator", True, f"{endpoint} answers with the consortium's certificate")
+    remedy = "Stop the coordinator: something other than Ramet's proxy answers there."
     yield Finding("Control API from outside", status == 403, f"status {status}", remedy)
     ahead = time.time() - date
-    well = -_BEHIND < ahead < _AHEAD
-    seen = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the coordinator"
-    yield Finding("clock", well, seen, "Set both clocks by NTP; Flower refuses calls otherwise.")
+    ok = -_MAX_BEHIND < ahead < _MAX_AHEAD
+    detail = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the coordinator"
+    yield Finding("clock", ok, detail, "Set both clocks by NTP; Flower refuses calls otherwise.")
 
 
 def _call(address: str, port: int, authority: Path) -> tuple[int, float]:

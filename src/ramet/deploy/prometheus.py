@@ -1,4 +1,4 @@
-"""A side's facts in the form that Prometheus reads. Names and counts alone: never a site's data."""
+"""A side's facts as Prometheus metrics: names and counts, never a site's data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ramet.deploy.snapshot import PROBLEMS, STATES, Facts, Left, RunFacts
+from ramet.deploy.snapshot import PROBLEMS, STATES, Facts, RunFacts, Sent
 from ramet.errors import RametError
 
 HOST = "127.0.0.1"
@@ -27,19 +27,19 @@ Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
 
 def serve(facts: Callable[[], Facts], port: int) -> tuple[WSGIServer, Thread]:
-    """Answer Prometheus on loopback; each scrape looks anew."""
+    """Serve metrics on loopback, collected on every scrape."""
     try:
         return start_http_server(port, HOST, registry=_registry(facts))
     except OSError as error:
-        raise RametError(f"port {port}: {error.strerror}. Give another with --port.") from error
+        raise RametError(f"port {port}: {error.strerror}. Choose another with --port.") from error
 
 
 def write(facts: Callable[[], Facts], path: Path) -> None:
-    """Once, for node_exporter's textfile collector; the file is replaced as a whole."""
+    """Write metrics once, for node_exporter's textfile collector; replaces the file atomically."""
     try:
         write_to_textfile(str(path), _registry(facts))
     except OSError as error:
-        raise RametError(f"cannot write {path} ({error.strerror}). Give another file.") from error
+        raise RametError(f"cannot write {path} ({error.strerror}). Choose another file.") from error
 
 
 class _Collector(Collector):
@@ -48,11 +48,11 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts = self._facts()
-        yield from _of_side(facts)
+        yield from _side_metrics(facts)
         if facts.run:
-            yield from _of_run(facts.run)
-        if facts.left:
-            yield from _of_site(facts.left, facts.problems)
+            yield from _run_metrics(facts.run)
+        if facts.sent:
+            yield from _site_metrics(facts.sent, facts.problems)
 
 
 def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
@@ -61,76 +61,78 @@ def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
     return registry
 
 
-def _of_side(facts: Facts) -> Iterator[Metric]:
-    about = "Whether what `ramet deploy start` started runs"
-    wanted = {k: pid for k, pid in facts.processes.items() if pid or k in facts.lost}
-    yield _gauge("service_up", about, {k: bool(pid) for k, pid in wanted.items()}, "service")
-    about = "When a certificate ends"
-    ends = facts.certificates
-    yield _gauge("certificate_expiry_timestamp_seconds", about, ends, "certificate")
-    yield _gauge("disk_free_bytes", "Free on the disk of this folder", facts.disk_free)
+def _side_metrics(facts: Facts) -> Iterator[Metric]:
+    help_text = "Whether a service that `ramet deploy start` started is running"
+    started = {k: pid for k, pid in facts.processes.items() if pid or k in facts.lost}
+    yield _gauge("service_up", help_text, {k: bool(pid) for k, pid in started.items()}, "service")
+    help_text = "When a certificate expires"
+    expiry = facts.certificates
+    yield _gauge("certificate_expiry_timestamp_seconds", help_text, expiry, "certificate")
+    yield _gauge("disk_free_bytes", "Free space on the disk of this folder", facts.disk_free)
     online = {site: status == "online" for site, status in facts.sites.items()}
-    yield _gauge("site_online", "Whether the SuperLink sees the site", online, "site")
+    yield _gauge("site_online", "Whether the SuperLink reports the site as online", online, "site")
 
 
-def _of_run(run: RunFacts) -> Iterator[Metric]:
+def _run_metrics(run: RunFacts) -> Iterator[Metric]:
     info = GaugeMetricFamily("ramet_run_info", "The last run", labels=("run", "method"))
     info.add_metric((run.run, run.method), 1)
     yield info
     states = {state: state == run.state for state in STATES}
-    yield _gauge("run_state", "How far the last run is", states, "state")
-    yield _gauge("run_round", "The round that was begun last", run.round)
-    yield _gauge("run_rounds", "Rounds of the whole run", run.rounds)
-    yield _gauge("run_clients_asked", "Clients asked in the last round", run.asked)
-    about, count, seconds = "Of committed rounds", len(run.seconds), sum(run.seconds)
-    yield SummaryMetricFamily("ramet_run_round_duration_seconds", about, count, seconds)
+    yield _gauge("run_state", "State of the last run", states, "state")
+    yield _gauge("run_round", "The last round that started", run.round)
+    yield _gauge("run_rounds", "Number of rounds in the run", run.rounds)
+    yield _gauge("run_clients_asked", "Clients that the last round sent requests to", run.clients)
+    help_text, count, seconds = "Duration of committed rounds", len(run.seconds), sum(run.seconds)
+    yield SummaryMetricFamily("ramet_run_round_duration_seconds", help_text, count, seconds)
     if run.seconds:
-        about = "Of the last committed round"
-        yield _gauge("run_last_round_duration_seconds", about, run.seconds[-1])
-    about, labels = "Replies: sound, refused, or missing", ("client", "outcome")
-    replies = CounterMetricFamily("ramet_run_replies", about, labels=labels)
+        help_text = "Duration of the last committed round"
+        yield _gauge("run_last_round_duration_seconds", help_text, run.seconds[-1])
+    help_text, labels = "Replies by outcome: sound, refused or missing", ("client", "outcome")
+    replies = CounterMetricFamily("ramet_run_replies", help_text, labels=labels)
     for key, times in run.replies.items():
         replies.add_metric(key, times)
     yield replies
-    yield _counter("run_retries", "How often clients were asked again", run.retries)
-    about = "How often a round had too few sound replies"
-    yield _counter("run_quorums_missed", about, run.quorums_missed)
-    yield _counter("run_received_bytes", "Arrays from clients", run.bytes_up)
-    yield _counter("run_sent_bytes", "Arrays to clients", run.bytes_down)
-    about = "Mean over clients in the round evaluated last"
-    yield _gauge("run_score_ratio", about, run.scores, "split")
-    yield _gauge("run_last_event_timestamp_seconds", "Last news", _time(run.news))
+    yield _counter("run_retries", "Retries after too few valid replies", run.retries)
+    help_text = "How often a round had too few valid replies"
+    yield _counter("run_quorums_missed", help_text, run.quorums_missed)
+    yield _counter("run_received_bytes", "Bytes of arrays received from clients", run.bytes_up)
+    yield _counter("run_sent_bytes", "Bytes of arrays sent to clients", run.bytes_down)
+    help_text = "Mean score over clients in the last evaluated round"
+    yield _gauge("run_score_ratio", help_text, run.scores, "split")
+    yield _gauge(
+        "run_last_event_timestamp_seconds", "Time of the last event", _time(run.last_event)
+    )
 
 
-def _of_site(left: Left, problems: Mapping[str, int]) -> Iterator[Metric]:
-    yield _counter("site_replies", "Replies that left this site", left.replies)
-    yield _counter("site_sent_bytes", "Arrays that left this site", left.bytes)
-    yield _counter("site_sent_tensors", "Tensors that left this site", left.tensors)
-    yield _gauge("site_round", "The round of the last reply", left.round)
-    if left.last:
-        about = "When the last reply left"
-        yield _gauge("site_last_reply_timestamp_seconds", about, _time(left.last))
-    about = "Refused apps, unfit data, failed messages"
+def _site_metrics(sent: Sent, problems: Mapping[str, int]) -> Iterator[Metric]:
+    yield _counter("site_replies", "Replies that left this site", sent.replies)
+    yield _counter("site_sent_bytes", "Bytes of arrays that left this site", sent.bytes)
+    yield _counter("site_sent_tensors", "Tensors that left this site", sent.tensors)
+    yield _gauge("site_round", "Round of the last reply", sent.round)
+    if sent.last:
+        help_text = "Time of the last reply"
+        yield _gauge("site_last_reply_timestamp_seconds", help_text, _time(sent.last))
+    help_text = "Problems by kind: refused apps, invalid data, failed messages"
     counts = {kind: problems.get(kind, 0) for kind in PROBLEMS}
-    yield _counter("site_problems", about, counts, "kind")
+    yield _counter("site_problems", help_text, counts, "kind")
 
 
-def _gauge(name: str, about: str, given: Values, label: str = "") -> Metric:
-    return _filled(GaugeMetricFamily, name, about, given, label)
+def _gauge(name: str, help_text: str, values: Values, label: str = "") -> Metric:
+    return _family(GaugeMetricFamily, name, help_text, values, label)
 
 
-def _counter(name: str, about: str, given: Values, label: str = "") -> Metric:
-    return _filled(CounterMetricFamily, name, about, given, label)
+def _counter(name: str, help_text: str, values: Values, label: str = "") -> Metric:
+    return _family(CounterMetricFamily, name, help_text, values, label)
 
 
-def _filled(kind: Kind, name: str, about: str, given: Values, label: str) -> Metric:
-    if not isinstance(given, Mapping):
-        return kind(f"ramet_{name}", about, value=given)
-    family = kind(f"ramet_{name}", about, labels=(label,))
-    for key, value in given.items():
+def _family(kind: Kind, name: str, help_text: str, values: Values, label: str) -> Metric:
+    if not isinstance(values, Mapping):
+        return kind(f"ramet_{name}", help_text, value=values)
+    family = kind(f"ramet_{name}", help_text, labels=(label,))
+    for key, value in values.items():
         family.add_metric((key,), value)
     return family
 
 
-def _time(told: str) -> float:
-    return datetime.fromisoformat(told).timestamp()
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

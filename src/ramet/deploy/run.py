@@ -1,4 +1,4 @@
-"""A run with all sites, submitted at the coordinator and waited for."""
+"""Submit a run with all sites at the coordinator, and wait for it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from logging import INFO
 from pathlib import Path
 
 from ramet.deploy.coordinator import Coordinator
-from ramet.deploy.side import Tell
+from ramet.deploy.side import Say
 from ramet.engine import Observer
 from ramet.errors import RametError
-from ramet.events import ending, tell, written_to
+from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
 from ramet.flower.launch import reporter
@@ -20,15 +20,14 @@ from ramet.flower.records import to_run_config
 from ramet.metrics import Record
 
 
-def run_together(
-    side: Coordinator, path: Path, data: Path, patience: float, observe: Observer, say: Tell
+def run_consortium(
+    side: Coordinator, path: Path, data: Path, patience: float, observe: Observer, say: Say
 ) -> RunFolder:
-    """Run the consortium's method, or go on with the run in `path`, and wait for its end.
+    """Run the consortium's method, or resume the run in `path`, and wait until it ends.
 
-    The server's side of the run makes the folder, as it hears from the sites what they hold. Every
-    reply must be signed by the key that the site was admitted with. Gives up when no round ends
-    for `patience` seconds. A run that is still going on, since only its command was ended, is
-    watched again.
+    The server app creates the folder once the sites have described their data. Every reply must be
+    signed by the key with which the site was admitted. Gives up if no round ends for `patience`
+    seconds. If the run is still in progress because only its command ended, it is not restarted.
     """
     side.check_running()
     side.check_admitted()
@@ -37,45 +36,44 @@ def run_together(
     if folder.started:
         folder.check_same(settings)
     flower = Flower(side.flower.home, side.folder / "logs" / "-".join(folder.path.parts[1:]))
-    ended = ending("submission ended", "submission failed", "submission stopped")
-    with written_to(side.events), ended:
-        tell(INFO, "run submitted", folder=str(folder.path))
-        say(f"run submitted; its folder: {folder.path}")
+    ended = outcome_logged("submission ended", "submission failed", "submission stopped")
+    with events_written_to(side.events), ended:
+        log_event(INFO, "run submitted", folder=str(folder.path))
+        say(f"run submitted; folder: {folder.path}")
         try:
             flower.run(
                 app=THIN_APP,
                 config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
                 simulated_clients=0,
-                meanwhile=_Watch(folder, observe, patience),
-                link_returns=True,
+                on_poll=_Watch(folder, observe, patience),
+                superlink_restarts=True,
             )
         except BaseException:
-            if number := flower.run_number():
-                with suppress(
-                    RametError
-                ):  # it is over already, or the SuperLink is gone; why is raised next
-                    flower.ask("stop", number)
+            if run_id := flower.run_id():
+                # If the run has ended or the SuperLink is down, the reason is raised below.
+                with suppress(RametError):
+                    flower.flwr("stop", run_id)
             raise
     return folder
 
 
 class _Watch:
-    """Observes the run's rounds, and ends the wait when none comes for too long."""
+    """Reports the run's rounds, and raises an error if none ends for too long."""
 
     def __init__(self, folder: RunFolder, observe: Observer, patience: float) -> None:
         self._observe = observe
         self._patience = patience
-        self._last_news = time.monotonic()
-        self._report = reporter(folder, self._note)
+        self._last_round = time.monotonic()
+        self._report = reporter(folder, self._on_round)
 
     def __call__(self) -> None:
         self._report()
-        if time.monotonic() - self._last_news > self._patience:
+        if time.monotonic() - self._last_round > self._patience:
             raise RametError(
-                f"no round ended for {self._patience:.0f} s. See `ramet deploy status`, then go on "
-                "with the same command, or wait longer with --deadline."
+                f"no round ended for {self._patience:.0f} s. Check `ramet deploy status`, then "
+                "rerun the same command to continue, or wait longer with --deadline."
             )
 
-    def _note(self, record: Record) -> None:
-        self._last_news = time.monotonic()
+    def _on_round(self, record: Record) -> None:
+        self._last_round = time.monotonic()
         self._observe(record)

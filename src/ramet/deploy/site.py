@@ -1,4 +1,4 @@
-"""A site's side: its own key, a SuperNode that calls the coordinator, and a SuperExec."""
+"""A site's side: its key, a SuperNode that connects to the coordinator, and a SuperExec."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
-from ramet.deploy.probes import Finding, port, reach
+from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Side, Tell, make_private_folder
+from ramet.deploy.side import Say, Side, make_private_folder
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
 from ramet.flower.guard import app_hash, write_guard
 
 SETTINGS, NODE_KEY = "site.toml", "node.key"
 GUARD = "guard"
-"""The folder with the list of apps that may run here, and the program that reads it."""
-_JOINING = 150.0
-_REFUSED_FOR = 15.0
-_AWAY_FOR = 5.0
+"""The folder with the list of accepted apps and the programs that enforce it."""
+_JOIN_TIMEOUT = 150.0
+_REFUSED_RETRY = 15.0
+_UNREACHABLE_RETRY = 5.0
 
 
 class SiteSettings(Membership):
-    """Who this site is, whom it calls, and where its data lie."""
+    """The settings of one site."""
 
     data: Path
-    """A folder of datasets; with own graphs, the TOML that describes them."""
+    """A folder of datasets or, for the site's own graphs, the TOML that describes them."""
     runtime_port: Port
     metrics_port: Port | None = None
 
@@ -48,7 +48,7 @@ class SiteSettings(Membership):
 
 @dataclass(frozen=True)
 class Site(Side):
-    """One SuperNode. It listens on loopback alone, and connects to its coordinator alone."""
+    """One SuperNode. It listens on loopback only, and connects to its coordinator only."""
 
     settings: SiteSettings
 
@@ -62,7 +62,7 @@ class Site(Side):
 
     @property
     def accepted(self) -> Path:
-        """The list of apps that may run here."""
+        """The list of accepted apps."""
         return self.folder / GUARD / "accepted.txt"
 
     def volumes(self) -> Sequence[Path]:
@@ -88,54 +88,55 @@ class Site(Side):
                 ),
                 listens=("127.0.0.1", self.settings.runtime_port),
             ),
-            replace(superexec(self.folder, runtime, ("--insecure",)), programs=GUARD),
+            replace(superexec(self.folder, runtime, ("--insecure",)), bin_folder=GUARD),
             *exporter(self.folder, self.settings.metrics_port),
         )
 
-    def start(self, tell: Tell) -> None:
-        """A SuperNode that was killed is refused for up to a minute: try again until it is in."""
+    def start(self, say: Say) -> None:
+        """Start the services; retry, because a killed SuperNode is refused for up to a minute."""
         node, *others = self.services()
-        end = time.monotonic() + _JOINING
+        end = time.monotonic() + _JOIN_TIMEOUT
         if node.process() is None:
-            node.bury()
-            port(node, "127.0.0.1", self.settings.runtime_port, "--runtime-port").demand()
-            self._await_coordinator(end, tell)
+            node.kill_orphans()
+            check_port(node, "127.0.0.1", self.settings.runtime_port, "--runtime-port").require_ok()
+            self._await_coordinator(end, say)
         while True:
             before = node.log.stat().st_size if node.log.exists() else 0
             if not node.start():
-                tell(f"{node.name}: runs already")
+                say(f"{node.name}: already running")
                 break
-            tell(f"{node.name}: started")
-            if self._joined(node, before, end):
-                tell(f"{node.name}: the coordinator has accepted it")
+            say(f"{node.name}: started")
+            if self._wait_joined(node, before, end):
+                say(f"{node.name}: accepted by the coordinator")
                 break
             if time.monotonic() > end:
                 node.stop()
                 raise RametError(
-                    f"the coordinator answers, but did not accept this site within {_JOINING:.0f} "
-                    f"s: it is not admitted. Ask for `ramet deploy admit` there; see {node.log}."
+                    "the coordinator answers, but did not accept this site within "
+                    f"{_JOIN_TIMEOUT:.0f} s: it is not admitted. Ask the coordinator to run "
+                    f"`ramet deploy admit`; see {node.log}."
                 )
-            tell(
-                f"{node.name}: the coordinator refused it, as it does with a site that is not "
-                f"admitted or was killed lately; trying again in {_REFUSED_FOR:.0f} s"
+            say(
+                f"{node.name}: refused by the coordinator, because this site is not admitted or "
+                f"was killed recently; retrying in {_REFUSED_RETRY:.0f} s"
             )
-            time.sleep(_REFUSED_FOR)
+            time.sleep(_REFUSED_RETRY)
         for service in others:
-            tell(f"{service.name}: {'started' if service.start() else 'runs already'}")
+            say(f"{service.name}: {'started' if service.start() else 'already running'}")
 
-    def _await_coordinator(self, end: float, tell: Tell) -> None:
-        """It may be starting; but waiting gives no host its name, and none another certificate."""
-        while not (seen := self._coordinator()).well:
-            if not seen.may_pass or time.monotonic() > end:
-                seen.demand()
-            tell(f"{seen.sentence} Trying again in {_AWAY_FOR:.0f} s.")
-            time.sleep(_AWAY_FOR)
+    def _await_coordinator(self, end: float, say: Say) -> None:
+        """Wait for a coordinator that may be starting; fail at once if waiting cannot help."""
+        while not (finding := self._check_coordinator()).ok:
+            if not finding.transient or time.monotonic() > end:
+                finding.require_ok()
+            say(f"{finding.sentence} Retrying in {_UNREACHABLE_RETRY:.0f} s.")
+            time.sleep(_UNREACHABLE_RETRY)
 
-    def _coordinator(self) -> Finding:
-        return next(reach(self.settings.address, self.settings.port, self.authority))
+    def _check_coordinator(self) -> Finding:
+        return next(check_connection(self.settings.address, self.settings.port, self.authority))
 
-    def _joined(self, node: Service, before: int, end: float) -> bool:
-        """Whether the SuperNode got its number; False once it gave up."""
+    def _wait_joined(self, node: Service, before: int, end: float) -> bool:
+        """Wait until the SuperNode has its id; False if it ends or times out."""
         while node.process() is not None and time.monotonic() < end:
             with node.log.open("rb") as log:
                 log.seek(before)
@@ -146,7 +147,7 @@ class Site(Side):
 
 
 def node_config(settings: SiteSettings) -> dict[str, str]:
-    """What the SuperNode tells the client app: who it is, and where its data and state lie."""
+    """The SuperNode's config for the client app: name, data, state and key of the site."""
     return {
         "client": settings.site,
         "data": str(settings.data),
@@ -160,23 +161,25 @@ def join(
     data: Path,
     folder: Path | None,
     runtime_port: int,
-    tell: Tell,
+    say: Say,
     metrics_port: int | None = None,
 ) -> tuple[Site, Path]:
-    """Make the site's folder and key; gives the file with the public key for the coordinator."""
-    from ramet.data.own import site_name  # PyTorch: those who watch a side do without
+    """Set up the site's folder and key; also return the application for the coordinator."""
+    from ramet.data.own import site_name  # imports PyTorch, which monitoring does without
 
     given = read(invitation, Invitation)
     if given.setting == OWN and data.suffix != ".toml":
-        raise RametError("sites bring their own graphs here. Name their TOML: --data site.toml.")
+        raise RametError(
+            "sites bring their own graphs to this consortium. Give their TOML: --data site.toml."
+        )
     if given.setting == OWN and data.exists() and (named := site_name(data)) != given.site:
         raise RametError(
-            f"{data} describes the graphs of {named}, and {invitation} invites {given.site}. Name "
-            f'the other file, or write site = "{given.site}" in it.'
+            f"{data} describes the graphs of {named}, but {invitation} invites {given.site}. Give "
+            f'the right file, or set site = "{given.site}" in it.'
         )
     where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
-    if any(letter in f"{data}{where}" for letter in '"\n'):
-        raise RametError("quotation marks in a folder's name are too much. Give another folder.")
+    if any(character in f"{data}{where}" for character in '"\n'):
+        raise RametError("paths must not contain quotes or newlines. Choose another folder.")
     site = Site(
         where,
         SiteSettings(
@@ -189,24 +192,24 @@ def join(
     make_private_folder(where)
     if site.authority.exists() and site.authority.read_text() != given.authority:
         raise RametError(
-            f"{where} trusts another authority than {invitation} has. Ask the coordinator, and "
-            "join in a new folder if that is right."
+            f"{where} trusts a different authority from the one in {invitation}. Ask the "
+            "coordinator; if the change is intended, join in a new folder."
         )
     for part in ("logs", "flower", "state", GUARD):
         (where / part).mkdir(exist_ok=True)
     write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
     key = where / NODE_KEY
-    tell(f"node.key: {'made' if keys.keep_node_key(key) else 'kept, it was there'}")
-    keys.keep_secret(where / "superexec.secret")
+    say(f"node.key: {'created' if keys.ensure_node_key(key) else 'exists, kept'}")
+    keys.ensure_secret(where / "superexec.secret")
     site.authority.write_text(given.authority)
     write(where / SETTINGS, site.settings)
     site.write_scripts(given.consortium)
-    public = keys.public_part(key)
+    public = keys.public_key_of(key)
     application = where / f"{given.site}.application.toml"
     write(
         application,
         Application(consortium=given.consortium, site=given.site, public_key=public),
     )
-    tell(f"authority's fingerprint: {keys.fingerprint(given.authority)}")
-    tell(f"own key's fingerprint: {keys.fingerprint(public)}")
+    say(f"authority's fingerprint: {keys.fingerprint(given.authority)}")
+    say(f"site key's fingerprint: {keys.fingerprint(public)}")
     return site, application

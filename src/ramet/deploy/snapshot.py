@@ -1,6 +1,6 @@
-"""What is known of a side from what lies on its disk: for metrics, status and watching alike.
+"""The facts about a side that are on its disk, for metrics, status and `--watch`.
 
-Read without PyTorch, since those who watch do so all day.
+Does not import PyTorch, because monitoring runs all day.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STATES = ("submitted", "running", "finished", "stopped", "failed")
 OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
 PROBLEMS = ("app refused", "data problem", "message failed")
 _AUDIT = "audit.jsonl"
-_LATELY = 10
-_ASKING_AGAIN = 60.0
+_RECENT_ROUNDS = 10
+_POLL_INTERVAL = 60.0
 
 
 @dataclass
 class RunFacts:
-    """The coordinator's last run, as its events tell it."""
+    """The coordinator's last run, as reported by its events."""
 
     run: str = ""
     method: str = ""
@@ -41,11 +41,12 @@ class RunFacts:
     round: int = 0
     rounds: int = 0
     committed: int = 0
-    asked: int = 0
-    answered: list[str] = field(default_factory=list)
-    """In the last committed round."""
-    without: dict[str, str] = field(default_factory=dict)
-    """Clients whose last reply is missing or refused, and why."""
+    clients: int = 0
+    """Number of clients that the last round sent requests to."""
+    replied: list[str] = field(default_factory=list)
+    """Clients whose replies were merged in the last committed round."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Clients whose last reply is missing or refused, with the reason."""
     replies: Counter[tuple[str, str]] = field(default_factory=Counter)  # (client, outcome)
     seconds: list[float] = field(default_factory=list)  # of each committed round
     retries: int = 0
@@ -53,17 +54,17 @@ class RunFacts:
     bytes_up: int = 0
     bytes_down: int = 0
     scores: dict[str, float] = field(default_factory=dict)
-    news: str = ""
+    last_event: str = ""
 
     @property
     def seconds_left(self) -> float | None:
-        """By the mean of the last rounds."""
+        """An estimate from the mean of the last rounds."""
         if self.state != "running" or not self.seconds:
             return None
-        return fmean(self.seconds[-_LATELY:]) * (self.rounds - self.committed)
+        return fmean(self.seconds[-_RECENT_ROUNDS:]) * (self.rounds - self.committed)
 
-    def take(self, event: Mapping[str, Any]) -> None:
-        self.news = event["time"]
+    def apply(self, event: Mapping[str, Any]) -> None:
+        self.last_event = event["time"]
         match event["event"]:
             case "run submitted":
                 self.state, self.reason = "submitted", ""
@@ -72,22 +73,22 @@ class RunFacts:
                 self.rounds, self.committed = event["rounds"], event["round"] - 1
                 self.state = "running"
             case "round begun":
-                self.round, self.asked = event["round"], event["asked"]
-            case "reply refused" | "no reply" as what:
+                self.round, self.clients = event["round"], event["asked"]
+            case "reply refused" | "no reply" as kind:
                 client = event["client"]
-                self.replies[client, OUTCOMES[what]] += 1
-                self.without[client] = f"{event['reason']} (round {event['round']})"
+                self.replies[client, OUTCOMES[kind]] += 1
+                self.missing[client] = f"{event['reason']} (round {event['round']})"
             case "asked again":
                 self.retries += 1
             case "quorum missed":
                 self.quorums_missed += 1
             case "round committed":
-                self.committed, self.answered = event["round"], event["answered"]
+                self.committed, self.replied = event["round"], event["answered"]
                 self.seconds.append(event["seconds"])
-                for client in self.answered:
+                for client in self.replied:
                     self.replies[client, "sound"] += 1
-                    self.without.pop(client, None)
-            case "round evaluated":
+                    self.missing.pop(client, None)
+            case "round evaluated" | "round judged":  # the event's former name
                 self.scores = {name: event[name] for name in ("test", "val")}
                 self.bytes_up += event["bytes_up"]
                 self.bytes_down += event["bytes_down"]
@@ -100,8 +101,8 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
-class Left:
-    """What left a site in one run, or in all of them."""
+class Sent:
+    """What a site has sent, in one run or in all runs."""
 
     replies: int = 0
     tensors: int = 0
@@ -110,9 +111,9 @@ class Left:
     run: str = ""
     round: int = 0
 
-    def __add__(self, other: Left) -> Left:
+    def __add__(self, other: Sent) -> Sent:
         return replace(
-            max(self, other, key=lambda one: one.last),
+            max(self, other, key=lambda sent: sent.last),
             replies=self.replies + other.replies,
             tensors=self.tensors + other.tensors,
             bytes=self.bytes + other.bytes,
@@ -121,108 +122,108 @@ class Left:
 
 @dataclass(frozen=True)
 class Facts:
-    """One look at a side."""
+    """A snapshot of a side."""
 
     processes: Mapping[str, int | None]
     lost: frozenset[str]
-    """Services that `ramet deploy start` started and that are gone."""
-    certificates: Mapping[str, float]  # name -> Unix time of its end
+    """Services that `ramet deploy start` started and that have died."""
+    certificates: Mapping[str, float]  # name -> expiry as Unix time
     disk_free: int
-    sites: Mapping[str, str] = field(default_factory=dict)  # the SuperLink's view, if it was asked
-    trouble: str = ""
-    """Why the SuperLink could not be asked."""
+    sites: Mapping[str, str] = field(default_factory=dict)  # status, as reported by the SuperLink
+    superlink_error: str = ""
+    """Why the SuperLink could not be queried."""
     run: RunFacts | None = None
-    left: Left | None = None
+    sent: Sent | None = None
     problems: Counter[str] = field(default_factory=Counter)
     last_problem: str = ""
 
 
-class Look:
-    """Gathers a side's facts. What the SuperLink says costs seconds: ask it now and then."""
+class Monitor:
+    """Collects a side's facts. A query to the SuperLink takes seconds, so its answer is cached."""
 
     def __init__(self, side: Coordinator | Site) -> None:
         self._side = side
         self._sites: Mapping[str, str] = {}
-        self._trouble = ""
+        self._superlink_error = ""
 
-    def ask(self) -> None:
+    def query_superlink(self) -> None:
         if isinstance(self._side, Coordinator):
             try:
-                self._sites, self._trouble = self._side.online(), ""
+                self._sites, self._superlink_error = self._side.site_statuses(), ""
             except RametError as error:
-                self._sites, self._trouble = {}, str(error)
+                self._sites, self._superlink_error = {}, str(error)
 
-    def keep_asking(self) -> None:
-        def always() -> None:
+    def keep_querying(self) -> None:
+        def query_forever() -> None:
             while True:
-                self.ask()
-                time.sleep(_ASKING_AGAIN)
+                self.query_superlink()
+                time.sleep(_POLL_INTERVAL)
 
-        threading.Thread(target=always, daemon=True).start()
+        threading.Thread(target=query_forever, daemon=True).start()
 
     def facts(self) -> Facts:
         side, services = self._side, self._side.services()
-        found = [side.folder / "server.pem", side.folder / "authority.pem"]
+        certificates = [side.folder / "server.pem", side.folder / "authority.pem"]
         processes = {service.name: service.process() for service in services}
         return Facts(
-            processes={name: one and one.pid for name, one in processes.items()},
-            lost=frozenset(s.name for s in services if s.is_wanted and not processes[s.name]),
+            processes={name: process and process.pid for name, process in processes.items()},
+            lost=frozenset(s.name for s in services if s.should_run and not processes[s.name]),
             certificates={
                 path.stem: keys.expiry(path.read_text()).timestamp()
-                for path in found
+                for path in certificates
                 if path.exists()
             },
             disk_free=shutil.disk_usage(side.folder).free,
-            **(self._of_coordinator() if isinstance(side, Coordinator) else self._of_site()),
+            **(self._coordinator_facts() if isinstance(side, Coordinator) else self._site_facts()),
         )
 
-    def _of_coordinator(self) -> dict[str, Any]:
+    def _coordinator_facts(self) -> dict[str, Any]:
         return {
             "sites": self._sites,
-            "trouble": self._trouble,
+            "superlink_error": self._superlink_error,
             "run": last_run(self._side.events),
         }
 
-    def _of_site(self) -> dict[str, Any]:
+    def _site_facts(self) -> dict[str, Any]:
         logs = sorted((self._side.folder / "state").rglob(_AUDIT))
-        problems = [event for event in _kept(self._side.events) if event["event"] in PROBLEMS]
+        problems = [event for event in _events(self._side.events) if event["event"] in PROBLEMS]
         return {
-            "left": sum((_left(path, path.stat().st_size) for path in logs), Left()),
+            "sent": sum((_sent(path, path.stat().st_size) for path in logs), Sent()),
             "problems": Counter(problem["event"] for problem in problems),
-            "last_problem": _problem(problems[-1]) if problems else "",
+            "last_problem": _problem_text(problems[-1]) if problems else "",
         }
 
 
 def last_run(events: Path) -> RunFacts | None:
-    """The run that was submitted last; its own events lie in its folder."""
-    told = _kept(events)
-    submitted = [n for n, event in enumerate(told) if event["event"] == "run submitted"]
+    """The run that was submitted last, from the side's events and those in the run's folder."""
+    side_events = _events(events)
+    submitted = [n for n, event in enumerate(side_events) if event["event"] == "run submitted"]
     if not submitted:
         return None
-    since = told[submitted[-1] :]
-    own = _kept(Path(since[0]["folder"]) / NAME)
+    since = side_events[submitted[-1] :]
+    run_events = _events(Path(since[0]["folder"]) / NAME)
     facts = RunFacts()
-    for event in sorted([*since, *own], key=lambda event: str(event["time"])):
-        facts.take(event)
+    for event in sorted([*since, *run_events], key=lambda event: str(event["time"])):
+        facts.apply(event)
     return facts
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
-    return _kept_at(path, path.stat().st_size) if path.exists() else []
+def _events(path: Path) -> list[dict[str, Any]]:
+    return _cached_events(path, path.stat().st_size) if path.exists() else []
 
 
 @lru_cache(maxsize=8)
-def _kept_at(path: Path, size: int) -> list[dict[str, Any]]:  # noqa: ARG001 (another size is news)
+def _cached_events(path: Path, size: int) -> list[dict[str, Any]]:  # noqa: ARG001 (part of the cache key)
     return read_lines(path)
 
 
 @lru_cache(maxsize=4096)
-def _left(path: Path, size: int) -> Left:  # noqa: ARG001
-    """What one audit log tells. Those of finished runs do not grow, so they are read once."""
+def _sent(path: Path, size: int) -> Sent:  # noqa: ARG001
+    """The totals of one audit log, read again only if it has grown."""
     replies = read_lines(path)
     tensors = [tensor for reply in replies for tensor in reply["tensors"]]
     last = replies[-1] if replies else {}
-    return Left(
+    return Sent(
         replies=len(replies),
         tensors=len(tensors),
         bytes=sum(tensor["bytes"] for tensor in tensors),
@@ -232,6 +233,6 @@ def _left(path: Path, size: int) -> Left:  # noqa: ARG001
     )
 
 
-def _problem(event: Mapping[str, Any]) -> str:
-    why = event.get("reason") or f"SHA-256 {event.get('sha256')}"
-    return f"{event['event']} at {event['time']}: {why}"
+def _problem_text(event: Mapping[str, Any]) -> str:
+    reason = event.get("reason") or f"SHA-256 {event.get('sha256')}"
+    return f"{event['event']} at {event['time']}: {reason}"

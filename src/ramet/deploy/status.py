@@ -1,4 +1,4 @@
-"""A side's facts as lines for people; none has a clock in it, so a new line is news."""
+"""A side's facts as lines of text, without the current time: a line changes only with state."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from datetime import timedelta
 
 from rich.filesize import decimal
 
-from ramet.deploy.snapshot import Facts, Left, RunFacts
+from ramet.deploy.snapshot import Facts, RunFacts, Sent
 
 
 def status_lines(facts: Facts) -> list[str]:
     lines = [
-        f"{name}: {f'runs as process {process}' if process else 'does not run'}"
+        f"{name}: {f'running, process {process}' if process else 'not running'}"
         for name, process in facts.processes.items()
     ]
     lines += [f"site {site}: {status}" for site, status in facts.sites.items()]
-    if facts.trouble:
-        lines.append(f"sites: unknown; {facts.trouble}")
+    if facts.superlink_error:
+        lines.append(f"sites: unknown; {facts.superlink_error}")
     if facts.run:
-        lines += _of_run(facts.run)
-    if facts.left:
-        lines += _of_site(facts.left, facts.last_problem)
+        lines += _run_lines(facts.run)
+    if facts.sent:
+        lines += _site_lines(facts.sent, facts.last_problem)
     return lines
 
 
-def _of_run(run: RunFacts) -> Iterator[str]:
-    named = f"run {run.run[:8]} of {run.method}" if run.run else "run"
-    yield f"{named}: {run.state}" + (f"; {run.reason}" if run.reason else "")
+def _run_lines(run: RunFacts) -> Iterator[str]:
+    name = f"run {run.run[:8]} of {run.method}" if run.run else "run"
+    yield f"{name}: {run.state}" + (f"; {run.reason}" if run.reason else "")
     if not run.round:
         return
     left = run.seconds_left
-    until = f", about {timedelta(seconds=round(left))} left" if left is not None else ""
-    yield f"round {run.round} of {run.rounds}: {run.asked} clients asked{until}"
+    estimate = f", about {timedelta(seconds=round(left))} left" if left is not None else ""
+    yield f"round {run.round} of {run.rounds}, clients: {run.clients}{estimate}"
     if run.seconds:
-        who = ", ".join(run.answered)
-        yield f"committed: round {run.committed} in {run.seconds[-1]:.1f} s, answered by {who}"
+        clients = ", ".join(run.replied)
+        yield f"committed: round {run.committed} in {run.seconds[-1]:.1f} s, replies from {clients}"
     if run.scores:
         means = ", ".join(f"{split} {100 * score:.2f} %" for split, score in run.scores.items())
         traffic = f"{decimal(run.bytes_up)} up, {decimal(run.bytes_down)} down"
-        yield f"judged last: {means}; {traffic} so far"
+        yield f"last evaluation: {means}; {traffic} so far"
     if run.retries:
-        yield f"asked again: {run.retries} times"
-    for client, reason in run.without.items():
-        yield f"without {client}: {reason}"
+        yield f"retries: {run.retries}"
+    for client, reason in run.missing.items():
+        yield f"no valid reply from {client}: {reason}"
 
 
-def _of_site(left: Left, problem: str) -> Iterator[str]:
-    if left.replies:
-        yield f"last reply: round {left.round} of run {left.run[:8]}, at {left.last}"
-    yield f"left this site: {left.replies} replies, {decimal(left.bytes)}"
+def _site_lines(sent: Sent, problem: str) -> Iterator[str]:
+    if sent.replies:
+        yield f"last reply: round {sent.round} of run {sent.run[:8]}, at {sent.last}"
+    yield f"sent by this site: {sent.replies} replies, {decimal(sent.bytes)}"
     if problem:
         yield f"last problem: {problem}"

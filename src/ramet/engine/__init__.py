@@ -1,4 +1,4 @@
-"""A round, without a network."""
+"""The rounds of a run, independent of how messages are carried."""
 
 from ramet.engine.audit import AuditLog
 from ramet.engine.check import fault

@@ -1,4 +1,4 @@
-"""What left a site: one line per reply, on the site's own disk before the reply is sent."""
+"""A log of what left a site: one line per reply, on the site's disk before the reply is sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "audit.jsonl"
 
 @dataclass(frozen=True)
 class SentTensor:
-    """A tensor that left; the hash is over its bytes as they lie in memory, row by row."""
+    """A tensor that was sent, with a hash of its bytes in row-major order."""
 
     name: str
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class SentTensor:
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """One reply; of numbers and notes only the names are kept."""
+    """One reply. Of numbers and notes only the names are logged."""
 
     time: str
     run: str
@@ -54,21 +54,21 @@ class AuditEntry:
     @staticmethod
     def parse(line: str) -> AuditEntry:
         facts: dict[str, Any] = json.loads(line)
-        tensors = [SentTensor(**{**one, "shape": tuple(one["shape"])}) for one in facts["tensors"]]
+        tensors = [SentTensor(**{**t, "shape": tuple(t["shape"])}) for t in facts["tensors"]]
         names = {kind: tuple(facts[kind]) for kind in ("numbers", "notes")}
         return AuditEntry(**{**facts, **names, "tensors": tuple(tensors)})
 
 
 @dataclass(frozen=True)
 class AuditLog:
-    """One client's log of one run. Lines are only ever added."""
+    """One client's log of one run. It is append-only."""
 
     path: Path
     run: str
     client: str
 
     def add(self, round_number: int, reply: Payload) -> None:
-        """Write what is about to leave, and see it on the disk."""
+        """Log a reply that is about to leave, and sync the log to disk."""
         entry = AuditEntry(
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             run=self.run,
@@ -81,7 +81,7 @@ class AuditLog:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not self.path.exists()
         with self.path.open("ab") as file:
-            file.write(_end_of_a_cut_line(file.tell(), self.path))
+            file.write(_missing_newline(file.tell(), self.path))
             file.write(entry.line().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -90,22 +90,24 @@ class AuditLog:
 
 
 def audit_entries(folder: Path) -> tuple[list[AuditEntry], int]:
-    """What the logs below a folder tell, and how many lines cannot be read.
+    """The entries of all logs below a folder, and the number of unreadable lines.
 
-    A crash may cut a line short; no reply was sent after it.
+    A crash may cut a line short. The reply of that line was not sent.
     """
     logs = sorted(folder.rglob(NAME))
     if not logs:
-        raise RametError(f"no {NAME} is below {folder}. Give a run's folder, or a site's state.")
+        raise RametError(
+            f"there is no {NAME} below {folder}. Give the folder of a run, or of a site's state."
+        )
     lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
-    found = []
+    entries = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):
-            found.append(AuditEntry.parse(line))
-    return found, len([line for line in lines if line]) - len(found)
+            entries.append(AuditEntry.parse(line))
+    return entries, len([line for line in lines if line]) - len(entries)
 
 
-def _end_of_a_cut_line(size: int, path: Path) -> bytes:
+def _missing_newline(size: int, path: Path) -> bytes:
     if not size:
         return b""
     with path.open("rb") as file:

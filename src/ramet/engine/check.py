@@ -1,4 +1,4 @@
-"""Look at every reply before it is merged: a bad one is named and left out."""
+"""Checks of every reply before it is merged; an invalid one is reported and left out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from ramet.payload import Array, Arrays, Payload
 
-LARGEST = 1e9
-HEAVIEST = 1e12
+MAX_VALUE = 1e9
+MAX_WEIGHT = 1e12
 
 
 def fault(reply: Payload, expected: Arrays, train: bool) -> str | None:
-    """What is wrong with a reply, in a few words, or None."""
+    """What is wrong with a reply, in a few words; None if it is valid."""
     wanted = expected if train else {}
     return (
         _names_fault(reply.arrays, wanted)
@@ -24,15 +24,15 @@ def fault(reply: Payload, expected: Arrays, train: bool) -> str | None:
 
 
 def distance_fault(reply: Arrays, sent: Arrays, bound: float | None) -> str | None:
-    """Whether a reply is further from what was sent than the bound allows, all arrays as one."""
+    """Whether the L2 distance of a reply from what was sent, over all arrays, exceeds the bound."""
     if bound is None:
         return None
-    squares = (_square(array, sent[name]) for name, array in reply.items())
+    squares = (_squared_distance(array, sent[name]) for name, array in reply.items())
     moved = math.sqrt(math.fsum(squares))
-    return f"moved by {moved:.3g}, and the bound is {bound:g}" if moved > bound else None
+    return f"moved by {moved:.3g}, but the bound is {bound:g}" if moved > bound else None
 
 
-def _square(array: Array, sent: Array) -> float:
+def _squared_distance(array: Array, sent: Array) -> float:
     return float(np.square(array.astype(np.float64) - sent).sum())
 
 
@@ -40,7 +40,7 @@ def _names_fault(arrays: Arrays, wanted: Arrays) -> str | None:
     missing, extra = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
     if missing:
         return f"lacks {', '.join(missing)}"
-    return f"has more than was asked: {', '.join(extra)}" if extra else None
+    return f"has arrays that were not requested: {', '.join(extra)}" if extra else None
 
 
 def _array_fault(name: str, reply: Payload, expected: Arrays) -> str | None:
@@ -51,13 +51,13 @@ def _array_fault(name: str, reply: Payload, expected: Arrays) -> str | None:
         )
     if not np.isfinite(array).all():
         return f"{name} is not finite"
-    return f"{name} is out of range" if array.size and np.abs(array).max() > LARGEST else None
+    return f"{name} is out of range" if array.size and np.abs(array).max() > MAX_VALUE else None
 
 
 def _numbers_fault(numbers: Mapping[str, float], train: bool) -> str | None:
     bad = [name for name, number in numbers.items() if not math.isfinite(number)]
     if bad:
         return f"{', '.join(sorted(bad))} is not finite"
-    if train and not 0 < numbers.get("weight", 0) <= HEAVIEST:
+    if train and not 0 < numbers.get("weight", 0) <= MAX_WEIGHT:
         return f"weight {numbers.get('weight')} is not a number of samples"
     return None

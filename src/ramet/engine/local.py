@@ -1,4 +1,4 @@
-"""The wire without a network: every client answers in this process, one after the other."""
+"""The in-process wire: clients answer one after the other, without a network."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ramet.engine.node import Node
 from ramet.engine.rounds import Answer
 from ramet.payload import Payload
 
-_KEPT = 64
+_CACHED_NODES = 64
 
 
 @dataclass(frozen=True)
 class LocalWire:
-    """Keeps the nodes asked last; the others' state waits on disk, so many clients fit."""
+    """Caches the nodes used last; the state of the others is on disk, so that many clients fit."""
 
     node: Callable[[str], Node]
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-        for client, asked in requests:
-            yield client, self._kept_node(client).answer(asked)
+        for client, request in requests:
+            yield client, self._cached_node(client).answer(request)
 
     @cached_property
-    def _kept_node(self) -> Callable[[str], Node]:
-        return lru_cache(maxsize=_KEPT)(self.node)
+    def _cached_node(self) -> Callable[[str], Node]:
+        return lru_cache(maxsize=_CACHED_NODES)(self.node)

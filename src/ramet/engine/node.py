@@ -1,4 +1,4 @@
-"""One site's side of a round: lay over what arrived, judge, train, send only what is declared."""
+"""The client's side of a round: load the merge, evaluate, train, send only what is declared."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from ramet.engine.audit import AuditLog
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.errors import RametError
 from ramet.methods import Method
-from ramet.methods.activation import asked_of
+from ramet.methods.activation import requested
 from ramet.methods.training import Session
-from ramet.metrics import counted, peak_memory
+from ramet.metrics import count_operations, peak_memory
 from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks import Samples, Shape
 
 MODEL, OPTIMISER = "model/", "optimiser/"
 FINAL, FINAL_MODEL = "final", 0
-"""The step under which a site keeps the model that the run ends with."""
+"""The folder and the step under which a site saves its final model."""
 
 
 Trained: TypeAlias = tuple[nn.Module, torch.optim.Optimizer]
 
 
 class NotSharedError(RametError):
-    """Something was about to leave the site, or to be written into it, that is not shared."""
+    """An array that is not shared was about to leave the site or to be loaded."""
 
 
 def request(
     round_number: int, train: bool, arrays: Arrays, last: int = 0, spared: Sequence[str] = ()
 ) -> Payload:
-    """What the server sends: the arrays to lay over, what to do then, and what it remembers.
+    """Build the server's message to a client: the arrays to load, and what to do then.
 
-    ``last`` is the last round of which the server has this client's reply; 0 if there is none.
-    ``spared`` are shared arrays that the client is not asked for; they travel as a note.
+    ``last`` is the last round for which the server has this client's reply; 0 if there is none.
+    ``spared`` lists shared arrays that the client is not asked for; it is sent as a note.
     """
     notes = {"spared": json.dumps(list(spared))} if spared else {}
     return Payload(arrays, {"round": round_number, "train": int(train), "last": last}, notes)
 
 
 def start_model(method: Method, shape: Shape, seed: int, client: str) -> nn.Module:
-    """A fresh model: private parts drawn for this client, shared parts drawn alike for all."""
+    """A new model: private arrays are drawn for this client, shared ones are equal on all."""
     with Randomness(seed, client, 0).torch_draws("start"):
         model = method.model(shape)
-    lay_over(model, start_shared(method, shape, seed))
+    load_arrays(model, start_shared(method, shape, seed))
     return model
 
 
 def start_shared(method: Method, shape: Shape, seed: int) -> dict[str, np.ndarray]:
-    """The shared arrays before round 1, which server and sites draw from the run's seed alone.
+    """The shared arrays before round 1. Server and sites draw them from the run's seed alone.
 
-    Parts that do not depend on a client's features and classes are drawn for the plainest shape,
-    so that clients of different shapes start them alike.
+    If none of their shapes depends on a client's features and classes, they are drawn for the
+    plain shape, so that clients of different shapes start with the same values.
     """
     drawn = _shared_arrays(method, shape, seed)
     plain = _shared_arrays(method, shape.plain(), seed)
-    alike = all(name in plain and drawn[name].shape == plain[name].shape for name in drawn)
-    return plain if alike else drawn
+    same_shapes = all(name in plain and drawn[name].shape == plain[name].shape for name in drawn)
+    return plain if same_shapes else drawn
 
 
 def _shared_arrays(method: Method, shape: Shape, seed: int) -> dict[str, np.ndarray]:
@@ -74,36 +74,36 @@ def _shared_arrays(method: Method, shape: Shape, seed: int) -> dict[str, np.ndar
     return {name: arrays[name] for name in method.shared.pick(arrays)}
 
 
-def lay_over(model: nn.Module, arrays: Arrays) -> None:
-    """Overwrite the named parts of the model."""
+def load_arrays(model: nn.Module, arrays: Arrays) -> None:
+    """Overwrite the named arrays of a model."""
     state = model.state_dict()
     with torch.no_grad():
         for name, array in arrays.items():
             if name not in state or state[name].shape != array.shape:
                 raise RametError(
                     f"'{name}' with shape {list(array.shape)} does not fit this client's model. "
-                    "Share only parts that have the same size on every client."
+                    "Share only arrays that have the same shape on every client."
                 )
             state[name].copy_(torch.from_numpy(array))
 
 
 def final_model(method: Method, shape: Shape, state: Path) -> nn.Module:
-    """What a client ended with, from the folder of its state, ready to predict."""
-    saved = Snapshots(state / FINAL).last_whole()
+    """A client's final model, loaded from its state folder, in evaluation mode."""
+    saved = Snapshots(state / FINAL).latest_valid()
     if saved is None:
-        raise RametError(f"{state} holds no final model; its run is not finished.")
+        raise RametError(f"{state} has no final model: its run is not finished.")
     with torch.random.fork_rng():
         model = method.model(shape)
-    lay_over(model, saved.arrays)
+    load_arrays(model, saved.arrays)
     return model.eval()
 
 
 @dataclass(frozen=True)
 class Node:
-    """A client: its samples, its method and where its private state lies.
+    """A client: its samples, its method and its private state.
 
-    The state on disk is the state, so it makes no difference whether the same process answers the
-    next message; one that does finds what it just saved still in memory.
+    The state is on disk, so any process can answer the next message. A process that answers again
+    reuses what it has just saved from memory.
     """
 
     client: str
@@ -113,38 +113,38 @@ class Node:
     snapshots: Snapshots
     device: torch.device
     audit: AuditLog | None = None
-    _warm: dict[int, Trained] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cache: dict[int, Trained] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def answer(self, asked: Payload) -> Payload:
-        """Take what the server sent, do a round's work, and give what goes back."""
-        with _tiny_numbers_as_zero():
-            reply = self._released(self._answer(asked))
+    def answer(self, message: Payload) -> Payload:
+        """Handle a message from the server and return the reply."""
+        with _denormals_flushed():
+            reply = self._released(self._answer(message))
         if self.audit is not None:
-            self.audit.add(int(asked.numbers["round"]), reply)
+            self.audit.add(int(message.numbers["round"]), reply)
         return reply
 
-    def _answer(self, asked: Payload) -> Payload:
-        round_number = int(asked.numbers["round"])
-        for name in asked.arrays:
+    def _answer(self, message: Payload) -> Payload:
+        round_number = int(message.numbers["round"])
+        for name in message.arrays:
             if name not in self.method.shared:
                 raise self._not_shared("accept", name)
-        model, optimiser = self._restored(round_number, int(asked.numbers["last"]))
-        lay_over(model, asked.arrays)
+        model, optimiser = self._restored(round_number, int(message.numbers["last"]))
+        load_arrays(model, message.arrays)
         numbers: dict[str, float] = {}
-        if round_number > 1:  # before the first round there is nothing to judge
+        if round_number > 1:  # before the first round there is nothing to evaluate
             numbers |= self.method.task.evaluate(model, self.samples, self.device)
-        if asked.numbers["train"]:
+        if message.numbers["train"]:
             numbers["weight"] = self.method.task.weight(self.samples)
-            count = not asked.numbers["last"]  # all rounds of training cost the same
+            count = not message.numbers["last"]  # every round costs the same
             numbers |= self._train(model, optimiser, round_number, count)
             state = _arrays(model.state_dict())
-            shared, spared = self.method.shared.pick(state), _spared(asked)
-            names = asked_of(shared, spared)
+            shared, spared = self.method.shared.pick(state), _spared(message)
+            names = requested(shared, spared)
             return Payload({name: state[name].copy() for name in names}, numbers)
         return Payload({}, numbers, self._finish(model, optimiser))
 
     def _released(self, reply: Payload) -> Payload:
-        """The only way out: refuses what is not declared, and counts the bytes that leave."""
+        """Refuse undeclared arrays, and count the bytes; every reply passes through here."""
         for name in reply.arrays:
             if name not in self.method.shared:
                 raise self._not_shared("send", name)
@@ -152,24 +152,24 @@ class Node:
         return Payload(reply.arrays, {**reply.numbers, **counts}, reply.notes)
 
     def _restored(self, round_number: int, known_round: int) -> Trained:
-        """The whole last state from before this round; a fresh one only before the first."""
-        warm, last_step = dict(self._warm), self.snapshots.last_step(before=round_number)
-        if (last_step or 0) < known_round:
+        """The latest state from before this round; a new one if the client never trained."""
+        cached, latest_step = dict(self._cache), self.snapshots.latest_step(before=round_number)
+        if (latest_step or 0) < known_round:
             raise RametError(
                 f"client {self.client} has lost its private state of round {known_round}. Restore "
-                f"{self.snapshots.folder} from a backup, or start the run anew in another folder."
+                f"{self.snapshots.folder} from a backup, or start a new run in another folder."
             )
-        self._warm.clear()
-        if last_step in warm:
-            return warm[last_step]
+        self._cache.clear()
+        if latest_step in cached:
+            return cached[latest_step]
         shape = self.method.task.shape(self.samples)
-        last = None if last_step is None else self.snapshots.load(last_step)
+        last = None if latest_step is None else self.snapshots.load(latest_step)
         if last is None:
             model = start_model(self.method, shape, self.seed, self.client)
         else:
             with torch.random.fork_rng():
                 model = self.method.model(shape)
-            lay_over(model, under(MODEL, last.arrays))
+            load_arrays(model, under(MODEL, last.arrays))
         model.to(self.device)
         optimiser = self.method.training.optimiser(model)
         if last is not None:
@@ -190,33 +190,33 @@ class Node:
         )
         work: dict[str, float] = {}
         if count:
-            with counted(model) as work:
+            with count_operations(model) as work:
                 loss = self.method.training.fit(session, self.method.penalty)
         else:
             loss = self.method.training.fit(session, self.method.penalty)
-        self.snapshots.save(Snapshot(round_number, _whole_state(model, optimiser)))
-        self._warm[round_number] = model, optimiser
+        self.snapshots.save(Snapshot(round_number, _full_state(model, optimiser)))
+        self._cache[round_number] = model, optimiser
         return {"loss": loss, **work}
 
     def _finish(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, str]:
-        """Keep the final model, and vouch for the private part of the state by its digest."""
-        state = _whole_state(model, optimiser)
+        """Save the final model, and return a digest of the private part of the state."""
+        state = _full_state(model, optimiser)
         final = Snapshots(self.snapshots.folder / FINAL, keep=1)
         final.save(Snapshot(FINAL_MODEL, under(MODEL, state)))
         shared = {MODEL + name for name in state_names(model) if name in self.method.shared}
         return {"private": digest({k: v for k, v in state.items() if k not in shared})}
 
-    def _not_shared(self, verb: str, name: str) -> NotSharedError:
+    def _not_shared(self, action: str, name: str) -> NotSharedError:
         declared = ", ".join(self.method.shared.patterns) or "nothing"
         return NotSharedError(
-            f"client {self.client} refuses to {verb} '{name}': {self.method.name} shares "
+            f"client {self.client} refuses to {action} '{name}': {self.method.name} shares "
             f"{declared}. Declare it in the method's `shared`."
         )
 
 
 @contextmanager
-def _tiny_numbers_as_zero() -> Iterator[None]:
-    """Weight decay shrinks unused weights below 1e-38, where CPUs compute many times slower."""
+def _denormals_flushed() -> Iterator[None]:
+    """Weight decay shrinks unused weights below 1e-38, where CPUs are many times slower."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -224,8 +224,8 @@ def _tiny_numbers_as_zero() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def _spared(asked: Payload) -> list[str]:
-    names: list[str] = json.loads(asked.notes.get("spared", "[]"))
+def _spared(message: Payload) -> list[str]:
+    names: list[str] = json.loads(message.notes.get("spared", "[]"))
     return names
 
 
@@ -234,12 +234,12 @@ def state_names(model: nn.Module) -> tuple[str, ...]:
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Views where the tensors are on the CPU: copy what outlives the next change."""
+    """Views if the tensors are on the CPU: copy what must survive the next update."""
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
-def _whole_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, np.ndarray]:
-    """Every array of the model and every moment of its optimiser, by name."""
+def _full_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, np.ndarray]:
+    """All arrays of the model and all moments of its optimiser, by name."""
     tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
     for name, parameter in model.named_parameters():
         for kind, moment in optimiser.state.get(parameter, {}).items():

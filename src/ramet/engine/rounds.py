@@ -1,10 +1,10 @@
-"""The server's side of a run, over whatever carries its messages.
+"""The server's side of a run, independent of how messages are carried.
 
-Round t: clients train on what they have, reply, and the replies are merged as they come. The merge
-travels with the next message, where each client judges it before it trains again; after the last
-round a closing message carries the final merge, so every site ends with it. One message per client
-and round, and each array crosses once up and once down per round. Before round 1 nothing has to be
-sent: server and sites draw the same start from the run's seed.
+In each round clients train and reply, and replies are merged as they arrive. The merge is sent with
+the next message, and each client evaluates it before training again. After the last round a closing
+message delivers the final merge, so every site ends with it. There is one message per client and
+round, and each array crosses the wire once up and once down per round. Nothing is sent before
+round 1: server and sites draw the same initial arrays from the run's seed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ramet.engine.check import distance_fault, fault
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.engine.node import request
 from ramet.errors import RametError
-from ramet.events import tell
+from ramet.events import log_event
 from ramet.methods import Method
-from ramet.methods.activation import Choice, Spared, asked_of
+from ramet.methods.activation import Choice, Spared, requested
 from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
 from ramet.metrics import WORK, Record
@@ -31,30 +31,30 @@ from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import Randomness
 
 SERVER = "the server"
-_OF_TRAINING = ("loss", "weight", "up", "tensors", "scalars", *WORK)
+_TRAINING_NUMBERS = ("loss", "weight", "up", "tensors", "scalars", *WORK)
 _ACTIVITY = "activity/"
 Answer: TypeAlias = tuple[str, Payload | str]
-"""A client's name and its reply, or the reason why there is none."""
+"""A client's name, and its reply or the reason why there is none."""
 Observer: TypeAlias = Callable[[Record], None]
 ServerEvaluation: TypeAlias = Callable[[Arrays], Mapping[str, float]]
-"""Judges the server's arrays on all data at once."""
+"""Evaluates the server's arrays on all data at once."""
 
 
 class Refused(str):
-    """Why a reply that came does not count; any other text says why none came."""
+    """Why a received reply was refused; a plain string says why none was received."""
 
     __slots__ = ()
 
 
 class Wire(Protocol):
-    """Carries requests to clients and brings answers back in any order, as they come."""
+    """Carries requests to clients and yields their answers as they arrive, in any order."""
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]: ...
 
 
 @dataclass
 class _Exchange:
-    """What one message to each asked client brought back."""
+    """What was sent and received in one exchange, which is one message to each active client."""
 
     round: int
     rounds: int
@@ -67,13 +67,13 @@ class _Exchange:
     digests: dict[str, str] = field(default_factory=dict)
     retries: int = 0
 
-    def trained(self) -> dict[str, Any]:
-        """The half of the round's record that is known now; the other half is judged next."""
+    def training_half(self) -> dict[str, Any]:
+        """The first half of the round's record; the next exchange evaluates and adds the rest."""
         return {
             "round": self.round,
             "rounds": self.rounds,
             "trained": {
-                client: {name: numbers[name] for name in _OF_TRAINING if name in numbers}
+                client: {name: numbers[name] for name in _TRAINING_NUMBERS if name in numbers}
                 for client, numbers in sorted(self.numbers.items())
             },
             "failed": dict(sorted(self.failed.items())),
@@ -82,9 +82,9 @@ class _Exchange:
             "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
         }
 
-    def evaluated(self) -> dict[str, Any]:
-        """The other half of the record of the round before."""
-        dropped = {*_OF_TRAINING, "memory"}
+    def evaluation_half(self) -> dict[str, Any]:
+        """The second half of the record of the previous round."""
+        dropped = {*_TRAINING_NUMBERS, "memory"}
         return {
             "evaluated": {
                 client: {name: value for name, value in numbers.items() if name not in dropped}
@@ -95,22 +95,22 @@ class _Exchange:
             "scalars_down": self.sent[1],
         }
 
-    def committed(self) -> dict[str, Any]:
-        """What those who watch are told of a round before it is judged."""
+    def commit_facts(self) -> dict[str, Any]:
+        """What is logged of a round before it is evaluated."""
         seconds = round(time.monotonic() - self.started, 3)
         return {"round": self.round, "seconds": seconds, "answered": sorted(self.numbers)}
 
-    def note_fault(self, client: str, reason: str, came: bool) -> None:
+    def add_fault(self, client: str, reason: str, received: bool) -> None:
         self.failed[client] = str(reason)
-        event = "reply refused" if came else "no reply"
-        tell(WARNING, event, round=self.round, client=client, reason=reason)
+        event = "reply refused" if received else "no reply"
+        log_event(WARNING, event, round=self.round, client=client, reason=reason)
 
-    def note_request(self, client: str, asked: Payload) -> None:
-        self.down[client] = self.down.get(client, 0) + asked.nbytes
-        self.sent[0] += len(asked.arrays)
-        self.sent[1] += _scalars(asked.arrays)
+    def add_request(self, client: str, message: Payload) -> None:
+        self.down[client] = self.down.get(client, 0) + message.nbytes
+        self.sent[0] += len(message.arrays)
+        self.sent[1] += _scalars(message.arrays)
 
-    def note_reply(self, client: str, reply: Payload) -> None:
+    def add_reply(self, client: str, reply: Payload) -> None:
         counts = {"tensors": len(reply.arrays), "scalars": _scalars(reply.arrays)}
         self.numbers[client] = {**reply.numbers, **counts}
         self.failed.pop(client, None)
@@ -122,9 +122,9 @@ class _Exchange:
 class Rounds:
     """A run: a method over clients, for a number of rounds, from a seed.
 
-    An exchange counts when ``quorum`` clients, or all that were asked if fewer, gave a sound
-    reply. Below it those who did not are asked again after each of ``pauses`` (in seconds); then
-    the run ends with an error, and the round is not committed.
+    An exchange needs valid replies from ``quorum`` clients, or from all active clients if those are
+    fewer. Otherwise the missing clients are asked again after each of ``retry_delays`` (seconds).
+    If the quorum is still missed, the run fails and the round is not committed.
     """
 
     method: Method
@@ -135,17 +135,17 @@ class Rounds:
     snapshots: Snapshots
     evaluate_server: ServerEvaluation | None = None
     quorum: int = 1
-    pauses: Sequence[float] = ()
+    retry_delays: Sequence[float] = ()
     norm_bound: float | None = None
-    """A reply that is further than this from what was sent is refused; None allows any."""
+    """Refuse replies that are further than this from what was sent; None for no bound."""
 
     def resume_point(self) -> int:
-        """The last round that need not be done again; 0 if there is none."""
-        last = self.snapshots.last_whole()
+        """The last round with an undamaged snapshot; 0 if there is none."""
+        last = self.snapshots.latest_valid()
         return last.step if last else 0
 
     def run(self, wire: Wire, observe: Observer) -> str:
-        """Do all rounds that are missing; the SHA-256 of everything that was learned."""
+        """Run the remaining rounds, and return the SHA-256 of everything that was learned."""
         state, activity, pending, last = self._restored()
         first = pending["round"] + 1 if pending else 1
         activation = self.method.activation
@@ -153,26 +153,27 @@ class Rounds:
         for number in range(first, self.rounds + 1):
             choice = Choice(self.clients, switchable, Randomness(self.seed, SERVER, number))
             spared = activation.ask(activity, choice)
-            done = _Exchange(number, self.rounds)
-            tell(INFO, "round begun", round=number, rounds=self.rounds, asked=len(spared))
-            replies = self._exchanged(wire, spared, state, done, last, train=True)
+            exchange = _Exchange(number, self.rounds)
+            log_event(INFO, "round begun", round=number, rounds=self.rounds, asked=len(spared))
+            replies = self._replies(wire, spared, state, exchange, last, train=True)
             merged = self.method.merging.merge(state, replies)
-            self._check_quorum(done, len(spared))
+            self._check_quorum(exchange, len(spared))
             state = merged
-            activity = activation.settle(activity, choice, done.scores)
+            activity = activation.settle(activity, choice, exchange.scores)
             if pending:
-                observe(Record(**pending, **done.evaluated()))
-            told = {"overview": self._overview(state), "merging": dict(state.numbers)}
-            pending = {**done.trained(), **told}
-            last |= dict.fromkeys(done.numbers, number)
+                observe(Record(**pending, **exchange.evaluation_half()))
+            server_numbers = {"overview": self._overview(state), "merging": dict(state.numbers)}
+            pending = {**exchange.training_half(), **server_numbers}
+            last |= dict.fromkeys(exchange.numbers, number)
             self.snapshots.save(_snapshot(number, state, activity, pending, last))
-            tell(INFO, "round committed", **done.committed())
-        closing, everyone = _Exchange(self.rounds + 1, self.rounds), dict.fromkeys(self.clients, ())
-        for _ in self._exchanged(wire, everyone, state, closing, last, train=False):
+            log_event(INFO, "round committed", **exchange.commit_facts())
+        closing = _Exchange(self.rounds + 1, self.rounds)
+        everyone = dict.fromkeys(self.clients, ())
+        for _ in self._replies(wire, everyone, state, closing, last, train=False):
             pass
         self._check_quorum(closing, len(everyone))
         pending["failed"] = {**closing.failed, **pending["failed"]}
-        observe(Record(**pending, **closing.evaluated()))
+        observe(Record(**pending, **closing.evaluation_half()))
         everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 
@@ -183,103 +184,112 @@ class Rounds:
             else {}
         )
 
-    def _exchanged(
+    def _replies(
         self,
         wire: Wire,
         spared: Spared,
         state: Payload,
-        done: _Exchange,
+        exchange: _Exchange,
         last: Mapping[str, int],
         train: bool,
     ) -> Iterator[Reply]:
-        """The sound replies, as they come, asking again while they are too few."""
-        for attempt, pause in enumerate((0.0, *self.pauses)):
-            done.retries = attempt
-            missing = {k: left_out for k, left_out in spared.items() if k not in done.numbers}
+        """Yield valid replies as they arrive, and retry until the quorum is reached."""
+        for attempt, delay in enumerate((0.0, *self.retry_delays)):
+            exchange.retries = attempt
+            missing = {k: names for k, names in spared.items() if k not in exchange.numbers}
             if attempt:
-                tell(WARNING, "asked again", round=done.round, attempt=attempt, clients=[*missing])
-            time.sleep(pause)
-            yield from self._sound_replies(wire, missing, state, done, last, train)
-            if self._lacking(done, len(spared)) <= 0:
+                log_event(
+                    WARNING,
+                    "asked again",
+                    round=exchange.round,
+                    attempt=attempt,
+                    clients=[*missing],
+                )
+            time.sleep(delay)
+            yield from self._valid_replies(wire, missing, state, exchange, last, train)
+            if self._missing_replies(exchange, len(spared)) <= 0:
                 return
 
-    def _sound_replies(
+    def _valid_replies(
         self,
         wire: Wire,
         spared: Spared,
         state: Payload,
-        done: _Exchange,
+        exchange: _Exchange,
         last: Mapping[str, int],
         train: bool,
     ) -> Iterator[Reply]:
-        """What they say besides arrays goes into ``done``, and why a reply is refused."""
+        """Ask each client once; faults, scores and counts go into ``exchange``."""
 
         def requests() -> Iterator[tuple[str, Payload]]:
             for client in spared:
-                arrays = {} if done.round == 1 else self.method.merging.ask(state, client)
+                arrays = {} if exchange.round == 1 else self.method.merging.ask(state, client)
                 if self.method.activation.keep_own:
-                    arrays = {name: arrays[name] for name in asked_of(arrays, spared[client])}
-                asked = request(done.round, train, arrays, last.get(client, 0), spared[client])
-                done.note_request(client, asked)
-                yield client, asked
+                    arrays = {name: arrays[name] for name in requested(arrays, spared[client])}
+                message = request(
+                    exchange.round, train, arrays, last.get(client, 0), spared[client]
+                )
+                exchange.add_request(client, message)
+                yield client, message
 
         for client, reply in wire.exchange(requests()):
             if isinstance(reply, str):
-                done.note_fault(client, reply, came=isinstance(reply, Refused))
+                exchange.add_fault(client, reply, received=isinstance(reply, Refused))
                 continue
             sent = self.method.merging.ask(state, client)
-            reason = self._fault(reply, sent, spared[client], train)
+            reason = self._reply_fault(reply, sent, spared[client], train)
             if reason:
-                done.note_fault(client, reason, came=True)
+                exchange.add_fault(client, reason, received=True)
                 continue
-            done.note_reply(client, reply)
+            exchange.add_reply(client, reply)
             if train:
-                done.scores[client] = self._score(sent, reply)
+                exchange.scores[client] = self._score(sent, reply)
             yield client, reply
 
-    def _lacking(self, done: _Exchange, asked: int) -> int:
-        """How many sound replies are missing to the quorum; nobody's is none at all."""
-        return max(1, min(self.quorum, asked)) - len(done.numbers)
+    def _missing_replies(self, exchange: _Exchange, active: int) -> int:
+        """How many valid replies the quorum still lacks; at least one is always needed."""
+        return max(1, min(self.quorum, active)) - len(exchange.numbers)
 
-    def _check_quorum(self, done: _Exchange, asked: int) -> None:
-        if self._lacking(done, asked) <= 0:
+    def _check_quorum(self, exchange: _Exchange, active: int) -> None:
+        if self._missing_replies(exchange, active) <= 0:
             return
-        sound = len(done.numbers)
-        facts = {"round": done.round, "sound": sound, "asked": asked, "quorum": self.quorum}
-        tell(ERROR, "quorum missed", **facts)
-        reasons = "; ".join(f"{client}: {reason}" for client, reason in done.failed.items())
+        valid = len(exchange.numbers)
+        facts = {"round": exchange.round, "valid": valid, "asked": active, "quorum": self.quorum}
+        log_event(ERROR, "quorum missed", **facts)
+        reasons = "; ".join(f"{client}: {reason}" for client, reason in exchange.failed.items())
         raise RametError(
-            f"{sound} of {asked} clients gave a sound reply in exchange {done.round}, "
+            f"{valid} of {active} clients sent a valid reply in exchange {exchange.round}, "
             f"below the quorum of {self.quorum} ({reasons or 'no client was asked'}). The round is "
-            "not committed. If clients were down, go on with `ramet resume`; if training diverged, "
-            "start anew with a smaller lr."
+            "not committed. If clients were down, continue with `ramet resume`. If training "
+            "diverged, start a new run with a smaller lr."
         )
 
-    def _fault(
+    def _reply_fault(
         self, reply: Payload, sent: Arrays, spared: Sequence[str], train: bool
     ) -> str | None:
-        expected = {name: self.start[name] for name in asked_of(self.start, spared)}
-        found = fault(reply, expected, train)
-        if found or not train:
-            return found
+        expected = {name: self.start[name] for name in requested(self.start, spared)}
+        reason = fault(reply, expected, train)
+        if reason or not train:
+            return reason
         flaw = self.method.flaw(reply.arrays)
         return flaw or distance_fault(reply.arrays, sent, self.norm_bound)
 
     def _score(self, sent: Arrays, reply: Payload) -> Mapping[str, float]:
-        came = {name: reply.arrays[name] for name in switchable_arrays(self.method, reply.arrays)}
-        return self.method.activation.score(sent, came, reply.numbers)
+        names = switchable_arrays(self.method, reply.arrays)
+        received = {name: reply.arrays[name] for name in names}
+        return self.method.activation.score(sent, received, reply.numbers)
 
     def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
-        """The states of merging and activation, the half-told last round, and when each client
-        last replied."""
-        saved = self.snapshots.last_whole()
+        """The states of merging and activation, the last round's record as far as it is known, and
+        the last round in which each client replied."""
+        saved = self.snapshots.latest_valid()
         if saved is None:
             return self.method.merging.start(self.start), Payload(), {}, {}
         facts = saved.facts
-        own = {name: a for name, a in saved.arrays.items() if not name.startswith(_ACTIVITY)}
-        state = Payload(own, facts["numbers"], facts["notes"])
-        known = facts.get("activity", {"numbers": {}, "notes": {}})
-        activity = Payload(under(_ACTIVITY, saved.arrays), known["numbers"], known["notes"])
+        merged = {name: a for name, a in saved.arrays.items() if not name.startswith(_ACTIVITY)}
+        state = Payload(merged, facts["numbers"], facts["notes"])
+        rest = facts.get("activity", {"numbers": {}, "notes": {}})
+        activity = Payload(under(_ACTIVITY, saved.arrays), rest["numbers"], rest["notes"])
         return state, activity, dict(facts["pending"]), dict(facts["last"])
 
 
@@ -287,11 +297,11 @@ def _snapshot(
     number: int, state: Payload, activity: Payload, pending: dict[str, Any], last: dict[str, int]
 ) -> Snapshot:
     arrays = {_ACTIVITY + name: array for name, array in activity.arrays.items()}
-    facts = {**_told(state), "activity": _told(activity), "pending": pending, "last": last}
+    facts = {**_facts(state), "activity": _facts(activity), "pending": pending, "last": last}
     return Snapshot(number, {**state.arrays, **arrays}, facts)
 
 
-def _told(state: Payload) -> dict[str, Any]:
+def _facts(state: Payload) -> dict[str, Any]:
     return {"numbers": dict(state.numbers), "notes": dict(state.notes)}
 
 

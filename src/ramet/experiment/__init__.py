@@ -1,4 +1,4 @@
-"""One run: its settings, its parts and its folder."""
+"""A single run: its settings, its components and its folder."""
 
 from ramet.experiment.checks import checked_settings
 from ramet.experiment.experiment import Experiment

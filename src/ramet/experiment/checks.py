@@ -1,4 +1,4 @@
-"""What is checked before a run starts, so that mistakes cost seconds and not hours."""
+"""Checks made before a run starts, so that mistakes cost seconds instead of hours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ramet.data.own import Aspect, check_fit
 from ramet.engine import start_shared
 from ramet.errors import RametError
 from ramet.experiment.experiment import Experiment
-from ramet.experiment.named import code_of, setting_of
+from ramet.experiment.named import code_sha256, setting_of
 from ramet.experiment.settings import RunSettings
 from ramet.methods import METHODS
 from ramet.methods.base import check_activation, check_merging
@@ -22,7 +22,7 @@ from ramet.partition.own import SITES
 
 
 def checked_settings(**given: Any) -> RunSettings:
-    """Settings from arguments; the number of rounds is the setting's unless it is given."""
+    """Validate the arguments of a run; ``rounds`` defaults to that of the setting."""
     given = {**given, "options": dict(given.get("options", {}))}
     if SITES in given["options"]:
         given["options"][SITES] = absolute_sites(given["options"][SITES])
@@ -34,7 +34,7 @@ def checked_settings(**given: Any) -> RunSettings:
         given["rounds"] = setting.rounds
     settings = _validated(given)
     check_names(Experiment(settings))
-    return settings.model_copy(update={"code": code_of(settings)})
+    return settings.model_copy(update={"code": code_sha256(settings)})
 
 
 def _validated(given: Mapping[str, Any]) -> RunSettings:
@@ -46,11 +46,11 @@ def _validated(given: Mapping[str, Any]) -> RunSettings:
 
 
 def check_names(experiment: Experiment) -> None:
-    """Complain about unknown names, bad options and idle patterns before any data are read."""
+    """Reject unknown names, bad options and unmatched patterns before any data are read."""
     method, settings, clients = experiment.method, experiment.settings, len(experiment.clients)
     if not clients:
         raise RametError(
-            "no site is named. Give each site's file with --site FILE.toml, or --set sites=…"
+            "no sites are given. Pass each site's file with --site FILE.toml, or --set sites=…"
         )
     _check_task(experiment)
     shared = start_shared(method, experiment.sizes.plain_shape(), settings.seed)
@@ -58,28 +58,28 @@ def check_names(experiment: Experiment) -> None:
     check_merging(method, shared, clients)
     if settings.quorum > clients:
         raise RametError(
-            f"a quorum of {settings.quorum} is more than the {clients} clients of "
-            f"{settings.setting}. Take a smaller one."
+            f"a quorum of {settings.quorum} is larger than the {clients} clients of "
+            f"{settings.setting}. Choose a smaller one."
         )
 
 
 def _check_task(experiment: Experiment) -> None:
-    """A method is for one task, and so are a setting's data."""
-    method, held = experiment.method, experiment.setting.task
+    """The method and the data must be for the same task."""
+    method, data_task = experiment.method, experiment.setting.task
     needed = method.task.name
-    if held in (None, needed):
+    if data_task in (None, needed):
         return
-    methods = [name for name, factory in METHODS.items() if factory().task.name == held]
+    methods = [name for name, factory in METHODS.items() if factory().task.name == data_task]
     settings = [name for name, factory in SETTINGS.items() if factory().task == needed]
     raise RametError(
-        f"{method.name} is for {needed}, and the data of {experiment.settings.setting} are for "
-        f"{held}. Take a method for {held} ({', '.join(methods)}), or a setting for {needed} "
-        f"({', '.join(settings)})."
+        f"{method.name} is for {needed}, but the data of {experiment.settings.setting} are for "
+        f"{data_task}. Use a method for {data_task} ({', '.join(methods)}), or a setting for "
+        f"{needed} ({', '.join(settings)})."
     )
 
 
 def check_clients(experiment: Experiment) -> None:
-    """What is shared must have one shape on all clients, and mean the same to them."""
+    """Shared arrays must have the same shape and meaning on all clients."""
     _check_schemas(experiment)
     first, *others = experiment.clients
     expected = experiment.sizes.shared_shapes(first)
@@ -88,28 +88,28 @@ def check_clients(experiment: Experiment) -> None:
             if shape != expected[name]:
                 raise RametError(
                     f"'{name}' cannot be shared: it is {list(expected[name])} on {first} but "
-                    f"{list(shape)} on {client}. Share parts that do not depend on a client's "
-                    "features and classes."
+                    f"{list(shape)} on {client}. Share only arrays that do not depend on a "
+                    "client's features and classes."
                 )
 
 
 def _check_schemas(experiment: Experiment) -> None:
-    """The schemas of own files must agree in what the shared arrays depend on."""
+    """The schemas of the sites' files must agree in whatever the shared arrays depend on."""
     if not experiment.schemas:
         return
     sizes, task = experiment.sizes, experiment.method.task
     plain = sizes.plain_shape()
-    names = {field.name for field in fields(plain)}
+    shape_fields = {field.name for field in fields(plain)}
     changed: dict[Aspect, Any] = {
         aspect: replace(plain, **{aspect: getattr(plain.other(), aspect)})
         for aspect in ("features", "classes")
-        if aspect in names
+        if aspect in shape_fields
     }
-    if "relations" in names:
+    if "relations" in shape_fields:
         changed = {"types": plain.other(), "features": plain.other()}
     dependent = {aspect: sizes.changed_by(shape) for aspect, shape in changed.items()}
     check_fit(
-        experiment.schemas, {aspect: found[0] for aspect, found in dependent.items() if found}
+        experiment.schemas, {aspect: names[0] for aspect, names in dependent.items() if names}
     )
     for schema in experiment.schemas.values():
         task.declared_shape(schema, experiment.method.inputs)

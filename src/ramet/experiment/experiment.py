@@ -1,4 +1,4 @@
-"""From settings to the parts of a run."""
+"""Builds the components of a run from its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from ramet.data.own import Schema
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.node import final_model, lay_over, state_names
+from ramet.engine.node import final_model, load_arrays, state_names
 from ramet.errors import unknown
 from ramet.experiment.named import check_code, method_of, setting_of
 from ramet.experiment.settings import Engine, RunSettings
@@ -23,8 +23,8 @@ from ramet.methods import Method
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
 
-_PAUSES: dict[Engine, tuple[float, ...]] = {
-    "local": (),  # the same work in the same process ends the same
+_RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
+    "local": (),  # in the same process a retry would end the same way
     "ray": (0.0, 0.0),
     "superlink": (5.0, 65.0),  # a restarted SuperNode is refused for up to a minute
 }
@@ -32,11 +32,11 @@ _PAUSES: dict[Engine, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """The parts of a run, each built when it is first needed."""
+    """The components of a run, each built on first use."""
 
     settings: RunSettings
     reported: Mapping[str, Schema] | None = None
-    """The schemas of the sites' own files, where the sites have reported them."""
+    """The schemas that the sites have reported; None to read them from the sites' files."""
 
     @cached_property
     def method(self) -> Method:
@@ -54,7 +54,7 @@ class Experiment:
 
     @cached_property
     def schemas(self) -> Mapping[str, Schema]:
-        """The schema of each site's own files; empty for built-in data."""
+        """The schema of each site's files; empty for built-in data."""
         if self.reported is not None:
             return self.reported
         return self.setting.schemas(self.settings.data)
@@ -69,16 +69,16 @@ class Experiment:
         return self.settings.model_copy(update={"options": options})
 
     def samples(self, client: str) -> Any:
-        """What the client learns from, split by the split seed."""
+        """A client's data, split with the split seed."""
         if client not in self._samples:
             if client not in self.setting.source_of:
                 raise unknown("client", client, self.clients)
-            held = self.setting.client_data(client, self.reading)
-            self._samples[client] = self.method.task.samples(held)
+            data = self.setting.client_data(client, self.reading)
+            self._samples[client] = self.method.task.samples(data)
         return self._samples[client]
 
     def node(self, client: str, states: Path) -> Node:
-        """A client that keeps its state below ``states``, a folder with the run's name."""
+        """A client that saves its state below ``states``, a folder named after the run."""
         return Node(
             client=client,
             method=self.method,
@@ -90,7 +90,7 @@ class Experiment:
         )
 
     def final_model(self, client: str, states: Path) -> nn.Module:
-        """The model that a client ended with, from the folder that its node kept its state in."""
+        """A client's final model, from the folder in which its node saved its state."""
         return final_model(self.method, self._shape(client), states / client)
 
     def rounds(self, snapshots: Path) -> Rounds:
@@ -103,12 +103,12 @@ class Experiment:
             snapshots=Snapshots(snapshots),
             evaluate_server=self._server_evaluation(),
             quorum=self.settings.quorum,
-            pauses=_PAUSES[self.settings.engine],
+            retry_delays=_RETRY_DELAYS[self.settings.engine],
             norm_bound=self.settings.norm_bound,
         )
 
     def manifest(self) -> dict[str, Any]:
-        """Who holds which samples, with hashes: equal manifests mean equal splits."""
+        """Which client holds which samples, with hashes: equal manifests mean equal splits."""
         return {
             "setting": self.settings.setting,
             "split_seed": self.settings.split_seed,
@@ -129,26 +129,26 @@ class Experiment:
         return self.setting.data_of(client, self.settings.data) is not None
 
     def _shape(self, client: str) -> Any:
-        """As the client's schema declares it, or as its samples have it."""
+        """The shape that the client's schema declares, or that of its samples."""
         task = self.method.task
         if client in self.schemas:
             return task.declared_shape(self.schemas[client], self.method.inputs)
         return task.shape(self.samples(client))
 
     def _server_evaluation(self) -> ServerEvaluation | None:
-        """Possible if the server has the whole model and the setting has all data as one."""
-        held = self.setting.overview(self.reading)
-        if held is None:
+        """None unless the whole model is shared and the setting provides all data as one."""
+        data = self.setting.overview(self.reading)
+        if data is None:
             return None
         task, device = self.method.task, torch.device(self.settings.device)
-        samples = task.samples(held)
+        samples = task.samples(data)
         with torch.random.fork_rng():
             model = self.method.model(task.shape(samples)).to(device)
         if any(name not in self.method.shared for name in state_names(model)):
             return None
 
         def evaluate(arrays: Arrays) -> Mapping[str, float]:
-            lay_over(model, arrays)
+            load_arrays(model, arrays)
             scores = task.evaluate(model, samples, device)
             return {**scores, **task.extra_scores(model, samples, device)}
 
@@ -156,5 +156,5 @@ class Experiment:
 
     @cached_property
     def _samples(self) -> dict[str, Any]:
-        """Those read so far."""
+        """Cache of the samples read so far."""
         return {}

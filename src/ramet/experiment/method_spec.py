@@ -1,4 +1,4 @@
-"""A method with its options, as people write it: `feddense,width=16`."""
+"""A method with its options, as users write it: `feddense,width=16`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SHARE, _MERGE, _ACTIVATION = "share", ",merge=", ",activation="
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """Which method, with which options, sharing, merging and activation.
+    """A method with its options, sharing, merging and activation.
 
-    Written as one word: the method, its options behind commas, then `merge=` and last
-    `activation=`, each followed by options of its own:
+    Written as one word: the method and its options, separated by commas, then `merge=` and finally
+    `activation=`, each followed by its own options:
     `feddense,width=16,merge=trimmed-mean,share=0.3,activation=random-clients,count=3`.
     """
 
@@ -53,7 +53,7 @@ class MethodSpec:
         return replace(self, options={**self.options, key: str(value)})
 
     def without_folders(self) -> MethodSpec:
-        """User-defined parts by the names of their files alone, since folders differ by machine."""
+        """The same spec without the folders of user-defined parts, which are machine-specific."""
         return replace(
             self,
             method=without_folder(self.method),

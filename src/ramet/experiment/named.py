@@ -1,4 +1,4 @@
-"""Methods, settings and rules by their names, or from a user's own file."""
+"""Finds methods, settings and rules by name, or in a user's file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ramet.methods.activation import Activation
 from ramet.methods.base import with_merging
 from ramet.methods.merging import Merging
 from ramet.options import (
-    Made,
+    Built,
     arguments,
+    build,
     factory_named,
-    made,
     name_and_options,
     source_of,
     without_folder,
@@ -36,23 +36,23 @@ def method_named(
     activation: str | None = None,
     merge: str | None = None,
 ) -> Method:
-    """A method with its options, and with the parts that replace its own."""
-    made_method = made(method_factory(method), options)
-    fix = "Return `Method(…)` or `replace(fedstar(), …)`."
-    found = _of_kind(made_method, Method, method, fix)
+    """A method with its options and with replaced parts."""
+    returned = build(method_factory(method), options)
+    hint = "Return `Method(…)` or `replace(fedstar(), …)`."
+    built = _checked_type(returned, Method, method, hint)
     if share is not None:
-        found = replace(found, shared=only(*share))
+        built = replace(built, shared=only(*share))
     if activation:
-        found = replace(found, activation=activation_from(activation))
+        built = replace(built, activation=activation_from(activation))
     if merge:
-        found = with_merging(found, merging_from(merge), merge)
-    return found
+        built = with_merging(built, merging_from(merge), merge)
+    return built
 
 
 def method_of(settings: RunSettings) -> Method:
     return method_named(
         settings.method,
-        options_of(settings.method, settings.setting, settings.options)["method"],
+        split_options(settings.method, settings.setting, settings.options)["method"],
         settings.share,
         settings.activation,
         settings.merge,
@@ -60,24 +60,24 @@ def method_of(settings: RunSettings) -> Method:
 
 
 def setting_of(method: str, setting: str, options: Mapping[str, str]) -> Setting:
-    """The setting; options that are the method's are left to it."""
-    return setting_named(setting, options_of(method, setting, options)["setting"])
+    """The setting of a run; an option that neither it nor the method accepts is an error."""
+    return setting_named(setting, split_options(method, setting, options)["setting"])
 
 
 def setting_named(name: str, options: Mapping[str, str]) -> Setting:
-    return made(setting_factory(name), options)
+    return build(setting_factory(name), options)
 
 
-def setting_ignoring_others(name: str, options: Mapping[str, str]) -> Setting:
-    """The setting with those of a run's options that are its own."""
-    taken = arguments(setting_factory(name))
-    return setting_named(name, {key: value for key, value in options.items() if key in taken})
+def setting_ignoring_unknown(name: str, options: Mapping[str, str]) -> Setting:
+    """The setting with those of a run's options that it accepts; others are ignored."""
+    accepted = arguments(setting_factory(name))
+    return setting_named(name, {key: value for key, value in options.items() if key in accepted})
 
 
-def options_of(
+def split_options(
     method: str, setting: str, options: Mapping[str, str]
 ) -> dict[Literal["method", "setting"], dict[str, str]]:
-    """Options by whose they are; one that neither takes is an error."""
+    """Split a run's options between method and setting; one that neither accepts is an error."""
     accepted: dict[Literal["method", "setting"], dict[str, Any]] = {
         "method": arguments(method_factory(method)),
         "setting": arguments(setting_factory(setting)),
@@ -87,8 +87,8 @@ def options_of(
         if key not in known:
             raise unknown("option", key, known)
     return {
-        whose: {key: value for key, value in options.items() if key in taken}
-        for whose, taken in accepted.items()
+        owner: {key: value for key, value in options.items() if key in names}
+        for owner, names in accepted.items()
     }
 
 
@@ -104,17 +104,17 @@ def setting_factory(name: str) -> Callable[..., Setting]:
 
 
 def activation_from(text: str) -> Activation:
-    """The rule of `restart,alpha=0.3` or `file.py:Rule,alpha=0.3`."""
+    """Build a rule such as `restart,alpha=0.3` or `file.py:Rule,alpha=0.3`."""
     rule = _rule_from(text, ACTIVATIONS, "activation")
-    return _of_kind(
+    return _checked_type(
         rule, Activation, text, "It needs `ask`, `score` and `settle`, `keep_own` and `asks_parts`."
     )
 
 
 def merging_from(text: str) -> Merging:
-    """The rule of `trimmed-mean,share=0.3` or `file.py:Rule,share=0.3`."""
+    """Build a rule such as `trimmed-mean,share=0.3` or `file.py:Rule,share=0.3`."""
     rule = _rule_from(text, MERGES, "merge")
-    return _of_kind(rule, Merging, text, "It needs `start`, `ask` and `merge`.")
+    return _checked_type(rule, Merging, text, "It needs `start`, `ask` and `merge`.")
 
 
 def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:
@@ -122,21 +122,21 @@ def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -
     factory = factory_named(name, rules, kind)
     known = arguments(factory)
     if options and not known:
-        raise RametError(f"{without_folder(name)} has no options. Write --{kind} {name}.")
+        raise RametError(f"{without_folder(name)} takes no options. Write --{kind} {name}.")
     for key in options:
         if key not in known:
             raise unknown(f"option of {without_folder(name)}", key, known)
-    return made(factory, options, by=f"--{kind}")
+    return build(factory, options, by=f"--{kind}")
 
 
-def _of_kind(given: Made, kind: type[Any], name: str, instead: str) -> Made:
-    """Refuse what a user's factory returned by mistake."""
-    if not isinstance(given, kind):
+def _checked_type(built: Built, kind: type[Any], name: str, hint: str) -> Built:
+    """Check the type of what a user's factory returned."""
+    if not isinstance(built, kind):
         raise RametError(
-            f"{without_folder(name)} returned {type(given).__name__} instead of {kind.__name__}. "
-            f"{instead}"
+            f"{without_folder(name)} returned {type(built).__name__} instead of {kind.__name__}. "
+            f"{hint}"
         )
-    return given
+    return built
 
 
 def user_files(settings: RunSettings) -> dict[str, Path]:
@@ -149,18 +149,18 @@ def user_files(settings: RunSettings) -> dict[str, Path]:
     return {kind: source for kind, source in sources.items() if source}
 
 
-def code_of(settings: RunSettings) -> str | None:
-    """SHA-256 of the user's file, or over those of several; None if all is built in."""
+def code_sha256(settings: RunSettings) -> str | None:
+    """SHA-256 of the user-defined file, or of the hashes of several; None if all is built in."""
     files = user_files(settings).values()
-    found = [hashlib.sha256(f.read_bytes()).hexdigest() for f in files if f.is_file()]
-    if len(found) > 1:
-        return hashlib.sha256("".join(found).encode()).hexdigest()
-    return found[0] if found else None
+    hashes = [hashlib.sha256(f.read_bytes()).hexdigest() for f in files if f.is_file()]
+    if len(hashes) > 1:
+        return hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return hashes[0] if hashes else None
 
 
 def check_code(settings: RunSettings) -> None:
     """Refuse user-defined code that has changed since the run started."""
-    if settings.code is not None and settings.code != code_of(settings):
+    if settings.code is not None and settings.code != code_sha256(settings):
         files = ", ".join(map(str, user_files(settings).values()))
         raise RametError(
             f"{files} has changed since this run started: its SHA-256 was {settings.code[:12]}…. "

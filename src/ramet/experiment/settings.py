@@ -20,7 +20,7 @@ _FLAGS = ("engine", "device", "threads", "quorum", "deadline", "norm_bound", "sp
 
 
 def default_data() -> Path:
-    """The folder of datasets unless --data names another one."""
+    """The folder of datasets if --data is not given."""
     return Path(os.environ.get("RAMET_DATA") or Path.home() / ".cache" / "ramet")
 
 
@@ -37,13 +37,13 @@ class RunSettings(BaseModel):
     device: Device = "cpu"
     data: Path
     options: dict[str, str] = {}
-    """Arguments of the method and of the setting."""
+    """Arguments of the method and the setting."""
     share: tuple[str, ...] | None = None
     activation: str | None = None
-    """In place of the method's own: a name from `ramet activations` or file.py:rule, followed by
-    its options."""
+    """Replaces the method's rule: a name from `ramet activations` or file.py:rule, followed by its
+    options."""
     merge: str | None = None
-    """In place of the weighted mean: a name from `ramet merges` or file.py:rule, followed by its
+    """Replaces the weighted mean: a name from `ramet merges` or file.py:rule, followed by its
     options."""
     quorum: int = Field(1, ge=1)
     deadline: float = Field(600.0, gt=0)
@@ -51,11 +51,11 @@ class RunSettings(BaseModel):
     split_seed: int = Field(SPLIT_SEED, ge=0)
     threads: int = Field(1, ge=1)
     code: str | None = None
-    """SHA-256 of the file of a user-defined method or rule; None if all of it is built in."""
+    """SHA-256 of the file of a user-defined method or rule; None if all are built in."""
 
     @property
     def spec(self) -> MethodSpec:
-        """The method with its options; where sites keep their files is not part of it."""
+        """The method with its options, without the paths of the sites' files."""
         options = {key: value for key, value in self.options.items() if key != SITES}
         spec = MethodSpec(self.method, options, self.share, self.merge, self.activation)
         return spec.without_folders()
@@ -73,7 +73,7 @@ class RunSettings(BaseModel):
 
     @property
     def command(self) -> str:
-        """The command that repeats this run; folders are left out, as they differ by machine."""
+        """The command that repeats this run, without folders, which are machine-specific."""
         words = ["ramet", "run", without_folder(self.method), "--setting", self.setting]
         words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
         for name in _FLAGS:
@@ -90,7 +90,7 @@ class RunSettings(BaseModel):
 
 
 def _sites(value: str) -> list[str]:
-    """Files by their name and the folder they are in; names of sites as they are."""
+    """Options for the sites: files with one parent folder, or names of sites as they are."""
     sites = shlex.split(value)
     if not all(site.endswith(ENDING) for site in sites):
         return ["--set", f"{SITES}={value}"]

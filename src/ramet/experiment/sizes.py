@@ -1,4 +1,4 @@
-"""How large the clients' models are, and what their shared arrays look like."""
+"""Sizes of the clients' models and shapes of their shared arrays."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ArrayShapes: TypeAlias = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Models are built only as often as clients differ in shape."""
+    """Measures the clients' models; one model is built per distinct shape."""
 
     method: Method
     seed: int
     clients: Sequence[str]
     shape_of: Callable[[str], Shape]
-    """The shape of a client's data; may have to read them."""
+    """Gives the shape of a client's data, which may have to be read for it."""
 
     def scalars(self) -> dict[str, int]:
         """The number of parameters of each client's model."""
@@ -40,7 +40,7 @@ class Sizes:
         return sum(array.size for array in self.shared_start().values())
 
     def shared_names(self) -> tuple[str, ...]:
-        """The tensors that a client sends when it is asked for everything."""
+        """The tensors that a client sends if it is asked for all."""
         return tuple(self.shared_start())
 
     def shared_start(self) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class Sizes:
         return self.method.task.plain_shape(self.method.inputs)
 
     def changed_by(self, shape: Shape) -> list[str]:
-        """The shared arrays that this shape adds, removes or resizes."""
-        here, there = (start_shared(self.method, s, self.seed) for s in (self.plain_shape(), shape))
+        """The shared arrays that this shape adds, removes or resizes relative to the plain one."""
+        old, new = (start_shared(self.method, s, self.seed) for s in (self.plain_shape(), shape))
         return [
             name
-            for name in {**here, **there}
-            if name not in here or name not in there or here[name].shape != there[name].shape
+            for name in {**old, **new}
+            if name not in old or name not in new or old[name].shape != new[name].shape
         ]
 
     def _measured(self, client: str) -> tuple[int, ArrayShapes]:

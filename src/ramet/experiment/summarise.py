@@ -1,4 +1,4 @@
-"""The figures of a finished run, from its rounds and the sizes of its models."""
+"""The summary of a finished run, from its rounds and the sizes of its models."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ramet.metrics import Record, Summary
 from ramet.metrics.summary import ModelSize, flops, merging, scores, sent, traffic
 
 
-def summarised(experiment: Experiment, records: Sequence[Record], sha256: str) -> Summary:
+def summarise(experiment: Experiment, records: Sequence[Record], sha256: str) -> Summary:
     settings = experiment.settings
-    found = scores(records)
-    clients = {client: found.clients.get(client) for client in experiment.clients}
+    final = scores(records)
+    clients = {client: final.clients.get(client) for client in experiment.clients}
     return Summary(
         method=experiment.method.name,
         activation=settings.rules.get("activation"),
@@ -22,7 +22,7 @@ def summarised(experiment: Experiment, records: Sequence[Record], sha256: str) -
         rounds=settings.rounds,
         engine=settings.engine,
         metric=experiment.method.task.metric,
-        scores=found.model_copy(update={"clients": clients}),
+        scores=final.model_copy(update={"clients": clients}),
         traffic=traffic(records),
         sent=sent(records),
         model=ModelSize(

@@ -1,11 +1,11 @@
-"""A site's side of Flower: one message in, one round's work, one message out.
+"""The ClientApp of a site: does one round's work per message.
 
-Over a SuperLink every message starts a fresh process, and `context.state` is lost when the
-SuperNode restarts: so private state lies on the site's own disk.
+Over a SuperLink every message starts a new process, and `context.state` is lost when the SuperNode
+restarts. Private state is therefore stored on the site's disk.
 
-The SuperNode's node config says who the site is: ``client`` its name, ``state`` the folder for its
-private state, ``data`` its data, ``key`` the private key that signs its replies. In Flower's
-simulation there is none; there the partition's number picks the client, and state lies in the run's
+The SuperNode's node config describes the site: ``client`` is its name, ``state`` the folder for its
+private state, ``data`` its data, and ``key`` the private key that signs its replies. Flower's
+simulation sets none of these: the partition id selects the client, and state is stored in the run's
 folder.
 """
 
@@ -24,13 +24,13 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common import log
 
-from ramet.data.own import UnfitError, site_name
+from ramet.data.own import SiteDataError, site_name
 from ramet.errors import RametError
-from ramet.events import ending, tell
+from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
 from ramet.flower.guard import check_accepted, site_events
 from ramet.flower.records import from_records, from_run_config, to_records
-from ramet.flower.signing import INTRODUCTION, NONCE, Occasion, signed
+from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
 from ramet.payload import Payload
 
 app = ClientApp()
@@ -38,80 +38,80 @@ app = ClientApp()
 
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
-    """Tell the server which client this node is, and the form of its graphs if they are its own."""
-    with _answering() as facts:
-        with _problems_stay_here():
+    """Tell the server which client this node is and, for user-defined graphs, their schema."""
+    with _outcome_logged() as facts:
+        with _problems_kept_local():
             experiment = _experiment(_settings(context))
             name = _name(context, experiment)
         facts |= {"client": name}
-        form = {"form": _form(experiment, name)} if experiment.setting.user_defined else {}
-        asked, who = from_records(message.content), Payload(notes={"client": name, **form})
-        told = _signed(who, context, asked, name, INTRODUCTION)
-        return Message(to_records(told), reply_to=message)
+        schema = {"form": _schema_text(experiment, name)} if experiment.setting.user_defined else {}
+        request, reply = from_records(message.content), Payload(notes={"client": name, **schema})
+        signed_reply = _signed(reply, context, request, name, INTRODUCTION)
+        return Message(to_records(signed_reply), reply_to=message)
 
 
 @contextmanager
-def _answering() -> Iterator[dict[str, Any]]:
-    """The site notes how each message ended."""
-    answered = ending("message answered", "message failed", "message stopped")
-    with site_events(), answered as facts:
+def _outcome_logged() -> Iterator[dict[str, Any]]:
+    """Log the outcome of a message in the site's events."""
+    outcome = outcome_logged("message answered", "message failed", "message stopped")
+    with site_events(), outcome as facts:
         yield facts
 
 
-def _form(experiment: Experiment, name: str) -> str:
-    """Empty where the data have problems."""
+def _schema_text(experiment: Experiment, name: str) -> str:
+    """The schema of the site's graphs as text, or an empty string if the data has problems."""
     try:
-        with _problems_stay_here():
+        with _problems_kept_local():
             return experiment.setting.schema(name, experiment.settings.data).text()
-    except UnfitError:
+    except SiteDataError:
         return ""
 
 
 @contextmanager
-def _problems_stay_here() -> Iterator[None]:
-    """Problems quote data, so they go into this node's log and not to the server."""
+def _problems_kept_local() -> Iterator[None]:
+    """Log data problems at this node and hide them from the server, because they quote data."""
     try:
         yield
-    except UnfitError as error:
+    except SiteDataError as error:
         log(ERROR, "The data of this site cannot be used: %s", error)
-        tell(ERROR, "data problem", reason="see this site's logs, or `ramet data check`")
-        raise UnfitError("the site's data have problems; see its own log") from None
+        log_event(ERROR, "data problem", reason="see this site's logs, or `ramet data check`")
+        raise SiteDataError("the site's data has problems; see the site's log") from None
 
 
 @app.train()
 def answer(message: Message, context: Context) -> Message:
-    """Lay over what arrived, judge it, train, send what is shared."""
-    with _answering() as facts:
+    """Apply the received arrays, evaluate, train, and reply with what is shared."""
+    with _outcome_logged() as facts:
         settings = _settings(context)
         torch.set_num_threads(settings.threads)
         experiment = _experiment(settings)
-        asked = from_records(message.content)
-        number = int(asked.numbers["round"])
-        with _problems_stay_here():
+        request = from_records(message.content)
+        number = int(request.numbers["round"])
+        with _problems_kept_local():
             name = _name(context, experiment)
-            facts |= {"run": asked.notes.get("run", ""), "round": number, "client": name}
-            node = experiment.node(name, _states(context, asked))
-        reply = node.answer(asked)
+            facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
+            node = experiment.node(name, _states(context, request))
+        reply = node.answer(request)
         facts["bytes"] = reply.nbytes
-        told = _signed(reply, context, asked, name, number)
-        return Message(to_records(told), reply_to=message)
+        signed_reply = _signed(reply, context, request, name, number)
+        return Message(to_records(signed_reply), reply_to=message)
 
 
 def _settings(context: Context) -> RunSettings:
-    named = {kind: str(context.run_config.get(kind, "")) for kind in ("activation", "merge")}
-    check_accepted(str(context.run_config["method"]), **named)
+    rules = {kind: str(context.run_config.get(kind, "")) for kind in ("activation", "merge")}
+    check_accepted(str(context.run_config["method"]), **rules)
     settings = from_run_config(context.run_config)
     data = context.node_config.get("data")
     return settings.model_copy(update={"data": Path(str(data))}) if data else settings
 
 
 def _experiment(settings: RunSettings) -> Experiment:
-    return _kept_experiment(settings.model_dump_json())
+    return _cached_experiment(settings.model_dump_json())
 
 
 @lru_cache(maxsize=4)
-def _kept_experiment(settings: str) -> Experiment:
-    """A process that answers several messages, as in a simulation, reads its data once."""
+def _cached_experiment(settings: str) -> Experiment:
+    """Read data once in processes that answer several messages, as in a simulation."""
     return Experiment(RunSettings.model_validate_json(settings))
 
 
@@ -124,29 +124,31 @@ def _name(context: Context, experiment: Experiment) -> str:
     if experiment.setting.user_defined:
         return site_name(experiment.settings.data)
     raise RametError(
-        "this SuperNode does not say which client it is. Start it with "
+        "this SuperNode's config does not name its client. Start it with "
         '--node-config \'client="NAME" state="FOLDER"\'.'
     )
 
 
 def _signed(
-    reply: Payload, context: Context, asked: Payload, name: str, round_number: int
+    reply: Payload, context: Context, request: Payload, name: str, round_number: int
 ) -> Payload:
-    """Signed where the site has a key; whether that is needed is the coordinator's to say."""
+    """Sign the reply if the site has a key; the coordinator decides whether it needs to be."""
     key = context.node_config.get("key")
     if not key:
         return reply
-    notes = asked.notes
-    occasion = Occasion(notes.get("run", ""), name, round_number, notes.get(NONCE, ""))
-    return signed(reply, occasion, Path(str(key)))
+    notes = request.notes
+    request_id = RequestId(notes.get("run", ""), name, round_number, notes.get(NONCE, ""))
+    return signed(reply, request_id, Path(str(key)))
 
 
-def _states(context: Context, asked: Payload) -> Path:
-    """Where this run's private state lies; runs never see each other's."""
-    run = asked.notes.get("run", "")
+def _states(context: Context, request: Payload) -> Path:
+    """The folder for this run's private state; every run has its own."""
+    run = request.notes.get("run", "")
     if not re.fullmatch(r"[0-9a-f]{32}", run):
-        raise RametError(f"the server named the run '{run}', which is no run's name.")
+        raise RametError(f"expected the run's name as 32 hex digits, received '{run}'.")
     folder = context.node_config.get("state") or context.run_config["folder"]
     if not folder:
-        raise RametError('this SuperNode has no folder for state. Give state="FOLDER".')
+        raise RametError(
+            'this SuperNode has no folder for its state. Add state="FOLDER" to its --node-config.'
+        )
     return Path(str(folder)) / "clients" / run

@@ -1,13 +1,13 @@
-"""A site's own list of apps: no other is unpacked or imported there.
+"""Restrict a site to the apps on its own list; no other app is unpacked or imported.
 
-A SuperNode fetches whatever app a run names and starts `flwr-clientapp`, found through PATH, which
-unpacks and imports it. Flower has no list of accepted apps. So `ramet guard FOLDER` writes a
-program of that name that looks at the app's SHA-256 first; the site's PATH starts with FOLDER.
-`flower-superexec` gets a namesake there that forks client apps (see :mod:`ramet.flower.warm`), with
-the same look at the app. Flower's programs for other kinds of apps get one that ends at once.
+A SuperNode fetches whatever app a run names and starts `flwr-clientapp` from PATH, which unpacks
+and imports the app. Flower has no list of accepted apps. So `ramet guard FOLDER` writes a program
+of that name that checks the app's SHA-256 first; FOLDER must come first in the site's PATH. It also
+writes a `flower-superexec` that forks client apps (see :mod:`ramet.flower.warm`) and makes the same
+check. Flower's programs for other kinds of apps are replaced by scripts that fail.
 
-The list has a line per app, its SHA-256, and a line per method, activation or merging of one's own
-(`file.py:factory`) that runs may name: without that line only those that Ramet has itself are run.
+The list has one line per app, its SHA-256, and one line per user-defined method, activation or
+merging rule (`file.py:factory`) that runs may name. Without such a line only built-in ones run.
 """
 
 from __future__ import annotations
@@ -24,47 +24,50 @@ from pathlib import Path
 from typing import Any
 
 from ramet.errors import RametError
-from ramet.events import NAME, tell, written_to
+from ramet.events import NAME, events_written_to, log_event
 
-LIST = "RAMET_ACCEPTED_APPS"
-"""The environment variable that names the list's file."""
-EVENTS = "RAMET_EVENTS"
-"""The one that names the file in which the site notes what happens."""
+LIST_VARIABLE = "RAMET_ACCEPTED_APPS"
+"""The environment variable with the path of the list."""
+EVENTS_VARIABLE = "RAMET_EVENTS"
+"""The environment variable with the path of the site's event log."""
 _GUARDED = {"flwr-clientapp": "ramet.flower.guard", "flower-superexec": "ramet.flower.warm"}
-_CLOSED = ("flwr-agentapp", "flwr-connector", "flwr-model")
+_DISABLED = ("flwr-agentapp", "flwr-connector", "flwr-model")
 
 
 def app_hash(app: Path) -> str:
-    """The SHA-256 of a Flower app as it reaches the sites."""
+    """The SHA-256 of a Flower app in the form in which sites receive it."""
     from flwr.cli.build import build_fab_from_disk
 
     return hashlib.sha256(build_fab_from_disk(app)).hexdigest()
 
 
 def write_guard(folder: Path, accepted: Iterable[str], events: Path | None = None) -> Path:
-    """Write the programs, and the list unless there is one already; gives the list's path.
+    """Write the programs, and the list if there is none yet; return the list's path.
 
-    What happens is noted in `events`; if that is not given, beside the list.
+    Events are logged to `events`, or by default to a file next to the list.
     """
     listed = folder / "accepted.txt"
     if not listed.exists():
-        about = "# SHA-256 of the apps, and names of own methods, that may run here"
-        listed.write_text("\n".join([about, *accepted]) + "\n")
+        comment = "# SHA-256 of apps, and names of user-defined methods, that may run here"
+        listed.write_text("\n".join([comment, *accepted]) + "\n")
     for name, module in _GUARDED.items():
-        write_program(folder / name, module, {LIST: listed, EVENTS: events or folder / NAME})
-    for name in _CLOSED:
+        write_program(
+            folder / name, module, {LIST_VARIABLE: listed, EVENTS_VARIABLE: events or folder / NAME}
+        )
+    for name in _DISABLED:
         _write_script(folder / name, f"echo '{name} is closed at this site' >&2; exit 1")
     return listed
 
 
-def write_program(path: Path, module: str, places: Mapping[str, Path] | None = None) -> None:
-    """A program that runs a module of ours; `places` are variables with paths near the program.
+def write_program(path: Path, module: str, variables: Mapping[str, Path] | None = None) -> None:
+    """Write a script that runs a module of Ramet with `variables` that hold paths.
 
-    In a container this Python is not there, and the container's own is taken.
+    The paths are stored relative to the script. In a container this Python may not exist; the
+    script then uses the container's.
     """
     exports = [
-        f'{key}="$here"/{shlex.quote(os.path.relpath(place, path.parent))}'
-        for key, place in (places or {}).items()
+        f'{key}="$here"/{shlex.quote(os.path.relpath(value, path.parent))}'
+        for key, value in (variables or {}).items()
     ]
     lines = [
         'here=$(cd "$(dirname "$0")" && pwd)',
@@ -77,74 +80,74 @@ def write_program(path: Path, module: str, places: Mapping[str, Path] | None = N
 
 
 def check_accepted(method: str, activation: str = "", merge: str = "") -> None:
-    """Refuse somebody's own method or rule that this site's list does not have.
+    """Refuse a user-defined method or rule that is not on this site's list.
 
-    Without a list all may run.
+    Without a list everything is accepted.
     """
-    from ramet.methods import ACTIVATIONS, MERGES, METHODS  # heavy: the guard must start at once
+    from ramet.methods import ACTIVATIONS, MERGES, METHODS  # slow import, not needed by `main`
     from ramet.options import name_and_options
 
-    path = os.environ.get(LIST)
+    path = os.environ.get(LIST_VARIABLE)
     if not path:
         return
-    asked = (
+    requested = (
         ("method", method, [*METHODS]),
         ("activation", activation, [*ACTIVATIONS]),
         ("merge", merge, [*MERGES]),
     )
-    for kind, text, ours in asked:
+    for kind, text, built_in in requested:
         name, _ = name_and_options(text)
-        if name and name not in ours and name not in listed_in(Path(path)):
+        if name and name not in built_in and name not in read_accepted(Path(path)):
             raise RametError(
-                f"this site does not accept the {kind} '{name}'. It lists those it does."
+                f"this site does not accept the {kind} '{name}'. Ask the site to list it."
             )
 
 
 def check_app(content: bytes, accepted: Path) -> None:
-    """Refuse an app that the list does not have."""
+    """Refuse an app that is not on the list."""
     sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 not in listed_in(accepted):
-        tell(ERROR, "app refused", sha256=sha256)
+    if sha256 not in read_accepted(accepted):
+        log_event(ERROR, "app refused", sha256=sha256)
         raise RametError(f"this site does not accept the app with the SHA-256 {sha256}.")
 
 
 @contextmanager
 def site_events() -> Iterator[None]:
-    """Note what happens meanwhile, where this site has a file for it."""
-    path = os.environ.get(EVENTS)
+    """Write events to the site's event log, if it has one."""
+    path = os.environ.get(EVENTS_VARIABLE)
     if not path:
         yield
         return
-    with written_to(Path(path)):
+    with events_written_to(Path(path)):
         yield
 
 
 def main() -> None:
-    """Flower's `flwr-clientapp`, which asks before it unpacks."""
-    _guard(Path(os.environ[LIST]))
+    """Run Flower's `flwr-clientapp`, with a check before it unpacks an app."""
+    _enable_guard(Path(os.environ[LIST_VARIABLE]))
     importlib.import_module("flwr.supernode.cli").flwr_clientapp()
 
 
-def guard_if_listed() -> None:
-    """From now on this process unpacks only what the site's list has, if there is a list."""
-    if LIST in os.environ:
-        _guard(Path(os.environ[LIST]))
+def enable_guard_if_configured() -> None:
+    """Make this process refuse to unpack apps that are not on the site's list, if it has one."""
+    if LIST_VARIABLE in os.environ:
+        _enable_guard(Path(os.environ[LIST_VARIABLE]))
 
 
-def _guard(accepted: Path) -> None:
+def _enable_guard(accepted: Path) -> None:
     flower = importlib.import_module("flwr.supernode.runtime.run_clientapp")
     unpack = flower.install_from_fab
 
-    def unpack_if_accepted(fab_file: bytes, *others: Any, **named: Any) -> Path:
+    def unpack_if_accepted(fab_file: bytes, *args: Any, **kwargs: Any) -> Path:
         with site_events():
             check_app(fab_file, accepted)
-        found: Path = unpack(fab_file, *others, **named)
-        return found
+        unpacked: Path = unpack(fab_file, *args, **kwargs)
+        return unpacked
 
     flower.install_from_fab = unpack_if_accepted  # type: ignore[attr-defined]
 
 
-def listed_in(path: Path) -> set[str]:
+def read_accepted(path: Path) -> set[str]:
     lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
     return {line for line in lines if line}
 

@@ -1,7 +1,7 @@
-"""Start what a Flower run needs on this machine, wait for the run, and stop all of it.
+"""Run over Flower on this machine: start its programs, wait for the run, and stop them.
 
-`ray`: a SuperLink in simulation mode, which starts Ray. `superlink`: a real SuperLink and one
-SuperNode per client. Either way the run itself is Flower's own `flwr run` of the thin app.
+The engine `ray` uses a SuperLink in simulation mode, which starts Ray. The engine `superlink` uses
+a real SuperLink and one SuperNode per client. Both start the run with `flwr run` on the thin app.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ramet.flower.records import to_run_config
 
 
 def launch(folder: RunFolder, observe: Observer) -> None:
-    """Run (or go on with) the run of this folder over Flower, watching its rounds."""
+    """Start or resume the run of this folder over Flower, and report its rounds to `observe`."""
     with ExitStack() as stack:
         stack.enter_context(folder.locked("launch"))
-        _end_orphans(folder)
+        _kill_orphans(folder)
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ramet-")))
-        _home_note(folder).write_text(str(home))
+        _home_file(folder).write_text(str(home))
         flower = Flower(home, folder.path / "logs")
-        stack.callback(flower.sweep)
+        stack.callback(flower.kill_leftovers)
         experiment = folder.experiment()
         settings, clients = experiment.settings, experiment.clients
         port, *node_ports = free_ports(1 + len(clients))
@@ -42,25 +42,25 @@ def launch(folder: RunFolder, observe: Observer) -> None:
             app=THIN_APP,
             config=to_run_config(settings, folder.path),
             simulated_clients=len(clients) if simulated else 0,
-            meanwhile=reporter(folder, observe),
+            on_poll=reporter(folder, observe),
         )
 
 
-def _end_orphans(folder: RunFolder) -> None:
-    """A launcher that was killed leaves its processes behind; nobody else can end them."""
-    note = _home_note(folder)
-    if note.exists():
-        home = Path(note.read_text())
-        Flower(home, folder.path / "logs").sweep()
+def _kill_orphans(folder: RunFolder) -> None:
+    """Kill the processes that a killed launcher left behind."""
+    home_file = _home_file(folder)
+    if home_file.exists():
+        home = Path(home_file.read_text())
+        Flower(home, folder.path / "logs").kill_leftovers()
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _home_note(folder: RunFolder) -> Path:
+def _home_file(folder: RunFolder) -> Path:
     return folder.path / "flower-home.txt"
 
 
 def reporter(folder: RunFolder, observe: Observer) -> Callable[[], None]:
-    """Observes the rounds that have come into the folder since it was last called."""
+    """A function that passes the rounds recorded since its last call to `observe`."""
     last = max((record.round for record in folder.records()), default=0)
 
     def report() -> None:

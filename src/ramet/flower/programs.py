@@ -1,4 +1,4 @@
-"""Flower's programs: how they are started, asked and ended."""
+"""Start, query and stop Flower's programs."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""What every program of Flower is started with."""
+"""Environment variables for all of Flower's programs."""
 _LINK = "ramet"
-_STARTING = 60.0
-_ASKING = 600.0
-_STOPPING = 15.0
-_ASKING_AGAIN = 5.0
-_WELL = "finished:completed"
+_START_TIMEOUT = 60.0
+_COMMAND_TIMEOUT = 600.0
+_STOP_TIMEOUT = 15.0
+_POLL_INTERVAL = 5.0
+_COMPLETED = "finished:completed"
 
 
 @dataclass(frozen=True)
 class Flower:
-    """Flower's programs, with a home of their own so that they meet nobody else's."""
+    """Flower's programs, with their own `FLWR_HOME` to isolate them from other installations."""
 
     home: Path
     logs: Path
@@ -50,7 +50,9 @@ class Flower:
         programs = Path(sys.executable).parent
         return {
             **os.environ,
-            "PATH": os.pathsep.join([str(self._own), str(programs), os.environ.get("PATH", "")]),
+            "PATH": os.pathsep.join(
+                [str(self._overrides), str(programs), os.environ.get("PATH", "")]
+            ),
             "FLWR_HOME": str(self.home),
             **QUIET,
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
@@ -59,8 +61,8 @@ class Flower:
         }
 
     @property
-    def _own(self) -> Path:
-        """Programs of ours that come before Flower's."""
+    def _overrides(self) -> Path:
+        """A folder with programs of Ramet that take precedence over Flower's."""
         return self.home / "programs"
 
     @contextmanager
@@ -70,7 +72,7 @@ class Flower:
         arguments += ["--simulation"] if simulated else []
         with self._process("superlink", "flower-superlink", *arguments) as link:
             self.connect(port)
-            if not answers(f"http://127.0.0.1:{port}/health", lambda: link.poll() is None):
+            if not wait_until_up(f"http://127.0.0.1:{port}/health", lambda: link.poll() is None):
                 raise RametError(f"the SuperLink did not start. See {self.logs / 'superlink.log'}.")
             yield
 
@@ -81,8 +83,8 @@ class Flower:
         config = " ".join(f'{key}="{value}"' for key, value in node.items())
         arguments = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1"]
         arguments += ["--port", str(own_port), "--node-config", config]
-        self._own.mkdir(exist_ok=True)
-        write_program(self._own / "flower-superexec", "ramet.flower.warm")
+        self._overrides.mkdir(exist_ok=True)
+        write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
         with self._process(f"supernode-{client}", "flower-supernode", *arguments):
             yield
 
@@ -91,31 +93,31 @@ class Flower:
         app: Path,
         config: Mapping[str, str | int | float],
         simulated_clients: int,
-        meanwhile: Callable[[], None],
-        link_returns: bool = False,
+        on_poll: Callable[[], None],
+        superlink_restarts: bool = False,
     ) -> None:
-        """`flwr run` an app and wait for its end; an app that failed is an error.
+        """`flwr run` an app and wait until it ends; raise an error if it failed.
 
-        If `link_returns`, a SuperLink that is gone is waited for: somebody starts it again. And a
-        run that outlived the command that began it is not begun a second time, but waited for.
+        With `superlink_restarts`, wait for a SuperLink that is down to be restarted, and wait for a
+        run that outlived the command that started it instead of starting it again.
         """
-        if not (link_returns and self._goes_on()):
-            self._begin(app, config, simulated_clients, meanwhile)
-        while (outcome := self._outcome(link_returns)) is None:
-            meanwhile()
-            time.sleep(_ASKING_AGAIN)
-        meanwhile()
-        if outcome["status"] != _WELL:
+        if not (superlink_restarts and self._still_running()):
+            self._flwr_run(app, config, simulated_clients, on_poll)
+        while (outcome := self._outcome(superlink_restarts)) is None:
+            on_poll()
+            time.sleep(_POLL_INTERVAL)
+        on_poll()
+        if outcome["status"] != _COMPLETED:
             raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
 
-    def _begin(
+    def _flwr_run(
         self,
         app: Path,
         config: Mapping[str, str | int | float],
         simulated_clients: int,
-        meanwhile: Callable[[], None],
+        on_poll: Callable[[], None],
     ) -> None:
-        """`flwr run`, as long as it tells of the run."""
+        """Start `flwr run`, and wait until it ends."""
         copied, run_config = self.home / "app", self.home / "run.toml"
         shutil.copytree(app, copied, dirs_exist_ok=True)
         run_config.write_text(tomli_w.dumps(config))
@@ -126,29 +128,31 @@ class Flower:
             self._run_log.replace(self.logs / "run-before.log")
         with self._process("run", "flwr", *arguments) as running:
             while running.poll() is None:
-                meanwhile()
+                on_poll()
                 time.sleep(0.2)
 
-    def sweep(self) -> None:
-        """End whatever of ours is left, and see it gone: Ray's daemons outlive their parents."""
-        end = time.monotonic() + _STOPPING
-        while left := self.processes():
+    def kill_leftovers(self) -> None:
+        """Kill all processes with this home, and wait: Ray's daemons outlive their parents."""
+        end = time.monotonic() + _STOP_TIMEOUT
+        while remaining := self.processes():
             if time.monotonic() > end:
-                raise RametError(f"could not end Flower's processes {left}. End them by hand.")
-            for process in left:
-                with suppress(ProcessLookupError):  # it went meanwhile
+                raise RametError(
+                    f"could not kill Flower's processes {remaining}. Kill them by hand."
+                )
+            for process in remaining:
+                with suppress(ProcessLookupError):  # it has ended already
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.05)
 
     def processes(self) -> list[int]:
-        """Those that live, and those that are dying, with this home."""
-        mark = f"FLWR_HOME={self.home}\0".encode()
-        found = []
+        """Ids of the processes with this home, including those that are still exiting."""
+        variable = f"FLWR_HOME={self.home}\0".encode()
+        pids = []
         for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # not ours to read, or gone meanwhile
-                if mark in (process / "environ").read_bytes():
-                    found.append(int(process.name))
-        return found
+            with suppress(OSError):  # another user's process, or one that has ended
+                if variable in (process / "environ").read_bytes():
+                    pids.append(int(process.name))
+        return pids
 
     @contextmanager
     def _process(
@@ -169,21 +173,21 @@ class Flower:
         finally:
             process.terminate()
             try:
-                process.wait(_STOPPING)
+                process.wait(_STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
     def connect(self, port: int, authority: Path | None = None) -> None:
-        """Name the SuperLink on this port of loopback, with TLS if there is an authority."""
-        trust = {"root-certificates": str(authority)} if authority else {"insecure": True}
-        link = {"address": f"127.0.0.1:{port}", **trust}
+        """Point `flwr` at the SuperLink on this loopback port, with TLS if `authority` is given."""
+        tls = {"root-certificates": str(authority)} if authority else {"insecure": True}
+        link = {"address": f"127.0.0.1:{port}", **tls}
         config = {"superlink": {"default": _LINK, _LINK: link}}
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "config.toml").write_text(tomli_w.dumps(config))
 
-    def ask(self, *command: str) -> dict[str, Any]:
-        """What `flwr COMMAND` says of the SuperLink, as JSON."""
+    def flwr(self, *command: str) -> dict[str, Any]:
+        """Run `flwr COMMAND` on the SuperLink and return its JSON output."""
         words = ["flwr", *command, _LINK, "--format", "json"]
         try:
             done = subprocess.run(
@@ -193,20 +197,22 @@ class Flower:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=_ASKING,
+                timeout=_COMMAND_TIMEOUT,
             )
-            found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+            answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
         except subprocess.TimeoutExpired as error:
-            raise RametError(f"`{' '.join(words)}` gave no answer in {_ASKING:.0f} s.") from error
+            raise RametError(
+                f"`{' '.join(words)}` did not answer within {_COMMAND_TIMEOUT:.0f} s."
+            ) from error
         except ValueError as error:
-            said = (done.stderr or done.stdout).strip()
-            raise RametError(f"`{' '.join(words)}` failed: {said or 'no answer'}") from error
-        if not found.get("success", True):
-            raise RametError(f"`{' '.join(words)}` failed: {found.get('error-message', found)}")
-        return found
+            output = (done.stderr or done.stdout).strip()
+            raise RametError(f"`{' '.join(words)}` failed: {output or 'no output'}") from error
+        if not answer.get("success", True):
+            raise RametError(f"`{' '.join(words)}` failed: {answer.get('error-message', answer)}")
+        return answer
 
-    def run_number(self) -> str | None:
-        """Flower's number of the last run it took."""
+    def run_id(self) -> str | None:
+        """Flower's id of the last run that it accepted."""
         log = self._run_log.read_text(errors="replace") if self._run_log.exists() else ""
         started: list[str] = re.findall(r"started run (\d+)", log)
         return started[-1] if started else None
@@ -215,30 +221,30 @@ class Flower:
     def _run_log(self) -> Path:
         return self.logs / "run.log"
 
-    def _goes_on(self) -> bool:
-        """Whether the run of these logs was begun before and is not over."""
-        number = self.run_number()
+    def _still_running(self) -> bool:
+        """Whether the run in these logs was started earlier and has not ended."""
+        run_id = self.run_id()
         try:
-            return number is not None and self._of_run(number) is None
-        except RametError:  # this SuperLink does not know it
+            return run_id is not None and self._finished_run(run_id) is None
+        except RametError:  # unknown to this SuperLink
             return False
 
-    def _outcome(self, link_returns: bool) -> dict[str, Any] | None:
-        """How the run ended, if it did: `flwr run` ends with 0 whatever became of the run."""
-        number = self.run_number()
-        if number is None:
-            raise RametError(f"Flower did not take the run. See {self._run_log}.")
+    def _outcome(self, superlink_restarts: bool) -> dict[str, Any] | None:
+        """How the run ended, if it did; `flwr run` exits with 0 even if the run failed."""
+        run_id = self.run_id()
+        if run_id is None:
+            raise RametError(f"Flower did not accept the run. See {self._run_log}.")
         try:
-            return self._of_run(number)
+            return self._finished_run(run_id)
         except RametError:
-            if link_returns:
+            if superlink_restarts:
                 return None
             raise
 
-    def _of_run(self, number: str) -> dict[str, Any] | None:
-        """What Flower says of a run that is over."""
-        found: dict[str, Any] = self.ask("ls", "--run-id", number)["runs"][0]
-        return found if found["status"].startswith("finished") else None
+    def _finished_run(self, run_id: str) -> dict[str, Any] | None:
+        """Flower's description of a run, or None if the run has not ended."""
+        run: dict[str, Any] = self.flwr("ls", "--run-id", run_id)["runs"][0]
+        return run if run["status"].startswith("finished") else None
 
 
 def _simulation(clients: int) -> str:
@@ -249,10 +255,13 @@ def _simulation(clients: int) -> str:
     )
 
 
-def answers(
-    url: str, alive: Callable[[], bool], authority: Path | None = None, within: float = _STARTING
+def wait_until_up(
+    url: str,
+    alive: Callable[[], bool],
+    authority: Path | None = None,
+    within: float = _START_TIMEOUT,
 ) -> bool:
-    """Wait until this address answers, as long as its program is alive."""
+    """Wait until this URL answers; False if its program ends or `within` seconds pass first."""
     context = ssl.create_default_context(cafile=authority) if authority else None
     end = time.monotonic() + within
     while alive() and time.monotonic() < end:
@@ -267,6 +276,6 @@ def answers(
 def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]

@@ -1,4 +1,4 @@
-"""Payloads as Flower's records and back; settings as Flower's flat run config and back."""
+"""Convert payloads to and from Flower's records, and settings to and from its flat run config."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ramet.experiment import Experiment, RunSettings, checked_settings, default_
 from ramet.payload import Payload
 
 ARRAYS, NUMBERS, NOTES = "arrays", "numbers", "notes"
-UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
-"""What Flower raises when it puts together the parts of a message that do not fit."""
+DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
+"""What Flower raises when it cannot assemble a message from its parts."""
 
 
 def to_records(payload: Payload) -> RecordDict:
@@ -36,7 +36,7 @@ def to_records(payload: Payload) -> RecordDict:
 
 
 def from_records(content: RecordDict) -> Payload:
-    """Any message that :func:`to_records` cannot have made is an error, and nothing else."""
+    """Decode a message; raise a RametError for any that :func:`to_records` cannot have made."""
     try:
         return Payload(
             {name: to_array(array) for name, array in content.array_records[ARRAYS].items()},
@@ -44,27 +44,27 @@ def from_records(content: RecordDict) -> Payload:
             {name: str(note) for name, note in content.config_records[NOTES].items()},
         )
     except (KeyError, ValueError, TypeError) as error:
-        raise RametError(f"a message that is not Ramet's ({error}).") from error
+        raise RametError(f"not a Ramet message ({error}).") from error
 
 
 def to_array(array: Array) -> NDArray[Any]:
-    """Numbers, and as many as came: no pickle, no archive, no size that is only claimed."""
+    """Decode a numeric array; refuse pickles, archives, and shapes that do not match the data."""
     if array.stype != SType.NUMPY:
         raise ValueError(f"'{array.stype}' is not a NumPy array")
     content = BytesIO(array.data)
     try:
         if npy.read_magic(content) != (1, 0):
-            raise ValueError("another version of NumPy's format")
+            raise ValueError("unsupported version of the NPY format")
         shape, _, dtype = npy.read_array_header_1_0(content)
     except (SyntaxError, TokenError, MemoryError, RecursionError) as error:
-        raise ValueError(f"a header that cannot be read ({error})") from error
+        raise ValueError(f"unreadable header ({error})") from error
     if dtype.kind not in "fiub":
-        raise ValueError(f"{dtype} are not numbers")
+        raise ValueError(f"{dtype} is not numeric")
     if content.tell() + prod(shape) * dtype.itemsize != len(array.data):
-        raise ValueError(f"{len(array.data)} bytes are not {dtype}{list(shape)}")
+        raise ValueError(f"{len(array.data)} bytes do not match {dtype}{list(shape)}")
     content.seek(0)
-    found: NDArray[Any] = npy.read_array(content, allow_pickle=False)
-    return found
+    decoded: NDArray[Any] = npy.read_array(content, allow_pickle=False)
+    return decoded
 
 
 def _number(value: Any) -> float:
@@ -74,9 +74,9 @@ def _number(value: Any) -> float:
 
 
 def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | float]:
-    """The settings as the app's run config; values with spaces are quoted as in a shell.
+    """Convert settings to the app's run config; values with spaces are quoted as in a shell.
 
-    Over a SuperLink no site learns where another one has its files.
+    Over a SuperLink, the paths of sites' files are left out.
     """
     if settings.engine == "superlink":
         settings = Experiment(settings).public_settings()

@@ -1,4 +1,4 @@
-"""The coordinator's side of Flower: the run's folder and rounds, over the grid."""
+"""The coordinator's ServerApp: creates or resumes a run's folder and runs the rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Start the run named in the run config, or go on with it if its folder holds it already."""
+    """Start the run that the run config describes, or resume it if its folder exists."""
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
@@ -38,52 +38,52 @@ def main(grid: Grid, context: Context) -> None:
         wire = GridWire(
             grid, experiment.clients, settings.deadline, keyring=keyring, names=_names(keyring)
         )
-        told = _forms(experiment, wire.forms)
+        schemas = _schemas(experiment, wire.schema_texts)
         if folder.started:
-            folder.check_sites(told)
+            folder.check_sites(schemas)
         else:
-            folder = RunFolder.create(path, settings, _all(experiment, told, wire))
-        wire.begin(folder.run_name, folder.experiment().schemas)
-        folder.execute(wire, _tell_round)
-    log(INFO, "The run is done: %s", path)
+            folder = RunFolder.create(path, settings, _checked_complete(experiment, schemas, wire))
+        wire.set_run(folder.run_name, folder.experiment().schemas)
+        folder.execute(wire, _log_round)
+    log(INFO, "The run has ended: %s", path)
 
 
-def _forms(experiment: Experiment, said: Mapping[str, str]) -> dict[str, Schema]:
-    """The form of each site's own graphs, as far as sites are there."""
-    unfit = [site for site in experiment.clients if said.get(site) == ""]
+def _schemas(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Schema]:
+    """The schemas of the graphs of the connected sites."""
+    unfit = [site for site in experiment.clients if texts.get(site) == ""]
     if unfit:
         raise RametError(
-            f"the run does not start: the data of {', '.join(unfit)} have problems. There, "
-            "`ramet data check` tells them all."
+            f"the run cannot start: the data of {', '.join(unfit)} has problems. Run "
+            "`ramet data check` there to list them."
         )
-    return {site: Schema.parse(said[site], site) for site in experiment.clients if site in said}
+    return {site: Schema.parse(texts[site], site) for site in experiment.clients if site in texts}
 
 
 def _names(keyring: Keyring | None) -> dict[int, str]:
-    """Beside a consortium's public keys lie Flower's numbers for them."""
-    numbers = keyring.folder.glob("*.node") if keyring else ()
-    return {int(path.read_text()): path.stem for path in numbers}
+    """Clients by Flower's node id; a consortium stores the ids next to its public keys."""
+    files = keyring.folder.glob("*.node") if keyring else ()
+    return {int(path.read_text()): path.stem for path in files}
 
 
-def _all(
-    experiment: Experiment, told: Mapping[str, Schema], wire: GridWire
+def _checked_complete(
+    experiment: Experiment, schemas: Mapping[str, Schema], wire: GridWire
 ) -> Mapping[str, Schema] | None:
-    """Before the first round every site must have told the form of its graphs."""
+    """Check that every site has sent the schema of its graphs; None for built-in datasets."""
     if not experiment.setting.user_defined:
         return None
-    silent = [site for site in experiment.clients if site not in told]
-    if silent:
+    missing = [site for site in experiment.clients if site not in schemas]
+    if missing:
         raise RametError(
-            "the run does not start, since not all sites' graphs could be compared. "
-            f"{wire.reasons(silent)}. See `ramet deploy status` there, start the SuperNodes that "
-            "are missing, or name fewer sites."
+            "the run cannot start, because not all sites' graphs could be compared. "
+            f"{wire.reasons(missing)}. Check `ramet deploy status` there, start the missing "
+            "SuperNodes, or name fewer sites."
         )
-    return told
+    return schemas
 
 
-def _tell_round(record: Record) -> None:
-    """A line in the stream of `flwr run`."""
+def _log_round(record: Record) -> None:
+    """Log a line that `flwr run` streams."""
     means = 100 * record.mean("test"), 100 * record.mean("val")
     log(INFO, "Round %s of %s: test %.2f %%, val %.2f %%", record.round, record.rounds, *means)
     for client, reason in record.failed.items():
-        log(WARNING, "Round %s went on without %s: %s", record.round, client, reason)
+        log(WARNING, "Round %s continued without %s: %s", record.round, client, reason)

@@ -1,9 +1,9 @@
-"""Who a reply is from: a node signs what it sends, the coordinator checks before it merges.
+"""Signed replies: a node signs what it sends, and the coordinator checks it before it merges.
 
 Flower does not bind a reply to the key of the node that sent it. So each request carries a nonce,
-and the node signs it together with the run, its own name, the round and a digest of all that it
-replies, by its ECDSA P-384 key: the one that it shows to the SuperLink, in OpenSSH's form. The
-coordinator has a folder with one public key per client, ``NAME.pub``.
+and the node signs it together with the run, its own name, the round and a digest of the whole
+reply. It uses the ECDSA P-384 key, in OpenSSH format, with which it authenticates to the SuperLink.
+The coordinator has a folder with one public key per client, ``NAME.pub``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ramet.payload import Payload, digest
 
 NONCE, SIGNATURE = "nonce", "signature"
 INTRODUCTION = 0
-"""The round of the reply in which a node says which client it is."""
-_HOW = ec.ECDSA(SHA384())
+"""The round number of the reply in which a node says which client it is."""
+_ALGORITHM = ec.ECDSA(SHA384())
 _NAME = re.compile(r"[\w.+-]+")
 
 
 @dataclass(frozen=True)
-class Occasion:
-    """What a reply answers; the nonce is never used twice."""
+class RequestId:
+    """Identifies the request that a reply answers; the nonce is never used twice."""
 
     run: str
     client: str
@@ -41,38 +41,38 @@ class Occasion:
     nonce: str
 
     def statement(self, reply: Payload) -> bytes:
-        """What is signed: the occasion and everything in the reply but the signature."""
+        """The bytes to sign: this id and a digest of the reply without its signature."""
         notes = {name: note for name, note in reply.notes.items() if name != SIGNATURE}
         content = [digest(reply.arrays), sorted(reply.numbers.items()), sorted(notes.items())]
-        sealed = hashlib.sha384(json.dumps(content).encode()).hexdigest()
-        about = [self.run, self.client, self.round, self.nonce]
-        return json.dumps(["a reply in Ramet", about, sealed]).encode()
+        content_digest = hashlib.sha384(json.dumps(content).encode()).hexdigest()
+        fields = [self.run, self.client, self.round, self.nonce]
+        return json.dumps(["a reply in Ramet", fields, content_digest]).encode()
 
 
 def fresh_nonce() -> str:
     return secrets.token_hex(32)
 
 
-def signed(reply: Payload, occasion: Occasion, key_file: Path) -> Payload:
-    """The reply with a note that proves who sent it."""
-    signature = _private_key(key_file).sign(occasion.statement(reply), _HOW).hex()
+def signed(reply: Payload, request_id: RequestId, key_file: Path) -> Payload:
+    """The reply with a note that holds its signature."""
+    signature = _private_key(key_file).sign(request_id.statement(reply), _ALGORITHM).hex()
     return Payload(reply.arrays, reply.numbers, {**reply.notes, SIGNATURE: signature})
 
 
 @dataclass(frozen=True)
 class Keyring:
-    """The clients' public keys, read when they are needed: a key that is taken away is gone."""
+    """The clients' public keys, read for every reply: removing a key takes effect at once."""
 
     folder: Path
 
     def __post_init__(self) -> None:
         if not any(self.folder.glob("*.pub")):
-            raise RametError(f"{self.folder} holds no public key. Put NAME.pub there per client.")
+            raise RametError(f"{self.folder} has no public keys. Add a NAME.pub for each client.")
 
-    def fault(self, reply: Payload, occasion: Occasion) -> str | None:
-        """Why this reply does not count as the client's, or None."""
-        path = self.folder / f"{occasion.client}.pub"
-        if not _NAME.fullmatch(occasion.client) or not path.is_file():
+    def fault(self, reply: Payload, request_id: RequestId) -> str | None:
+        """Why the reply is not accepted as this client's, or None if it is."""
+        path = self.folder / f"{request_id.client}.pub"
+        if not _NAME.fullmatch(request_id.client) or not path.is_file():
             return "has no registered key"
         if SIGNATURE not in reply.notes:
             return "is not signed"
@@ -82,7 +82,7 @@ class Keyring:
             return f"cannot be checked: {error}"
         try:
             signature = bytes.fromhex(reply.notes[SIGNATURE])
-            key.verify(signature, occasion.statement(reply), _HOW)
+            key.verify(signature, request_id.statement(reply), _ALGORITHM)
         except (InvalidSignature, ValueError):
             return "is not signed by this client's key for this request"
         return None
@@ -93,9 +93,9 @@ def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_ssh_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(f"{path} holds no private key ({error}).") from error
+        raise RametError(f"{path} is not a private key ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP384R1):
-        raise _other_curve(path)
+        raise _wrong_curve(path)
     return key
 
 
@@ -104,11 +104,11 @@ def _public_key(content: bytes, path: Path) -> ec.EllipticCurvePublicKey:
     try:
         key = load_ssh_public_key(content)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(f"{path} holds no public key ({error}).") from error
+        raise RametError(f"{path} is not a public key ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
-        raise _other_curve(path)
+        raise _wrong_curve(path)
     return key
 
 
-def _other_curve(path: Path) -> RametError:
-    return RametError(f"{path} is no key on the curve P-384. Make one: ssh-keygen -t ecdsa -b 384.")
+def _wrong_curve(path: Path) -> RametError:
+    return RametError(f"{path} is not a P-384 key. Create one with ssh-keygen -t ecdsa -b 384.")

@@ -1,4 +1,4 @@
-"""A Ramet method as a Flower strategy, for those who have a ServerApp and ClientApp already.
+"""A Ramet method as a Flower strategy, for existing ServerApps and ClientApps.
 
     from ramet import fedstar
     from ramet.flower.strategy import MethodStrategy
@@ -6,10 +6,10 @@
     strategy = MethodStrategy(fedstar())
     strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=10)
 
-Clients are sent the method's shared arrays and nothing else; they reply as Flower's own examples
-do, with one ArrayRecord and a MetricRecord that holds "num-examples". What a client keeps private
-is kept by its ClientApp. Where the method's activation spares a client some arrays, the
-ConfigRecord names them in "spared"; they are left out of the merge, sent or not.
+Clients receive the method's shared arrays and nothing else. They reply as in Flower's own examples,
+with one ArrayRecord and a MetricRecord that contains "num-examples". Private parameters are up to
+the ClientApp. If the method's activation spares a client some arrays, the ConfigRecord lists them
+in "spared". They are left out of the merge even if the client sends them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from ramet.engine import SERVER, fault
 from ramet.flower.records import to_array
 from ramet.methods import Method
-from ramet.methods.activation import Choice, Spared, asked_of
+from ramet.methods.activation import Choice, Spared, requested
 from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
 from ramet.payload import Arrays, Payload
@@ -46,20 +46,20 @@ EXAMPLES = "num-examples"
 
 
 class MethodStrategy(Strategy):
-    """Runs a method's activation, sharing and merging under Flower's own loop.
+    """Runs a method's activation, sharing and merging in Flower's own loop.
 
     Args:
-        method: any method that shares something; its training is the ClientApp's affair.
-        seed: moves the draws of its activation.
-        min_nodes: how many nodes to wait for.
+        method: any method that shares something; training is up to the ClientApp.
+        seed: seed for the activation's random draws.
+        min_nodes: number of nodes to wait for.
     """
 
     def __init__(self, method: Method, seed: int = 0, min_nodes: int = 2) -> None:
         self.method = method
         self.seed = seed
         self.min_nodes = min_nodes
-        self._whole: dict[str, Array] = {}
-        self._start: Arrays = {}
+        self._initial: dict[str, Array] = {}
+        self._initial_shared: Arrays = {}
         self._state: Payload | None = None
         self._activity = Payload()
         self._spared: Spared = {}
@@ -72,16 +72,16 @@ class MethodStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        self._begin(arrays)
+        self._initialise(arrays)
         nodes = {str(node): node for node in self._nodes(grid)}
         self._choice = Choice(
             sorted(nodes),
-            switchable_arrays(self.method, self._start),
+            switchable_arrays(self.method, self._initial_shared),
             Randomness(self.seed, SERVER, server_round),
         )
         self._spared = self.method.activation.ask(self._activity, self._choice)
-        wanted = [nodes[name] for name in self._spared]
-        return self._messages(MessageType.TRAIN, server_round, config, wanted)
+        active = [nodes[name] for name in self._spared]
+        return self._messages(MessageType.TRAIN, server_round, config, active)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -90,18 +90,18 @@ class MethodStrategy(Strategy):
         metrics: list[RecordDict] = []
         scores: dict[str, Mapping[str, float]] = {}
         self._state = self.method.merging.merge(
-            self._state, self._sound(self._state, replies, server_round, metrics, scores)
+            self._state, self._valid_replies(self._state, replies, server_round, metrics, scores)
         )
         self._activity = self.method.activation.settle(self._activity, self._choice, scores)
         if not metrics:
             return None, None
         merged = {name: Array(array) for name, array in self._state.arrays.items()}
-        return ArrayRecord({**self._whole, **merged}), aggregate_metricrecords(metrics, EXAMPLES)
+        return ArrayRecord({**self._initial, **merged}), aggregate_metricrecords(metrics, EXAMPLES)
 
     def configure_evaluate(
         self,
         server_round: int,
-        arrays: ArrayRecord,  # noqa: ARG002 (the state says what each node is sent)
+        arrays: ArrayRecord,  # noqa: ARG002 (the state determines what each node receives)
         config: ConfigRecord,
         grid: Grid,
     ) -> Iterable[Message]:
@@ -110,15 +110,15 @@ class MethodStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        sound = [reply.content for reply in replies if self._answered(reply, server_round)]
-        return aggregate_metricrecords(sound, EXAMPLES) if sound else None
+        valid = [reply.content for reply in replies if self._check_answered(reply, server_round)]
+        return aggregate_metricrecords(valid, EXAMPLES) if valid else None
 
-    def _begin(self, arrays: ArrayRecord) -> None:
+    def _initialise(self, arrays: ArrayRecord) -> None:
         if self._state is None:
-            self._whole = dict(arrays.items())
-            shared = self.method.shared.pick(self._whole)
-            self._start = {name: self._whole[name].numpy() for name in shared}
-            self._state = self.method.merging.start(self._start)
+            self._initial = dict(arrays.items())
+            shared = self.method.shared.pick(self._initial)
+            self._initial_shared = {name: self._initial[name].numpy() for name in shared}
+            self._state = self.method.merging.start(self._initial_shared)
 
     def _nodes(self, grid: Grid) -> list[int]:
         while len(nodes := sorted(grid.get_node_ids())) < self.min_nodes:
@@ -131,17 +131,17 @@ class MethodStrategy(Strategy):
         assert self._state is not None
         messages = []
         for node in nodes:
-            told = ConfigRecord({**config, "server-round": server_round})
+            node_config = ConfigRecord({**config, "server-round": server_round})
             spared = self._spared.get(str(node), ()) if kind == MessageType.TRAIN else ()
             if spared:
-                told["spared"] = json.dumps(list(spared))
-            asked = self.method.merging.ask(self._state, str(node))
-            sent = ArrayRecord({name: Array(array) for name, array in asked.items()})
-            content = RecordDict({"arrays": sent, "config": told})
+                node_config["spared"] = json.dumps(list(spared))
+            arrays = self.method.merging.ask(self._state, str(node))
+            sent = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+            content = RecordDict({"arrays": sent, "config": node_config})
             messages.append(Message(content, node, kind, group_id=str(server_round)))
         return messages
 
-    def _sound(
+    def _valid_replies(
         self,
         state: Payload,
         replies: Iterable[Message],
@@ -150,41 +150,43 @@ class MethodStrategy(Strategy):
         scores: dict[str, Mapping[str, float]],
     ) -> Iterator[Reply]:
         for message in replies:
-            if not self._answered(message, server_round):
+            if not self._check_answered(message, server_round):
                 continue
             node = str(message.metadata.src_node_id)
             spared = self._spared.get(node, ())
-            wanted = {name: self._start[name] for name in asked_of(self._start, spared)}
+            expected = {
+                name: self._initial_shared[name] for name in requested(self._initial_shared, spared)
+            }
             reply = _payload(message.content, without=spared)
-            reason = "is not one ArrayRecord and one MetricRecord with num-examples"
-            if reply is None or (reason := self._fault(reply, wanted)):
+            reason = "must be one ArrayRecord and one MetricRecord with num-examples"
+            if reply is None or (reason := self._fault(reply, expected)):
                 log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
                 continue
-            came = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
+            received = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
             sent = self.method.merging.ask(state, node)
-            scores[node] = self.method.activation.score(sent, came, _told(message.content))
+            scores[node] = self.method.activation.score(sent, received, _numbers(message.content))
             metrics.append(RecordDict(dict(message.content.metric_records.items())))
             yield node, reply
 
-    def _fault(self, reply: Payload, wanted: Arrays) -> str:
-        return fault(reply, wanted, train=True) or self.method.flaw(reply.arrays) or ""
+    def _fault(self, reply: Payload, expected: Arrays) -> str:
+        return fault(reply, expected, train=True) or self.method.flaw(reply.arrays) or ""
 
-    def _answered(self, message: Message, server_round: int) -> bool:
+    def _check_answered(self, message: Message, server_round: int) -> bool:
         if message.has_error():
             reason = message.error.reason
             log(WARNING, "Round %s: a node failed: %s", server_round, reason)
         return not message.has_error()
 
 
-def _told(content: RecordDict) -> dict[str, float]:
-    """A sound reply's numbers, its examples as ``weight``."""
-    (told,) = content.metric_records.values()
-    numbers = {name: value for name, value in told.items() if isinstance(value, int | float)}
+def _numbers(content: RecordDict) -> dict[str, float]:
+    """The numbers of a valid reply, with its examples also as ``weight``."""
+    (metrics,) = content.metric_records.values()
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     return {**numbers, "weight": numbers[EXAMPLES]}
 
 
 def _payload(content: RecordDict, without: Sequence[str]) -> Payload | None:
-    """A reply in Flower's usual form, or None if it is not in that form."""
+    """Decode a reply in Flower's usual format; None if it has another format."""
     if len(content.array_records) != 1 or len(content.metric_records) != 1:
         return None
     (arrays,), (numbers,) = content.array_records.values(), content.metric_records.values()
@@ -192,7 +194,7 @@ def _payload(content: RecordDict, without: Sequence[str]) -> Payload | None:
     if not isinstance(examples, int | float):
         return None
     try:
-        kept = {name: to_array(arrays[name]) for name in asked_of(arrays, without)}
+        decoded = {name: to_array(arrays[name]) for name in requested(arrays, without)}
     except ValueError:
         return None
-    return Payload(kept, {"weight": examples})
+    return Payload(decoded, {"weight": examples})

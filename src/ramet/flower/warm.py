@@ -1,8 +1,8 @@
-"""A SuperExec whose client apps start with PyTorch loaded.
+"""A SuperExec whose client apps start with PyTorch already imported.
 
-Flower starts a fresh `flwr-clientapp` for every message, and that spends seconds on imports alone.
-Here a fork server, Python's own, imports once what every message needs; each message still gets a
-process of its own, forked from it. Everything else is Flower's `flower-superexec`.
+Flower starts a new `flwr-clientapp` for every message, which spends seconds on imports alone. Here
+Python's fork server imports once what every message needs. Each message still gets its own process,
+forked from the server. Everything else is Flower's `flower-superexec`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, SubprocessExecutor
 from flwr.supercore.tls import validate_and_resolve_root_certificates
 
-from ramet.flower.guard import guard_if_listed
+from ramet.flower.guard import enable_guard_if_configured
 
-_NEEDED = (
+_PRELOADED = (
     "flwr.supernode.runtime.run_clientapp",
     "ramet.flower.client_app",
     "ramet.flower.signing",
@@ -28,25 +28,25 @@ _NEEDED = (
 
 
 class WarmExecutor(SubprocessExecutor):
-    """Forks client apps, from the first one on; other programs are started as Flower does it."""
+    """Forks client apps; starts all other programs as Flower does."""
 
     def __init__(self) -> None:
-        self._forks = multiprocessing.get_context("forkserver")
-        self._forks.set_forkserver_preload([*_NEEDED])
+        self._forkserver = multiprocessing.get_context("forkserver")
+        self._forkserver.set_forkserver_preload([*_PRELOADED])
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
         if spec.task_type != TaskType.CLIENT_APP:
             return super().launch(spec)
-        self._forks.Process(target=_client_app, args=(spec,), daemon=True).start()
+        self._forkserver.Process(target=_client_app, args=(spec,), daemon=True).start()
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        multiprocessing.active_children()  # which buries the dead
+        multiprocessing.active_children()  # reaps children that have ended
 
 
 def _client_app(spec: ExecutionSpec) -> None:
     sys.argv = ["flwr-clientapp"]
-    guard_if_listed()
+    enable_guard_if_configured()
     importlib.import_module("flwr.supernode.runtime.run_clientapp").run_clientapp(
         runtime_api_address=spec.runtime_api_address,
         token=spec.token,
@@ -60,12 +60,12 @@ def _client_app(spec: ExecutionSpec) -> None:
 
 
 def main() -> None:
-    """`flower-superexec`, with the executor above."""
+    """Run `flower-superexec` with the executor above."""
 
     def warm_executor(*_: Any, **__: Any) -> WarmExecutor:
         return WarmExecutor()
 
-    from flwr.supercore.cli import flower_superexec  # every fork imports this file anew
+    from flwr.supercore.cli import flower_superexec  # not at the top: forks import this module
 
     superexec = importlib.import_module("flwr.supercore.superexec.run_superexec")
     superexec.get_executor = warm_executor  # type: ignore[attr-defined]

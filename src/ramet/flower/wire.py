@@ -1,4 +1,4 @@
-"""The wire over a Flower grid, be it a simulation's or a SuperLink's."""
+"""The wire over a Flower grid, either a simulation's or a SuperLink's."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from flwr.serverapp import Grid
 from ramet.data.own import Schema
 from ramet.engine import Answer, Refused
 from ramet.errors import RametError
-from ramet.flower.records import UNREADABLE, from_records, to_records
-from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, Occasion, fresh_nonce
+from ramet.flower.records import DECODING_ERRORS, from_records, to_records
+from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, RequestId, fresh_nonce
 from ramet.payload import Payload
 
 IN_FLIGHT = 64
-"""Messages under way at once: bounds what the server holds, however many clients there are."""
+"""Maximum number of messages in flight; bounds the server's memory for any number of clients."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 0.5
 
 
 class GridWire:
-    """Sends each client's request to its node; yields replies one by one, as they come.
+    """Sends each client's request to its node, and yields replies as they arrive.
 
-    With a keyring, a reply counts only if the client's own key signed it for this very request.
+    With a keyring, a reply only counts if the client's own key signed it for this request.
     """
 
     def __init__(
@@ -32,109 +32,111 @@ class GridWire:
         grid: Grid,
         clients: Iterable[str],
         deadline: float = 600.0,
-        gathering: float = 120.0,
+        connect_timeout: float = 120.0,
         keyring: Keyring | None = None,
         names: Mapping[int, str] | None = None,
     ) -> None:
-        """`names`: the clients that nodes are known to be, though they have yet to prove it."""
+        """`names` maps node ids to the clients they are registered as, which is not yet proof."""
         self._grid = grid
         self._run = ""
         self._expected: Mapping[str, Schema] = {}
-        self.forms: dict[str, str] = {}
-        """What sites said of the form of their own graphs, as they said it."""
+        self.schema_texts: dict[str, str] = {}
+        """The schemas of user-defined graphs, as the sites sent them."""
         self._deadline = deadline
         self._keyring = keyring
         self._nodes: dict[str, int] = {}
         self._names = names or {}
         self.refused: dict[str, str] = {}
-        """Clients whose node is connected and does not take part, and why."""
-        self._met: set[int] = set()
-        self._gather(set(clients), gathering)
+        """Clients whose node is connected but does not take part, with the reason."""
+        self._seen: set[int] = set()
+        self._await_nodes(set(clients), connect_timeout)
 
-    def begin(self, run: str, expected: Mapping[str, Schema]) -> None:
-        """Before the first exchange: the run's name, and the form of the sites' own graphs.
+    def set_run(self, run: str, expected: Mapping[str, Schema]) -> None:
+        """Set the run's name and the sites' schemas, before the first exchange.
 
-        A node that comes later with graphs of another form does not take part.
+        A node that connects later with another schema does not take part.
         """
         self._run, self._expected = run, expected
 
     def reasons(self, clients: Iterable[str]) -> str:
-        """Why these take no part."""
-        return "; ".join(f"{one}: {self._reason(one)}" for one in clients)
+        """Why these clients do not take part."""
+        return "; ".join(f"{client}: {self._reason(client)}" for client in clients)
 
     def _reason(self, client: str) -> str:
         return self.refused.get(client, "its node is not connected")
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-        self._meet()
-        waiting = iter(requests)
-        pending: dict[str, Occasion] = {}
-        last_news, pause = time.monotonic(), _PAUSE
+        self._introduce_new_nodes()
+        remaining = iter(requests)
+        pending: dict[str, RequestId] = {}
+        last_reply, pause = time.monotonic(), _PAUSE
         while True:
-            for client, asked in islice(waiting, IN_FLIGHT - len(pending)):
+            for client, request in islice(remaining, IN_FLIGHT - len(pending)):
                 if client in self._nodes:
-                    occasion = self._occasion(client, int(asked.numbers["round"]))
-                    pending[self._push(self._train(occasion, asked))] = occasion
+                    request_id = self._request_id(client, int(request.numbers["round"]))
+                    pending[self._push(self._train(request_id, request))] = request_id
                 else:
                     yield client, self._reason(client)
             if not pending:
                 return
             for sent in list(pending):
-                reply = self._pulled(sent)
+                reply = self._pull(sent)
                 if reply is not None:
-                    last_news, pause = time.monotonic(), _PAUSE
-                    occasion = pending.pop(sent)
-                    yield occasion.client, self._checked(reply, occasion)
-            if time.monotonic() - last_news > self._deadline:
-                for occasion in pending.values():
-                    yield occasion.client, f"no reply within {self._deadline:.0f} s"
+                    last_reply, pause = time.monotonic(), _PAUSE
+                    request_id = pending.pop(sent)
+                    yield request_id.client, self._checked(reply, request_id)
+            if time.monotonic() - last_reply > self._deadline:
+                for request_id in pending.values():
+                    yield request_id.client, f"no reply within {self._deadline:.0f} s"
                 return
             if pending:
                 time.sleep(pause)
                 pause = min(1.5 * pause, _LONGEST_PAUSE)
 
-    def _occasion(self, client: str, round_number: int) -> Occasion:
-        return Occasion(self._run, client, round_number, fresh_nonce())
+    def _request_id(self, client: str, round_number: int) -> RequestId:
+        return RequestId(self._run, client, round_number, fresh_nonce())
 
-    def _train(self, occasion: Occasion, asked: Payload) -> Message:
-        notes = {**asked.notes, "run": self._run, NONCE: occasion.nonce}
-        named = to_records(Payload(asked.arrays, asked.numbers, notes))
-        return Message(named, self._nodes[occasion.client], MessageType.TRAIN, ttl=self._lifetime)
+    def _train(self, request_id: RequestId, request: Payload) -> Message:
+        notes = {**request.notes, "run": self._run, NONCE: request_id.nonce}
+        content = to_records(Payload(request.arrays, request.numbers, notes))
+        return Message(
+            content, self._nodes[request_id.client], MessageType.TRAIN, ttl=self._lifetime
+        )
 
     @property
     def _lifetime(self) -> float:
-        """Nobody waits for a message longer than all that are in flight may take."""
+        """An upper bound on how long the server waits for any message in flight."""
         return IN_FLIGHT * self._deadline
 
-    def _pulled(self, sent: str) -> Payload | str | None:
-        """The reply to a message, what is wrong with it, or None if it is not there yet."""
+    def _pull(self, sent: str) -> Payload | str | None:
+        """The reply to a message, what is wrong with it, or None if it has not arrived."""
         try:
             return next((_content(reply) for reply in self._grid.pull_messages([sent])), None)
-        except UNREADABLE as error:
+        except DECODING_ERRORS as error:
             return Refused(f"a message that Flower cannot read ({error})")
 
-    def _checked(self, reply: Payload | str, occasion: Occasion) -> Payload | str:
+    def _checked(self, reply: Payload | str, request_id: RequestId) -> Payload | str:
         if isinstance(reply, str) or self._keyring is None:
             return reply
-        fault = self._keyring.fault(reply, occasion)
+        fault = self._keyring.fault(reply, request_id)
         return Refused(fault) if fault else reply
 
     def _push(self, message: Message) -> str:
         (sent,) = self._grid.push_messages([message])
         if not sent:
-            raise RametError("the SuperLink did not take a message. See its log.")
+            raise RametError("the SuperLink did not accept a message. See its log.")
         return sent
 
-    def _gather(self, expected: set[str], patience: float) -> None:
-        """Wait until every client's node is there, or go on with those that are."""
+    def _await_nodes(self, expected: set[str], patience: float) -> None:
+        """Wait for every client's node; after `patience` seconds continue with those connected."""
         end = time.monotonic() + patience
         while True:
-            if len(set(self._grid.get_node_ids()) - self._met) + len(self._nodes) >= len(expected):
-                self._meet()
+            if len(set(self._grid.get_node_ids()) - self._seen) + len(self._nodes) >= len(expected):
+                self._introduce_new_nodes()
             if expected <= self._nodes.keys():
                 return
             if time.monotonic() > end:
-                self._meet()
+                self._introduce_new_nodes()
                 break
             time.sleep(_PAUSE)
         if not self._nodes:
@@ -145,48 +147,48 @@ class GridWire:
                 '--node-config \'client="NAME" state="FOLDER"\'.'
             )
 
-    def _meet(self) -> None:
-        """Ask nodes that are new here which client they are."""
-        new = set(self._grid.get_node_ids()) - self._met
+    def _introduce_new_nodes(self) -> None:
+        """Ask new nodes which client they are."""
+        new = set(self._grid.get_node_ids()) - self._seen
         if not new:
             return
-        asked: dict[str, tuple[int, str]] = {}
+        pending: dict[str, tuple[int, str]] = {}
         for node in sorted(new):
             nonce = fresh_nonce()
-            who = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
-            asked[self._push(Message(who, node, MessageType.QUERY))] = node, nonce
+            request = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
+            pending[self._push(Message(request, node, MessageType.QUERY))] = node, nonce
         end = time.monotonic() + self._deadline
-        while asked and time.monotonic() < end:
-            for sent in list(asked):
-                reply = self._pulled(sent)
+        while pending and time.monotonic() < end:
+            for sent in list(pending):
+                reply = self._pull(sent)
                 if reply is not None:
-                    self._introduce(*asked.pop(sent), reply)
+                    self._add_node(*pending.pop(sent), reply)
             time.sleep(_PAUSE)
 
-    def _introduce(self, node: int, nonce: str, reply: Payload | str) -> None:
-        """Believe a node which client it is, if it can prove it where proof is asked for."""
-        self._met.add(node)
+    def _add_node(self, node: int, nonce: str, reply: Payload | str) -> None:
+        """Accept a node as the client that it claims to be; with a keyring it must prove it."""
+        self._seen.add(node)
         if isinstance(reply, str) or "client" not in reply.notes:
             if node in self._names and isinstance(reply, str):
                 self.refused[self._names[node]] = f"its node is connected, but answered: {reply}"
             return
         client = reply.notes["client"]
-        checked = self._checked(reply, Occasion(self._run, client, INTRODUCTION, nonce))
+        checked = self._checked(reply, RequestId(self._run, client, INTRODUCTION, nonce))
         if isinstance(checked, str):
             self.refused[client] = Refused(f"its node's introduction {checked}")
-        elif self._fits(client, reply.notes.get("form")):
+        elif self._schema_matches(client, reply.notes.get("form")):
             self._nodes[client] = node
 
-    def _fits(self, client: str, form: str | None) -> bool:
-        """Note the form of a site's own graphs; whether it is the one that the run began with."""
-        if form is None:
+    def _schema_matches(self, client: str, text: str | None) -> bool:
+        """Store a site's schema, and check that it fits the one with which the run started."""
+        if text is None:
             return True
-        self.forms[client] = form
-        began = self._expected.get(client)
-        if began is None:
+        self.schema_texts[client] = text
+        expected = self._expected.get(client)
+        if expected is None:
             return True
         try:
-            return Schema.parse(form, client).fits(began)
+            return Schema.parse(text, client).fits(expected)
         except RametError:
             return False
 

@@ -1,4 +1,4 @@
-"""One paper, one file."""
+"""The built-in methods: one paper, one file."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,8 @@
-"""Who takes part in a round, and which of the shared arrays each is asked for.
+"""Activation rules: which clients take part in a round, and which shared arrays each must send.
 
-A rule takes state in and gives state out. Every client that takes part is sent all that is shared;
-what it may be spared is sending some of it back, and with ``keep_own`` also getting it.
+A rule object holds no state: ``settle`` receives the state and returns the next one. Every active
+client is sent all shared arrays. It may be spared sending some of them back and, with ``keep_own``,
+receiving them.
 """
 
 from __future__ import annotations
@@ -20,71 +21,74 @@ from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
 
 Spared: TypeAlias = Mapping[str, Sequence[str]]
-"""The clients of a round, each with the shared arrays that it is not asked for."""
+"""The active clients of a round, each with the shared arrays that it need not send."""
 Scores: TypeAlias = Mapping[str, Mapping[str, float]]
-"""What ``score`` gave for each client that replied."""
+"""The result of ``score`` for each client that replied."""
 
 
 @plain_dataclass(frozen=True)
 class Choice:
-    """What a rule may choose from in a round."""
+    """What a rule can choose from in a round."""
 
     clients: Sequence[str]
-    """All clients of the run, in one order."""
+    """All clients of the run, in a fixed order."""
     switchable: Sequence[str]
     """The shared arrays that a client may be spared."""
     randomness: Randomness
-    """Draws of this round: ``choice.randomness.generator("what for")`` is PyTorch's generator."""
+    """Random draws of this round; ``generator("purpose")`` returns a PyTorch generator."""
 
 
 @runtime_checkable
 class Activation(Protocol):
-    """State is a Payload, checkpointed with the merging's; it is empty before round 1."""
+    """Protocol of activation rules.
+
+    The state is a Payload, checkpointed with the merging rule's. It is empty before round 1.
+    """
 
     asks_parts: ClassVar[bool]
-    """Whether a client may be spared some of the arrays."""
+    """Whether clients may be asked for only some of the arrays."""
 
     @property
     def keep_own(self) -> bool:
-        """Whether a client goes on with its own of what it is spared, so that it is not sent it."""
+        """Whether a client keeps its own copy of spared arrays, which are then not sent to it."""
         ...
 
     def ask(self, state: Payload, choice: Choice) -> Spared:
-        """The clients of this round, each with the shared arrays that it is not asked for."""
+        """Choose the clients of this round, and the shared arrays that each need not send."""
         ...
 
     def score(
-        self, sent: Arrays, came: Arrays, numbers: Mapping[str, float]
+        self, sent: Arrays, received: Arrays, numbers: Mapping[str, float]
     ) -> Mapping[str, float]:
-        """What is to be remembered of a reply: a few numbers, as replies are not kept.
+        """Reduce a reply to a few numbers; replies themselves are not kept.
 
         Args:
-            sent: what is shared, as the server had it when the client was asked.
-            came: the switchable arrays that the client sent back.
-            numbers: what the client told besides: ``weight``, ``loss`` and, from round 2 on, its
-                scores (``val``, …) of what it was sent, before it trained.
+            sent: the shared arrays as the server had them when it asked the client.
+            received: the switchable arrays in the client's reply.
+            numbers: the numbers in the client's reply: ``weight``, ``loss`` and, from round 2 on,
+                the scores (``val``, …) of the model it received, before training.
         """
         ...
 
     def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:
-        """The state after a round in which these scores were given."""
+        """Return the state after a round with these scores."""
         ...
 
 
 class WithoutMemory(ABC):
-    """A rule that learns nothing from replies: only ``ask`` is to be written."""
+    """Base class of rules that learn nothing from replies; subclasses implement ``ask``."""
 
     asks_parts: ClassVar[bool] = False
     keep_own: bool = False
 
     @abstractmethod
     def ask(self, state: Payload, choice: Choice) -> Spared:
-        """As in every activation."""
+        """Choose the clients of this round, as in ``Activation``."""
 
     def score(
         self,
         sent: Arrays,  # noqa: ARG002
-        came: Arrays,  # noqa: ARG002
+        received: Arrays,  # noqa: ARG002
         numbers: Mapping[str, float],  # noqa: ARG002
     ) -> Mapping[str, float]:
         return {}
@@ -95,7 +99,7 @@ class WithoutMemory(ABC):
 
 @dataclass(frozen=True)
 class Everyone(WithoutMemory):
-    """All clients, every round, with all that is shared."""
+    """All clients and all shared arrays, every round."""
 
     def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
         return dict.fromkeys(choice.clients, ())
@@ -103,7 +107,7 @@ class Everyone(WithoutMemory):
 
 @dataclass(frozen=True)
 class RandomClients(WithoutMemory):
-    """A fresh draw of clients each round: ``count`` of them, or else a ``fraction`` of all."""
+    """A new random set of clients each round: ``count`` of them, or a ``fraction`` of all."""
 
     count: PositiveInt | None = None
     fraction: Share = 0.67
@@ -112,30 +116,30 @@ class RandomClients(WithoutMemory):
         clients = choice.clients
         count = self.count or max(1, round(self.fraction * len(clients)))
         order = torch.randperm(len(clients), generator=choice.randomness.generator("activation"))
-        return {clients[place]: () for place in sorted(order[:count].tolist())}
+        return {clients[index]: () for index in sorted(order[:count].tolist())}
 
 
 @dataclass(frozen=True)
 class RandomTensors(WithoutMemory):
-    """All clients, each asked for a fresh draw of a ``fraction`` of the switchable arrays."""
+    """All clients, each asked for a new random ``fraction`` of the switchable arrays."""
 
     fraction: Share = 0.67
     asks_parts: ClassVar[bool] = True
 
     def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
-        draw = choice.randomness.generator("activation")
+        generator = choice.randomness.generator("activation")
         count = len(choice.switchable)
-        kept = round(self.fraction * count)
+        asked = round(self.fraction * count)
         return {
             client: [
-                choice.switchable[place]
-                for place in torch.randperm(count, generator=draw)[kept:].tolist()
+                choice.switchable[index]
+                for index in torch.randperm(count, generator=generator)[asked:].tolist()
             ]
             for client in choice.clients
         }
 
 
-def asked_of(shared: Iterable[str], spared: Sequence[str]) -> tuple[str, ...]:
-    """What is left to be asked for, in its usual order."""
-    without = set(spared)
-    return tuple(name for name in shared if name not in without)
+def requested(shared: Iterable[str], spared: Sequence[str]) -> tuple[str, ...]:
+    """Names of the shared arrays that are not spared, in the order of ``shared``."""
+    left_out = set(spared)
+    return tuple(name for name in shared if name not in left_out)

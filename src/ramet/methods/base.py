@@ -1,4 +1,4 @@
-"""A method is four choices: what is shared, who is active, how replies merge, what is trained."""
+"""Methods: what is shared, who is active, how replies are merged, and what is trained."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from ramet.tasks import GraphClassification, StructureEncoding, Task
 
 
 def no_flaw(arrays: Arrays) -> str | None:  # noqa: ARG001
-    """Any values will do."""
+    """Accept any values."""
     return None
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the methods' table; every part is frozen data with a rule inside.
+    """A federated learning method, as a frozen record of its parts.
 
     Args:
-        name: what people call it, in tables and folders.
-        paper: where it is from.
-        model: makes the network for a client's shape.
-        inputs: what the client computes from its graphs, once, before training.
-        shared: patterns over the model's parameter names; nothing else leaves a client.
+        name: shown in tables and used in names of folders.
+        paper: where the method was published.
+        model: builds the network for a client's shape.
+        inputs: encodings that a client computes from its graphs once, before training.
+        shared: patterns over the model's parameter names; no other parameter leaves a client.
         training: what a client does between two messages.
-        penalty: what is added to the loss, if anything.
-        activation: who takes part in a round, and what each is asked for.
-        switchable: patterns over shared names; an activation may spare a client these. Arrays
-            that the merging needs from everyone who takes part are not among them.
+        penalty: a term added to the loss, or None.
+        activation: which clients take part in a round, and which arrays each must send.
+        switchable: patterns over the shared names that an activation may spare a client. Leave out
+            arrays that the merging needs from every active client.
         merging: how the server turns replies into what it sends next.
-        flaw: what else is wrong with a reply's arrays, in a few words, once their names, shapes
-            and types are right and their values finite; None if nothing is.
+        flaw: a further check of a reply's arrays, called once their names, shapes and types are
+            right and their values finite. Returns the problem in a few words, or None.
         task: loss, batches and scores.
     """
 
@@ -58,51 +58,53 @@ class Method:
 
 
 def switchable_arrays(method: Method, shared: Iterable[str]) -> tuple[str, ...]:
-    """The shared arrays that a client may be spared."""
+    """Names of the shared arrays that a client may be spared."""
     return tuple(name for name in shared if name in method.switchable)
 
 
 def check_activation(method: Method, shared: Iterable[str]) -> None:
-    """Refuse an activation that has nothing to work on."""
+    """Raise RametError if the activation cannot work with this method."""
     names, rule = tuple(shared), type(method.activation).__name__
     if isinstance(method.activation, Everyone):
         return
     if not names:
         raise RametError(
             f"{method.name} shares nothing, so {rule} would only keep clients from training. "
-            "Leave the activation out."
+            "Leave out the activation."
         )
     if method.activation.asks_parts and not switchable_arrays(method, names):
         raise RametError(
-            f"{method.name} merges whole replies only, and {rule} asks for parts of them. Take "
-            "everyone or random-clients."
+            f"{method.name} merges whole replies only, but {rule} asks for parts of them. Use "
+            "--activation everyone or random-clients."
         )
 
 
 def with_merging(method: Method, merging: Merging, name: str) -> Method:
-    """The method with another rule for its replies, where its own is the plain weighted mean."""
+    """Replace the method's merging rule; only a plain weighted mean can be replaced."""
     if not isinstance(method.merging, WeightedMean):
         own = type(method.merging).__name__
         raise RametError(
-            f"{method.name} merges by a rule of its own ({own}), which '{name}' cannot stand in "
-            "for. Leave --merge out."
+            f"{method.name} needs its own merging rule ({own}), which '{name}' cannot replace. "
+            "Omit --merge."
         )
     return replace(method, merging=merging)
 
 
 def check_merging(method: Method, shared: Iterable[str], clients: int) -> None:
-    """Refuse a robust rule that would not see whole replies, or too few to protect anybody."""
+    """Raise RametError if a robust rule would get partial replies, or too few of them."""
     if not isinstance(method.merging, RobustMerging):
         return
     rule = type(method.merging).__name__
     if not tuple(shared):
         raise RametError(f"{method.name} shares nothing, so {rule} has nothing to merge.")
     if method.activation.asks_parts:
-        asking = type(method.activation).__name__
+        activation = type(method.activation).__name__
         raise RametError(
-            f"{rule} compares whole replies, and {asking} asks clients for parts of them. Take "
-            "--activation everyone or random-clients, or merge by the mean."
+            f"{rule} compares whole replies, but {activation} asks clients for parts of them. Use "
+            "--activation everyone or random-clients, or --merge mean."
         )
-    fewest = method.merging.fewest(clients)
-    if clients < fewest:
-        raise RametError(f"{rule} protects nobody among {clients} clients; it needs {fewest}.")
+    needed = method.merging.min_clients(clients)
+    if clients < needed:
+        raise RametError(
+            f"{rule} gives no protection with {clients} clients; it needs at least {needed}."
+        )

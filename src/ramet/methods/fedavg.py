@@ -1,4 +1,4 @@
-r"""FedAvg: average what can be averaged.
+r"""FedAvg: average the layers that all clients have in common.
 
 McMahan et al., *Communication-Efficient Learning of Deep Networks from Decentralized Data*, 2017.
 
@@ -12,8 +12,8 @@ paper symbol           name here
 :math:`\bar w`         the state of :class:`WeightedMean`
 =====================  ==========================================
 
-Clients of different domains have inputs and classes of different sizes, so the first and the last
-layers stay private; the GIN layers between them are shared.
+Clients from different domains differ in the number of features and classes, so the input layer and
+the head stay private. The GIN layers between them are shared.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-r"""FedDA: ask a client only for what it changes more than others, and leave out who gives little.
+r"""FedDA: ask clients only for tensors with large updates, and pause clients with too few.
 
 Gu et al., *Dynamic Activation of Clients and Parameters for Federated Learning over Heterogeneous
 Graphs*, 2022.
 
-After each round a client's tensor whose update is smaller than the mean of those asked is switched
-off for that client; a client that is asked for too little leaves:
+After each round, a tensor is switched off for a client if the client's update of it is below the
+mean over the clients asked for it. A client with too few tensors left becomes inactive:
 
 .. math:: I_i[k] \leftarrow 0 \;\text{ if }\; s_{i,k} < \tfrac{1}{|A_k|} \sum_{j \in A_k} s_{j,k},
           \qquad D_i \text{ leaves if } \sum_{k \in [N_d]} I_i[k] < \alpha N_d
@@ -13,20 +13,22 @@ off for that client; a client that is asked for too little leaves:
 paper symbol                   name here
 =============================  ================================================================
 :math:`[N_d]`                  the method's ``switchable`` arrays
-:math:`I_i`                    a client's array in the state: 1 where it is asked
-:math:`\mathcal{D}_A`          the clients that ``ask`` gives
-:math:`s_{i,k}`                ``score``: mean size of the client's update of the tensor
+:math:`I_i`                    a client's array in the state: 1 where a tensor is asked for
+:math:`\mathcal{D}_A`          the clients that ``ask`` returns
+:math:`s_{i,k}`                ``score``: mean absolute update of the tensor
 :math:`\alpha`                 ``alpha``
 :math:`\beta_r, \beta_e`       ``beta`` of :class:`Restart` and of :class:`Explore`
 =============================  ================================================================
 
-The paper's eq. 7 compares raw weights with their sign; its text and its program mean the size of
-the update, which is what is done here. The largest update is never switched off, so a lone client
-does not switch itself off. The two rules run over every method whose merging takes partial replies.
+The paper's eq. 7 compares raw weights with their sign. Its text and the authors' program use the
+size of the update, and so does this file. The client with the largest update of a tensor always
+keeps it, so a single client stays active. Both rules work with every method whose merging accepts
+partial replies.
 
-Not in the paper: with ``keep_own`` a tensor that a client is spared is not sent to it either; the
-client trains on with its own until it is asked for everything again. With ``train_away`` a client
-that has left is spared everything, but trains on, which matters where clients have private parts.
+Two options are not in the paper. With ``keep_own``, spared tensors are not sent to the client
+either, and the client trains its own copy until it is asked for everything again. With
+``train_away``, an inactive client is spared all tensors but keeps training, which matters if
+clients have private parts.
 """
 
 from __future__ import annotations
@@ -54,12 +56,12 @@ from ramet.randomness import Randomness
 from ramet.tasks import LinkPrediction
 
 _LINK_TRAINING = LocalTraining(lr=5e-4, weight_decay=1e-4, batch_size=8192)
-Asked: TypeAlias = dict[str, NDArray[np.uint8]]
-"""Client to [switchable], 1 where it is asked; a client that is not named is asked for all."""
+Masks: TypeAlias = dict[str, NDArray[np.uint8]]
+"""Client to mask [switchable], 1 where asked for; clients without one are asked for everything."""
 
 
-class _BySizeOfUpdate(ABC):
-    """Switching off, which both rules do alike; how clients come back is each one's own."""
+class _ByUpdateSize(ABC):
+    """Switches tensors off by the size of their updates; subclasses choose who returns."""
 
     alpha: float
     keep_own: bool
@@ -70,55 +72,56 @@ class _BySizeOfUpdate(ABC):
     def _returning(
         self, active: Sequence[str], away: Sequence[str], gone: Sequence[str], draws: Randomness
     ) -> Sequence[str]:
-        """Who is asked for everything again.
+        """Choose the clients that are asked for everything again.
 
-        ``away`` had left before this round, ``gone`` leave now, ``active`` are the others.
+        ``away`` were inactive before this round, ``gone`` become inactive now, ``active`` are the
+        others.
         """
 
     def ask(self, state: Payload, choice: Choice) -> Spared:
-        asked = dict(state.arrays)
+        masks = dict(state.arrays)
         everything = np.ones(len(choice.switchable), np.uint8)
 
         def spared(client: str) -> list[str]:
-            if self._left(asked, client):
+            if self._inactive(masks, client):
                 return [*choice.switchable]
-            pairs = zip(choice.switchable, asked.get(client, everything), strict=True)
-            return [name for name, wanted in pairs if not wanted]
+            pairs = zip(choice.switchable, masks.get(client, everything), strict=True)
+            return [name for name, asked in pairs if not asked]
 
         return {
             client: spared(client)
             for client in choice.clients
-            if self.train_away or not self._left(asked, client)
+            if self.train_away or not self._inactive(masks, client)
         }
 
     def score(
         self,
         sent: Arrays,
-        came: Arrays,
+        received: Arrays,
         numbers: Mapping[str, float],  # noqa: ARG002
     ) -> Mapping[str, float]:
         return {
             name: float(np.abs(array.astype(np.float64) - sent[name]).mean())
-            for name, array in came.items()
+            for name, array in received.items()
         }
 
     def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:
-        before: Asked = dict(state.arrays)
+        before: Masks = dict(state.arrays)
         after = _switched_off(before, choice.switchable, scores)
-        away = [client for client in choice.clients if self._left(before, client)]
-        active = [client for client in choice.clients if not self._left(after, client)]
+        away = [client for client in choice.clients if self._inactive(before, client)]
+        active = [client for client in choice.clients if not self._inactive(after, client)]
         gone = sorted({*choice.clients} - {*active} - {*away})
         back = set(self._returning(active, away, gone, choice.randomness))
-        return Payload({client: a for client, a in after.items() if client not in back})
+        return Payload({client: mask for client, mask in after.items() if client not in back})
 
-    def _left(self, asked: Mapping[str, NDArray[np.uint8]], client: str) -> bool:
-        own = asked.get(client)
-        return own is not None and bool(own.sum(dtype=np.int64) < self.alpha * own.size)
+    def _inactive(self, masks: Mapping[str, NDArray[np.uint8]], client: str) -> bool:
+        mask = masks.get(client)
+        return mask is not None and bool(mask.sum(dtype=np.int64) < self.alpha * mask.size)
 
 
 @dataclass(frozen=True)
-class Restart(_BySizeOfUpdate):
-    """When fewer than ``beta`` of all clients are left, all return and are asked for everything."""
+class Restart(_ByUpdateSize):
+    """When fewer than ``beta`` of all clients are active, all return with all tensors."""
 
     alpha: Share = 0.5
     beta: Share = 0.4
@@ -137,10 +140,10 @@ class Restart(_BySizeOfUpdate):
 
 
 @dataclass(frozen=True)
-class Explore(_BySizeOfUpdate):
-    """Up to ``beta`` of all clients, places are filled by a draw of those that left earlier.
+class Explore(_ByUpdateSize):
+    """Random inactive clients return, until ``beta`` of all clients are active.
 
-    Who leaves now stays out of the next round, unless nobody else is there.
+    A client that becomes inactive stays out of the next round, unless no other client is left.
     """
 
     alpha: Share = 0.5
@@ -154,20 +157,21 @@ class Explore(_BySizeOfUpdate):
         places = max(1, round(self.beta * (len(active) + len(away) + len(gone))))
         candidates = away if active or away else gone
         order = torch.randperm(len(candidates), generator=draws.generator("return")).tolist()
-        return [candidates[place] for place in order[: max(0, places - len(active))]]
+        return [candidates[index] for index in order[: max(0, places - len(active))]]
 
 
-def _switched_off(before: Asked, switchable: Sequence[str], scores: Scores) -> Asked:
-    """What is asked of each client after these scores; strictly below the mean is too little."""
-    after = {client: asked.copy() for client, asked in before.items()}
-    for place, name in enumerate(switchable):
-        given = {client: told[name] for client, told in sorted(scores.items()) if name in told}
-        if not given:
+def _switched_off(before: Masks, switchable: Sequence[str], scores: Scores) -> Masks:
+    """The masks after switching off tensors whose score is strictly below the mean."""
+    after = {client: mask.copy() for client, mask in before.items()}
+    for index, name in enumerate(switchable):
+        by_client = {client: own[name] for client, own in sorted(scores.items()) if name in own}
+        if not by_client:
             continue
-        enough = min(fmean(given.values()), max(given.values()))
-        for client, score in given.items():
-            if score < enough:
-                after.setdefault(client, np.ones(len(switchable), np.uint8))[place] = 0
+        # the mean can exceed equal scores by a rounding error
+        threshold = min(fmean(by_client.values()), max(by_client.values()))
+        for client, score in by_client.items():
+            if score < threshold:
+                after.setdefault(client, np.ones(len(switchable), np.uint8))[index] = 0
     return after
 
 
@@ -175,7 +179,7 @@ def fed_hgn(
     network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _LINK_TRAINING,
 ) -> Method:
-    """FedAvg of Simple-HGN: everyone is asked for everything."""
+    """FedAvg of Simple-HGN: all clients, all tensors."""
     return Method(
         name="fed-hgn",
         paper="doi:10.1145/3447548.3467350",
@@ -192,7 +196,7 @@ def local_hgn(
     network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _LINK_TRAINING,
 ) -> Method:
-    """A Simple-HGN per client, nothing shared."""
+    """Train a Simple-HGN per client; share nothing."""
     return replace(fed_hgn(network, training), name="local-hgn", shared=nothing)
 
 
@@ -201,7 +205,7 @@ def fedda(
     network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _LINK_TRAINING,
 ) -> Method:
-    """Simple-HGN whose clients and tensors are asked for by what they give."""
+    """Simple-HGN with clients and tensors activated by the size of their updates."""
     return replace(
         fed_hgn(network, training), name="fedda", paper="FedGraph 2022", activation=activation
     )

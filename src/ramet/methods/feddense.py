@@ -1,7 +1,7 @@
-r"""FedDense: let every layer see all earlier maps of both channels, and make the layers narrow.
+r"""FedDense: narrow layers that read all earlier feature maps of both channels.
 
 Wang et al., *Optimizing Federated Graph Learning with Inherent Structural Knowledge and
-Dual-Densely Connected GNNs*. Structure encodings and sharing are FedStar's; the network is new:
+Dual-Densely Connected GNNs*. Structure encodings and sharing are FedStar's. The network is new:
 
 .. math::
     c_v^{(\ell)} = [H(x_v^{(0)}, \dots, x_v^{(\ell-1)}),\; H(s_v^{(0)}, \dots, s_v^{(\ell-1)})],
@@ -10,14 +10,14 @@ Dual-Densely Connected GNNs*. Structure encodings and sharing are FedStar's; the
 =======================  ==========================================================
 paper symbol             name here
 =======================  ==========================================================
-:math:`r`                ``width``: of every map but the first of each channel
+:math:`r`                ``width``: of every map except the first of each channel
 :math:`x^{(\ell)}`       ``features[ℓ]`` in :class:`DenseDualChannel`
 :math:`s^{(\ell)}`       ``structures[ℓ]``
 :math:`w_s`              ``structure.*``: shared
-:math:`H`                relu, then dropout; where it stands is ``activate``
+:math:`H`                relu, then dropout; ``activate`` says where it is applied
 =======================  ==========================================================
 
-The first maps are ``hidden`` wide: the paper's text says r, its Table 3 says 64.
+The first maps have width ``hidden``: the paper's text says r, its Table 3 says 64.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def feddense(
     network: DenseNetwork = DenseNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
-    """Share a narrow structure channel; connect both channels densely."""
+    """Share the narrow structure channel of a densely connected network."""
     return Method(
         name="feddense",
         paper="Wang et al., FedDense",

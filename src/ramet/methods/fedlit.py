@@ -1,16 +1,16 @@
-r"""FedLIT: find the hidden kinds of links together, and learn each kind in a channel of its own.
+r"""FedLIT: cluster links into latent kinds, and learn a separate channel for each kind.
 
 Xie, Xiong and Yang, *Federated Node Classification over Graphs with Latent Link-type
 Heterogeneity*, WWW 2023.
 
-A client clusters its links (see :mod:`ramet.models.link_kinds`) and trains one channel per cluster.
-Clusters have no common order, so the server first finds which of them belong together, one of each
-client in a group, by their centres:
+Each client clusters its links (see :mod:`ramet.models.link_kinds`) and trains one channel per
+cluster. The order of clusters differs between clients. So the server first groups them by their
+centres, with one cluster of each client per group:
 
 .. math:: \min_\phi \sum_{c} \sum_{\varphi \in \phi_c} \lVert \varphi - \tilde\varphi_c \rVert^2,
           \qquad \tilde\varphi_c = \frac{1}{|\phi_c|} \sum_{\varphi \in \phi_c} \varphi,
 
-then averages channels inside their group, weighted by the nodes they touch.
+and then averages the channels of each group, weighted by the number of nodes they touch.
 
 ==============================  ==============================================================
 paper symbol                    name here
@@ -20,13 +20,13 @@ paper symbol                    name here
 :math:`\tilde\varphi_c`         ``kinds.centres`` of the server's state
 :math:`\theta^s, \theta^t`      ``project``, ``classify``
 :math:`\theta^c`                ``channels.c``
-:math:`|V^c_n|`                 ``kinds.nodes``; 0 says that the client lacks this kind
+:math:`|V^c_n|`                 ``kinds.nodes``; 0 if the client has no links of this kind
 :math:`\phi`                    the note ``groups``: client to the group of each of its channels
 ==============================  ==============================================================
 
-Groups are found by alternating Hungarian assignment and means, from the last centres on. Every
-client gets the merge in its own order, so its optimiser's moments stay with their channel. A kind
-that a client lacks takes no part in grouping and has no weight.
+Grouping alternates Hungarian assignment and means, starting from the last centres. Every client
+receives the merge in its own order of channels, so its optimiser's moments stay with their channel.
+A kind without links at a client is left out of the grouping and has no weight.
 """
 
 from __future__ import annotations
@@ -57,22 +57,24 @@ from ramet.tasks import NodeClassification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."
 _NODE_TRAINING = LocalTraining(lr=0.01)
-_MOST_TURNS = 50
+_MAX_ITERATIONS = 50
 Grouping = Literal["true", "matched", "common"]
 Members: TypeAlias = Sequence[Sequence[tuple[str, int]]]
-"""For each group the client and the channel of those in it that touch any node."""
+"""For each group its channels that touch any node, as pairs of client and channel."""
 
 
 @dataclass(frozen=True)
 class ChannelMean:
-    """A mean per group of channels.
+    """A weighted mean per group of channels.
 
-    ``true`` takes channel c of all clients for group c. ``matched`` groups the clients' centres
-    every round, one of each client in a group, as in the paper. ``common`` groups them once,
-    freely, so that several of a client's clusters may fall into one group; from then on every
-    client starts from the groups' centres, and has empty clusters for the kinds that it lacks.
+    With ``true``, group c is channel c of all clients. With ``matched``, the clients' centres are
+    grouped every round, one of each client per group, as in the paper. With ``common``, they are
+    grouped once and without that constraint, so several clusters of a client may share a group.
+    From then on every client starts from the groups' centres, and kinds that it does not have are
+    empty clusters.
 
-    Grouping needs all centres of a round at once, so the server's memory grows with the clients.
+    Grouping needs all centres of a round at once, so the server's memory grows with the number of
+    clients.
     """
 
     grouping: Grouping = "matched"
@@ -81,68 +83,68 @@ class ChannelMean:
         return Payload(dict(shared))
 
     def ask(self, state: Payload, client: str) -> Arrays:
-        """The merge, its channels in the client's own order if clients have such."""
+        """Return the merge, with channels in the client's own order if clients differ in it."""
         group_of = _groups(state).get(client)
         return state.arrays if group_of is None else _reordered(state.arrays, group_of)
 
     def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        came = dict(sorted(dict(replies).items()))
-        if not came:
+        received = dict(sorted(dict(replies).items()))
+        if not received:
             return state
-        known = _groups(state)
-        group_of = self._grouped(state, came)
+        before = _groups(state)
+        groups = self._grouped(state, received)
         members = [
             [
                 (client, channel)
-                for client, reply in came.items()
-                for channel, group in enumerate(group_of[client])
-                if group == wanted and reply.arrays[_NODES][channel] > 0
+                for client, reply in received.items()
+                for channel, own_group in enumerate(groups[client])
+                if own_group == group and reply.arrays[_NODES][channel] > 0
             ]
-            for wanted in range(state.arrays[_NODES].size)
+            for group in range(state.arrays[_NODES].size)
         ]
-        merged = dict(WeightedMean().merge(state, came.items()).arrays)
+        merged = dict(WeightedMean().merge(state, received.items()).arrays)
         for group, inside in enumerate(members):
-            merged |= _mean_channel(state, came, group, inside)
+            merged |= _mean_channel(state, received, group, inside)
         merged[_NODES] = np.array(
-            [sum(came[who].arrays[_NODES][at] for who, at in inside) for inside in members],
+            [sum(received[c].arrays[_NODES][i] for c, i in inside) for inside in members],
             np.float32,
         )
         merged[_CENTRES] = np.array(
             [
-                np.mean([came[who].arrays[_CENTRES][at] for who, at in inside], axis=0, dtype=float)
+                np.mean([received[c].arrays[_CENTRES][i] for c, i in inside], axis=0, dtype=float)
                 if inside
                 else state.arrays[_CENTRES][group]
                 for group, inside in enumerate(members)
             ],
             np.float32,
         )
-        made = {
-            client: _changed(self.ask(state, client), reply.arrays)
-            for client, reply in came.items()
+        updates = {
+            client: _channel_updates(self.ask(state, client), reply.arrays)
+            for client, reply in received.items()
         }
-        told = {
-            **_agreement(came, members),
-            **_changes(made, _changed(state.arrays, merged), members),
+        metrics = {
+            **_agreement(received, members),
+            **_update_metrics(updates, _channel_updates(state.arrays, merged), members),
         }
-        orders = {**known, **group_of} if self.grouping == "matched" else {}
-        return Payload(merged, told, {"groups": json.dumps(orders, sort_keys=True)})
+        orders = {**before, **groups} if self.grouping == "matched" else {}
+        return Payload(merged, metrics, {"groups": json.dumps(orders, sort_keys=True)})
 
-    def _grouped(self, state: Payload, came: Mapping[str, Payload]) -> dict[str, list[int]]:
-        """For each client the group of each of its channels."""
+    def _grouped(self, state: Payload, replies: Mapping[str, Payload]) -> dict[str, list[int]]:
+        """For each client, the group of each of its channels."""
         last = state.arrays[_CENTRES]
-        centres = {client: reply.arrays[_CENTRES] for client, reply in came.items()}
-        nodes = {client: reply.arrays[_NODES] for client, reply in came.items()}
+        centres = {client: reply.arrays[_CENTRES] for client, reply in replies.items()}
+        nodes = {client: reply.arrays[_NODES] for client, reply in replies.items()}
         if self.grouping == "matched":
-            return matched(last, centres, {client: n > 0 for client, n in nodes.items()})
+            return match_centres(last, centres, {client: n > 0 for client, n in nodes.items()})
         if self.grouping == "common" and not last.any():
-            return common(len(last), centres, nodes)
-        return {client: list(range(len(last))) for client in came}
+            return cluster_centres(len(last), centres, nodes)
+        return {client: list(range(len(last))) for client in replies}
 
 
 def _mean_channel(
     state: Payload, replies: Mapping[str, Payload], group: int, members: Sequence[tuple[str, int]]
 ) -> Arrays:
-    """A group's channel: the mean over its members, weighted by the nodes that each touches."""
+    """Average the channels of a group, weighted by the number of nodes that each touches."""
     prefix = f"{_CHANNELS}{group}."
     inside = (
         (
@@ -158,99 +160,102 @@ def _mean_channel(
     return {prefix + name: array for name, array in merged.arrays.items()}
 
 
-def common(
+def cluster_centres(
     count: int, centres: Mapping[str, Array], nodes: Mapping[str, Array]
 ) -> dict[str, list[int]]:
-    """Group the clients' centres freely, by k-means on their directions, weighted by their nodes.
+    """Group the clients' centres by k-means on their directions, weighted by their nodes.
 
-    With fewer centres than groups, each is a group of its own.
+    With fewer different centres than groups, each is its own group.
     """
     from sklearn.cluster import KMeans
 
-    places = [
-        (client, at) for client, own in centres.items() for at in np.flatnonzero(nodes[client])
+    present = [
+        (client, kind) for client, own in centres.items() for kind in np.flatnonzero(nodes[client])
     ]
-    vectors = np.array([centres[client][at] for client, at in places], np.float64)
+    vectors = np.array([centres[client][kind] for client, kind in present], np.float64)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     different = len(np.unique(unit, axis=0))
     means = KMeans(min(count, different), n_init=10, random_state=0)
-    found = means.fit_predict(unit, sample_weight=[nodes[client][at] for client, at in places])
+    labels = means.fit_predict(
+        unit, sample_weight=[nodes[client][kind] for client, kind in present]
+    )
     groups = {client: [0] * len(own) for client, own in centres.items()}
-    for (client, at), group in zip(places, found.tolist(), strict=True):
-        groups[client][at] = group
+    for (client, kind), group in zip(present, labels.tolist(), strict=True):
+        groups[client][kind] = group
     return groups
 
 
-def matched(
+def match_centres(
     last: Array, centres: Mapping[str, Array], present: Mapping[str, NDArray[np.bool_]]
 ) -> dict[str, list[int]]:
-    """Group the clients' centres, one of each client in a group.
+    """Group the clients' centres, with one centre of each client per group.
 
-    Kinds that a client lacks get the groups that are left over, which changes nothing: they have
-    no weight.
+    Kinds that a client does not have get the remaining groups. They have no weight, so this does
+    not change the merge.
     """
     from scipy.optimize import linear_sum_assignment
 
-    middle = last.astype(np.float64)
-    unset = ~middle.any(axis=1)
+    means = last.astype(np.float64)
+    unset = ~means.any(axis=1)
     if unset.any():
         richest = max(centres, key=lambda client: (int(present[client].sum()), client))
         spare = iter(centres[richest][present[richest]].astype(np.float64))
-        for place in np.flatnonzero(unset):
-            middle[place] = next(spare, middle[place])
+        for empty in np.flatnonzero(unset):
+            means[empty] = next(spare, means[empty])
     groups: dict[str, list[int]] = {}
-    for _ in range(_MOST_TURNS):
+    for _ in range(_MAX_ITERATIONS):
         before = groups
         groups = {}
         for client, own in centres.items():
-            here = np.flatnonzero(present[client])
-            costs = ((own[here, None].astype(np.float64) - middle[None]) ** 2).sum(axis=2)
-            chosen = linear_sum_assignment(costs)[1]
-            left = iter(sorted({*range(len(middle))} - {*chosen.tolist()}))
-            taken = dict(zip(here.tolist(), chosen.tolist(), strict=True))
+            kinds = np.flatnonzero(present[client])
+            costs = ((own[kinds, None].astype(np.float64) - means[None]) ** 2).sum(axis=2)
+            assigned = linear_sum_assignment(costs)[1]
+            remaining = iter(sorted({*range(len(means))} - {*assigned.tolist()}))
+            group_of = dict(zip(kinds.tolist(), assigned.tolist(), strict=True))
             groups[client] = [
-                taken[kind] if kind in taken else next(left) for kind in range(len(own))
+                group_of[kind] if kind in group_of else next(remaining) for kind in range(len(own))
             ]
-        for group in range(len(middle)):
+        for group in range(len(means)):
             members = [
                 own[groups[client].index(group)].astype(np.float64)
                 for client, own in centres.items()
                 if present[client][groups[client].index(group)]
             ]
             if members:
-                middle[group] = np.mean(members, axis=0)
+                means[group] = np.mean(members, axis=0)
         if groups == before:
             break
     return groups
 
 
 def _agreement(replies: Mapping[str, Payload], members: Members) -> dict[str, float]:
-    """How alike the clients' centres of a group are (Fig. 3 of FedLIT).
+    """How similar the clients' centres within groups are (Fig. 3 of FedLIT).
 
-    ``agreement/c`` is the mean cosine of all pairs in group c, ``silhouette`` that of all centres.
+    ``agreement/c`` is the mean cosine over all pairs in group c. ``silhouette`` is the silhouette
+    score of all centres.
     """
-    vectors = [[replies[who].arrays[_CENTRES][at] for who, at in inside] for inside in members]
-    told = {}
+    vectors = [[replies[c].arrays[_CENTRES][i] for c, i in inside] for inside in members]
+    metrics = {}
     for group, inside in enumerate(vectors):
-        sizes = np.linalg.norm(inside, axis=1) if inside else np.zeros(1)
-        if len(inside) > 1 and sizes.all():
-            total = (np.array(inside, np.float64) / sizes[:, None]).sum(axis=0)
+        norms = np.linalg.norm(inside, axis=1) if inside else np.zeros(1)
+        if len(inside) > 1 and norms.all():
+            total = (np.array(inside, np.float64) / norms[:, None]).sum(axis=0)
             pairs = len(inside) * (len(inside) - 1)
-            told[f"agreement/{group}"] = float(total @ total - len(inside)) / pairs
+            metrics[f"agreement/{group}"] = float(total @ total - len(inside)) / pairs
     groups = [group for group, inside in enumerate(vectors) for _ in inside]
-    if told and 1 < len(set(groups)) < len(groups):
+    if metrics and 1 < len(set(groups)) < len(groups):
         from sklearn.metrics import silhouette_score  # takes a second to import
 
-        every = np.array([vector for inside in vectors for vector in inside], np.float64)
-        told["silhouette"] = float(silhouette_score(every, groups))
-    return told
+        centres = np.array([vector for inside in vectors for vector in inside], np.float64)
+        metrics["silhouette"] = float(silhouette_score(centres, groups))
+    return metrics
 
 
-Changes: TypeAlias = Sequence[NDArray[np.float64]]
-"""Of each channel, all its arrays in one row."""
+Updates: TypeAlias = Sequence[NDArray[np.float64]]
+"""The update of each channel, all its arrays flattened into one."""
 
 
-def _changed(before: Arrays, after: Arrays) -> Changes:
+def _channel_updates(before: Arrays, after: Arrays) -> Updates:
     rows = []
     for kind in range(len(before[_NODES])):
         old, new = (under(f"{_CHANNELS}{kind}.", arrays) for arrays in (before, after))
@@ -259,22 +264,24 @@ def _changed(before: Arrays, after: Arrays) -> Changes:
     return rows
 
 
-def _changes(made: Mapping[str, Changes], merged: Changes, members: Members) -> dict[str, float]:
-    """What a round changed in each client's channels (Fig. 4 of FedLIT).
+def _update_metrics(
+    updates: Mapping[str, Updates], merged: Updates, members: Members
+) -> dict[str, float]:
+    """Norms and directions of the clients' channel updates (Fig. 4 of FedLIT).
 
-    ``change/client/c`` is the norm of the change that the client made to its channel of group c,
-    ``distance/client/c`` its cosine distance to the change that the server's merge is.
+    ``change/client/c`` is the norm of the client's update of its channel of group c.
+    ``distance/client/c`` is the cosine distance between that update and the update of the merge.
     """
-    told = {}
+    metrics = {}
     for group, inside in enumerate(members):
         for client, channel in inside:
-            own = made[client][channel]
-            size = float(np.linalg.norm(own))
-            told[f"change/{client}/{group}"] = size
-            both = size * float(np.linalg.norm(merged[group]))
-            likeness = float(own @ merged[group]) / both if both else 0.0
-            told[f"distance/{client}/{group}"] = 1 - likeness
-    return told
+            update = updates[client][channel]
+            norm = float(np.linalg.norm(update))
+            metrics[f"change/{client}/{group}"] = norm
+            norms = norm * float(np.linalg.norm(merged[group]))
+            cosine = float(update @ merged[group]) / norms if norms else 0.0
+            metrics[f"distance/{client}/{group}"] = 1 - cosine
+    return metrics
 
 
 def fed_gcn(
@@ -282,7 +289,7 @@ def fed_gcn(
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
-    """FedAvg of a GCN that takes all links alike."""
+    """FedAvg of a GCN that treats all links alike."""
     return Method(
         name="fed-gcn",
         paper="doi:10.1145/3543507.3583471",
@@ -299,7 +306,7 @@ def local_gcn(
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
-    """A GCN per client, nothing shared: the baseline for nodes."""
+    """Train a GCN per client; share nothing."""
     return replace(fed_gcn(network, sample, training), name="local-gcn", shared=nothing)
 
 
@@ -308,7 +315,7 @@ def fed_mgcn(
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
-    """A channel for each true kind of link: what could be reached if the kinds were known."""
+    """A channel for each true kind of link, as a reference in which the kinds are known."""
     return replace(
         fedlit(network, sample=sample, training=training),
         name="fed-mgcn",
@@ -324,41 +331,41 @@ def fedlit(
     sample: NonNegativeInt = 0,
     training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
-    """Find the kinds of links together, and learn each in a channel of its own."""
+    """Cluster links into latent kinds across clients, and learn a channel for each kind."""
     return Method(
         name="fedlit",
         paper="doi:10.1145/3543507.3583471",
         model=partial(MultiChannelGCN, settings=network, clustering=clustering),
         shared=everything,
         training=training,
-        switchable=only("project.*", "classify.*"),  # channels come with their centres
+        switchable=only("project.*", "classify.*"),  # channels must arrive with their centres
         merging=ChannelMean(grouping),
-        flaw=_flaw_of_counts,
+        flaw=_invalid_counts,
         task=NodeClassification((sample,) * network.layers if sample else ()),
     )
 
 
-def _flaw_of_counts(arrays: Arrays) -> str | None:
-    """Channels are weighted by the nodes that they touch."""
+def _invalid_counts(arrays: Arrays) -> str | None:
+    """Check the node counts, which are the weights of the channels."""
     counts = arrays[_NODES]
-    sound = bool((counts >= 0).all() and (counts == np.round(counts)).all())
-    return None if sound else f"{_NODES} are not numbers of nodes"
+    valid = bool((counts >= 0).all() and (counts == np.round(counts)).all())
+    return None if valid else f"{_NODES} has values that are not node counts"
 
 
 def _groups(state: Payload) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = json.loads(state.notes.get("groups", "{}"))
-    return found
+    groups: dict[str, list[int]] = json.loads(state.notes.get("groups", "{}"))
+    return groups
 
 
 def _reordered(arrays: Arrays, source: list[int]) -> Arrays:
-    """Channel i of the result is channel ``source[i]`` of what is given."""
-    moved: dict[str, Array] = {}
+    """Reorder channels: channel i of the result is channel ``source[i]`` of the input."""
+    reordered: dict[str, Array] = {}
     for name, array in arrays.items():
         if name in (_CENTRES, _NODES):
-            moved[name] = array[source]
+            reordered[name] = array[source]
         elif name.startswith(_CHANNELS):
             kind, _, rest = name.removeprefix(_CHANNELS).partition(".")
-            moved[name] = arrays[f"{_CHANNELS}{source[int(kind)]}.{rest}"]
+            reordered[name] = arrays[f"{_CHANNELS}{source[int(kind)]}.{rest}"]
         else:
-            moved[name] = array
-    return moved
+            reordered[name] = array
+    return reordered

@@ -1,16 +1,17 @@
-"""FedPer: share the base, keep the personal layers.
+"""FedPer: share the base layers, keep the personal layers private.
 
 Arivazhagan et al., *Federated Learning with Personalization Layers*, 2019.
 
 ==============================  =========================================================
 paper's words                   name here
 ==============================  =========================================================
-base layers                     ``layers.0`` … up to the last but ``personal`` ones: shared
+base layers                     all GIN layers except the last ``personal``: shared
 personalization layers          the last ``personal`` GIN layers and the head: private
 ==============================  =========================================================
 
-Across domains the input layer cannot be shared either, as features differ in number, so FedPer here
-is FedAvg without the last GIN layer. Clients of one domain may share it: ``--share 'embed.*'``.
+Across domains the input layer cannot be shared either, because the number of features differs. So
+FedPer is here FedAvg without the last GIN layer. Clients of one domain can share the input layer
+too: ``--share 'embed.*' --share 'layers.0.*' --share 'layers.1.*'``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ def fedper(
     network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
-    """Share the GIN layers but the last."""
+    """Share all GIN layers except the last."""
     shared = range(network.layers - personal)
     if not shared:
         raise RametError(
-            f"personal={personal} leaves none of {network.layers} layers to share. Use fewer."
+            f"personal={personal} leaves none of {network.layers} layers to share. Choose a "
+            "smaller value."
         )
     return replace(
         fedavg(network, training),

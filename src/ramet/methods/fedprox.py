@@ -1,4 +1,4 @@
-r"""FedProx: FedAvg whose clients are pulled back to where the round started.
+r"""FedProx: FedAvg with a penalty for moving away from the received parameters.
 
 Li et al., *Federated Optimization in Heterogeneous Networks*, MLSys 2020.
 
@@ -8,11 +8,12 @@ Li et al., *Federated Optimization in Heterogeneous Networks*, MLSys 2020.
 paper symbol           name here
 =====================  ================================================
 :math:`\mu`            ``mu``
-:math:`w^t`            the shared parameters as they arrived
+:math:`w^t`            the shared parameters as received
 :math:`F_k`            the task's loss
 =====================  ================================================
 
-Only shared parameters are pulled: private ones have no common value. With ``mu`` 0 it is FedAvg.
+The penalty covers shared parameters only, because private ones have no common value. With ``mu`` 0
+this is FedAvg.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from ramet.models import GraphNetwork
 
 @dataclass(frozen=True)
 class Proximal:
-    """Half mu times the squared distance that the shared parameters have moved in this round."""
+    """mu / 2 times the squared distance of the shared parameters from the start of the round."""
 
     mu: float
 
     def __call__(self, session: Session) -> Term:
         named = dict(session.model.named_parameters())
-        moving = [named[name] for name in session.shared if name in named]
-        start = [parameter.detach().clone() for parameter in moving]
+        shared = [named[name] for name in session.shared if name in named]
+        start = [parameter.detach().clone() for parameter in shared]
 
         def term() -> Tensor:
-            pairs = zip(moving, start, strict=True)
+            pairs = zip(shared, start, strict=True)
             squares = [(now - then).square().sum() for now, then in pairs]
             return self.mu / 2 * torch.stack(squares).sum()
 
@@ -53,7 +54,7 @@ def fedprox(
     network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
-    """Share the GIN layers and stay near what arrived."""
+    """Share the GIN layers and stay near the received ones."""
     return replace(
         fedavg(network, training),
         name="fedprox",

@@ -1,8 +1,8 @@
 """FedSage for whole graphs: FedAvg over GraphSAGE.
 
-Zhang et al., *Subgraph Federated Learning with Missing Neighbor Generation*, NeurIPS 2021. The
-paper's FedSage+ mends links cut between subgraphs; between whole graphs none are cut, so what is
-left, and what FedStar's and FedDense's authors compare with, is its base model under FedAvg.
+Zhang et al., *Subgraph Federated Learning with Missing Neighbor Generation*, NeurIPS 2021. FedSage+
+generates neighbours for links cut between subgraphs. Clients that hold whole graphs have no cut
+links, so this is the paper's base model under FedAvg, as in FedStar's and FedDense's comparisons.
 """
 
 from __future__ import annotations

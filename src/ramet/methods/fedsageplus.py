@@ -1,12 +1,12 @@
-r"""FedSage+: sites that hold parts of one graph generate the neighbours they lack.
+r"""FedSage+: sites that hold parts of one graph generate the neighbours they are missing.
 
 Zhang, Yang, Li, Sun and Yiu, *Subgraph Federated Learning with Missing Neighbor Generation*,
 NeurIPS 2021.
 
-Links between two sites are in nobody's graph, so nodes near a border are seen with too few
-neighbours. Each site hides some of its nodes and learns to tell, from what is left, how many
-neighbours a node lacks and what they look like; then it mends its graph with what the generator
-says, and the classifier is trained on mended graphs under FedAvg:
+Links between two sites are in no site's graph, so nodes near a border have too few neighbours. Each
+site hides some of its nodes and trains a generator to predict, from the rest, how many neighbours a
+node is missing and their features. The site then mends its graph with generated neighbours. The
+classifier is trained on mended graphs under FedAvg:
 
 .. math:: L = L_c + \lambda_d L_d + \lambda_f L_f
 
@@ -19,15 +19,15 @@ paper symbol                          name here
 :math:`H^e, \theta^e`                 ``generator.layers``
 dGen, :math:`\theta^d`                ``generator.count``
 fGen, :math:`\theta^f`                ``generator.draw``
-:math:`n_v, \tilde n_v`               ``lacks``, ``counts``
-:math:`g`                             ``most``: generated neighbours of a node at most
+:math:`n_v, \tilde n_v`               ``missing``, ``counts``
+:math:`g`                             ``most``: maximum of generated neighbours per node
 :math:`N(0, 1)`                       ``noise``: its standard deviation
 :math:`\lambda^d, \lambda^f`          ``count_weight``, ``feature_weight``
 ====================================  =====================================================
 
 In the paper a site's generator also learns from other sites' nodes, through embeddings and
-gradients that sites send each other. Here only declared arrays leave a site: generators are
-averaged like the classifier, or stay at home (``generator=home``).
+gradients that sites exchange. Here only declared arrays leave a site: generators are averaged like
+the classifier, or stay private (``generator=home``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TRAINING = LocalTraining(lr=0.01)
 
 @dataclass(frozen=True)
 class MissingNeighbours:
-    """The generator's two losses, on the client's graph with nodes hidden anew in each pass."""
+    """The generator's two losses on the client's graph, with new hidden nodes in each pass."""
 
     hide: ProperShare
     count_weight: NonNegativeFloat
@@ -63,7 +63,7 @@ class MissingNeighbours:
         model, samples = session.model, session.samples
         assert isinstance(model, MendedSAGE)
         assert isinstance(samples, NodeSamples)
-        graph = samples.learnable.to(session.device)
+        graph = samples.training_graph.to(session.device)
 
         def term() -> Tensor:
             counts, features = model.generator.losses(impaired(graph, self.hide))
@@ -76,7 +76,7 @@ def local_nodes(
     network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _TRAINING,
 ) -> Method:
-    """A GraphSAGE per client, nothing shared."""
+    """Train a GraphSAGE per client; share nothing."""
     return replace(fedsage_nodes(network, training), name="local-nodes", shared=nothing)
 
 
@@ -84,7 +84,7 @@ def fedsage_nodes(
     network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = _TRAINING,
 ) -> Method:
-    """FedSage: FedAvg of a GraphSAGE that tells the class of nodes."""
+    """FedSage: FedAvg of a GraphSAGE that classifies nodes."""
     return Method(
         name="fedsage-nodes",
         paper="arXiv:2106.13430",
@@ -105,7 +105,7 @@ def fedsage_plus(
     generator: Literal["shared", "home"] = "shared",
     training: LocalTraining = _TRAINING,
 ) -> Method:
-    """FedSage on graphs that every site mends with generated neighbours."""
+    """FedSage on graphs that each site mends with generated neighbours."""
     return replace(
         fedsage_nodes(network, training),
         name="fedsage+",

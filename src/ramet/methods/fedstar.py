@@ -1,9 +1,9 @@
-r"""FedStar: domains differ in features but resemble each other in structure, so share that.
+r"""FedStar: share structural knowledge between domains whose features differ.
 
 Tan et al., *Federated Learning on Non-IID Graphs via Structural Knowledge Sharing*, AAAI 2023.
 
-Every client trains a feature channel and a structure channel side by side. The structure channel
-sees structure encodings only, and it alone is averaged:
+Every client trains a feature channel and a structure channel. The structure channel sees only
+structure encodings, and it is the only part that is averaged:
 
 .. math:: \bar w_g = \sum_m \frac{|D_m|}{N}\, w_{g,m}
 
@@ -12,7 +12,7 @@ paper symbol           name here
 =====================  ====================================================
 :math:`w_{h,m}`        every parameter outside ``structure.*``: private
 :math:`w_{g,m}`        ``structure.*``: shared
-:math:`s_v`            ``Batch.structure``, made by ``StructureEncoding``
+:math:`s_v`            ``Batch.structure``, computed by ``StructureEncoding``
 :math:`k_1, k_2`       ``degrees``, ``walk``
 :math:`|D_m|`          ``weight``: the client's training graphs
 =====================  ====================================================

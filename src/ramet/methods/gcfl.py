@@ -1,9 +1,9 @@
-r"""GCFL and GCFL+: average inside clusters of clients that pull in the same direction.
+r"""GCFL and GCFL+: average within clusters of clients whose updates are similar.
 
 Xie et al., *Federated Graph Classification over Non-IID Graphs*, NeurIPS 2021.
 
-All clients start as one cluster. A cluster is split in two by a minimum cut when its members as a
-whole have nearly settled while some still move a lot:
+All clients start in one cluster. A cluster is split in two by a minimum cut when its mean update is
+small while some of its members still have large updates:
 
 .. math:: \left\lVert \tfrac1n \sum_i \Delta W_i \right\rVert < \varepsilon_1
           \quad\text{and}\quad \max_i \lVert \Delta W_i \rVert > \varepsilon_2
@@ -11,18 +11,18 @@ whole have nearly settled while some still move a lot:
 ==========================  ==================================================================
 paper symbol                name here
 ==========================  ==================================================================
-:math:`\Delta W_i`          a client's reply minus what it was sent
+:math:`\Delta W_i`          a client's reply minus the arrays it was sent
 :math:`\varepsilon_1`       ``settled``
 :math:`\varepsilon_2`       ``moving``
 similarity (GCFL)           1 + cosine of two updates
-similarity (GCFL+)          largest minus DTW distance of the last ``window`` update norms
+similarity (GCFL+)          largest DTW distance minus that of the last ``window`` update norms
 :math:`d`                   ``window``
 ==========================  ==================================================================
 
-Adding the mean update to what the members were sent is the same as averaging their replies, which
-is what is done here. Similarities need all updates of a round at once, so the server's memory grows
-with the number of clients asked. GCFL+ warps the norms of updates, which the server sees anyway,
-where the authors' program sends the norm of the last gradient besides.
+Members of a cluster are sent the same arrays, so averaging their replies, as is done here, equals
+adding the mean update. Similarities need all updates of a round at once, so the server's memory
+grows with the number of active clients. GCFL+ compares the norms of updates, which the server can
+compute, whereas the authors' program also sends the norm of the last gradient.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from ramet.payload import Array, Arrays, Payload, nothing, under
 
 Flat: TypeAlias = NDArray[np.float64]
 Similarity: TypeAlias = Callable[[list[Flat], list[Flat]], NDArray[np.float64]]
-"""From the members' updates, and their last norms, to a matrix of weights ≥ 0."""
+"""Computes a matrix of weights ≥ 0 from the members' updates and their last norms."""
 
 
 @checked_dataclass(frozen=True)
 class Clustering:
-    """When a cluster is split.
+    """When to split a cluster.
 
     Args:
-        settled: the norm of the mean update must be below this,
-        moving: and the largest norm of an update above this,
-        quiet_rounds: in a round after these.
-        window: update norms remembered per client, for GCFL+.
+        settled: split only if the norm of the mean update is below this,
+        moving: and the largest norm of an update is above this.
+        quiet_rounds: number of rounds at the start without splits.
+        window: number of last update norms that GCFL+ compares.
     """
 
     settled: PositiveFloat = 0.05
@@ -70,10 +70,10 @@ class Clustering:
 
 @dataclass(frozen=True)
 class ClusteredMean:
-    """A weighted mean per cluster; clusters only ever split.
+    """A weighted mean per cluster. Clusters are split and never joined.
 
-    State: arrays ``CLUSTER/NAME`` and ``norms/CLIENT``, the note ``clusters`` (client to cluster)
-    and the number of rounds merged.
+    The state has arrays ``CLUSTER/NAME`` and ``norms/CLIENT``, the note ``clusters`` (client to
+    cluster) and the number ``round`` of rounds merged.
     """
 
     clustering: Clustering
@@ -86,45 +86,45 @@ class ClusteredMean:
         return under(f"{_clusters(state).get(client, 0)}/", state.arrays)
 
     def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        came = dict(replies)
+        received = dict(replies)
         number = int(state.numbers["round"]) + 1
-        home = _clusters(state)
-        moved = {
-            client: _flat(reply.arrays) - _flat(self.ask(state, client))
-            for client, reply in sorted(came.items())
+        before = _clusters(state)
+        updates = {
+            client: _flatten(reply.arrays) - _flatten(self.ask(state, client))
+            for client, reply in sorted(received.items())
         }
-        norms = self._norms(state, moved)
+        norms = self._norms(state, updates)
         arrays: dict[str, Array] = {f"norms/{client}": last for client, last in norms.items()}
         after: dict[str, int] = {}
-        fresh = count()
-        for cluster in sorted({0, *home.values()}):
+        numbers = count()
+        for cluster in sorted({0, *before.values()}):
             old = Payload(under(f"{cluster}/", state.arrays))
-            members = [client for client in moved if home.get(client, 0) == cluster]
-            absent = [client for client in home if home[client] == cluster and client not in moved]
-            for part in self._parts(members, moved, norms, number):
-                place = next(fresh)
-                merged = WeightedMean().merge(old, ((client, came[client]) for client in part))
-                arrays |= {f"{place}/{name}": array for name, array in merged.arrays.items()}
-                after |= dict.fromkeys([*part, *absent], place)
-                absent = []  # those who were away go with the first half
+            members = [client for client in updates if before.get(client, 0) == cluster]
+            absent = [c for c in before if before[c] == cluster and c not in updates]
+            for part in self._parts(members, updates, norms, number):
+                new = next(numbers)
+                merged = WeightedMean().merge(old, ((client, received[client]) for client in part))
+                arrays |= {f"{new}/{name}": array for name, array in merged.arrays.items()}
+                after |= dict.fromkeys([*part, *absent], new)
+                absent = []  # absent clients join the first part
         return Payload(arrays, {"round": number}, {"clusters": json.dumps(after, sort_keys=True)})
 
     def _parts(
         self,
         members: list[str],
-        moved: Mapping[str, Flat],
+        updates_of: Mapping[str, Flat],
         norms: Mapping[str, Flat],
         number: int,
     ) -> list[list[str]]:
-        """The cluster as it is, or its two halves."""
-        import networkx as nx  # takes a while to import
+        """Return the cluster unchanged, or its two parts if it is split."""
+        import networkx as nx  # slow to import
 
-        updates = [moved[client] for client in members]
+        updates = [updates_of[client] for client in members]
         if len(members) <= 2 or number <= self.clustering.quiet_rounds:
             return [members]
-        whole = np.linalg.norm(np.mean(updates, axis=0))
-        most = max(np.linalg.norm(update) for update in updates)
-        if whole >= self.clustering.settled or most <= self.clustering.moving:
+        mean_norm = np.linalg.norm(np.mean(updates, axis=0))
+        largest_norm = max(np.linalg.norm(update) for update in updates)
+        if mean_norm >= self.clustering.settled or largest_norm <= self.clustering.moving:
             return [members]
         weights = self.similarity(updates, [norms[client] for client in members])
         graph = nx.Graph()
@@ -133,15 +133,15 @@ class ClusteredMean:
             for b in range(a):
                 graph.add_edge(a, b, weight=float(weights[a, b]))
         halves = nx.stoer_wagner(graph)[1]
-        return sorted(sorted(members[place] for place in half) for half in halves)
+        return sorted(sorted(members[index] for index in half) for half in halves)
 
-    def _norms(self, state: Payload, moved: Mapping[str, Flat]) -> dict[str, Flat]:
-        """Each client's last update norms, the newest last."""
-        kept = under("norms/", state.arrays)
-        for client, update in moved.items():
-            before = kept.get(client, np.empty(0))
-            kept[client] = np.append(before, np.linalg.norm(update))[-self.clustering.window :]
-        return kept
+    def _norms(self, state: Payload, updates: Mapping[str, Flat]) -> dict[str, Flat]:
+        """Each client's last update norms, newest last."""
+        norms = under("norms/", state.arrays)
+        for client, update in updates.items():
+            before = norms.get(client, np.empty(0))
+            norms[client] = np.append(before, np.linalg.norm(update))[-self.clustering.window :]
+        return norms
 
 
 def by_cosine(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  # noqa: ARG001
@@ -153,11 +153,13 @@ def by_cosine(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  #
 
 
 def by_warping(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  # noqa: ARG001
-    """How much nearer than the farthest pair two sequences of norms are, by time warping."""
+    """Largest DTW distance of all pairs minus that of each pair of norm sequences."""
     try:
         from dtaidistance import dtw
     except ImportError as error:
-        raise RametError("gcfl+ needs DTW. Install it: pip install 'ramet[gcfl]'") from error
+        raise RametError(
+            "gcfl+ needs the package dtaidistance. Install it: pip install 'ramet[gcfl]'"
+        ) from error
     distances = np.array([[dtw.distance(one, other) for other in norms] for one in norms])
     weights: NDArray[np.float64] = distances.max() - distances
     return weights
@@ -168,12 +170,12 @@ def gcfl(
     network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
-    """Share the GIN layers inside clusters found by the direction of updates."""
+    """Share the GIN layers within clusters of clients with similar update directions."""
     return replace(
         fedavg(network, training),
         name="gcfl",
         paper="arXiv:2106.13423",
-        switchable=nothing,  # updates are compared as wholes
+        switchable=nothing,  # whole updates are compared
         merging=ClusteredMean(clustering, by_cosine),
     )
 
@@ -183,20 +185,20 @@ def gcfl_plus(
     network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
-    """Share the GIN layers inside clusters found by how updates grow and shrink."""
+    """Share the GIN layers within clusters of clients with similar sequences of update norms."""
     return replace(
         fedavg(network, training),
         name="gcfl+",
         paper="arXiv:2106.13423",
-        switchable=nothing,  # updates are compared as wholes
+        switchable=nothing,  # whole updates are compared
         merging=ClusteredMean(clustering, by_warping),
     )
 
 
 def _clusters(state: Payload) -> dict[str, int]:
-    found: dict[str, int] = json.loads(state.notes.get("clusters", "{}"))
-    return found
+    clusters: dict[str, int] = json.loads(state.notes.get("clusters", "{}"))
+    return clusters
 
 
-def _flat(arrays: Arrays) -> Flat:
+def _flatten(arrays: Arrays) -> Flat:
     return np.concatenate([arrays[name].ravel().astype(np.float64) for name in sorted(arrays)])

@@ -1,4 +1,4 @@
-"""Local: every client trains alone. The yardstick that sharing has to beat."""
+"""Local: every client trains alone; the baseline for all sharing methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def local(
     network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
-    """A GIN per client, nothing shared."""
+    """Train a GIN per client; share nothing."""
     return Method(
         name="local",
         paper="the baseline of every paper here",

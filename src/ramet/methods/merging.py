@@ -1,7 +1,8 @@
-"""How the server turns replies into what it sends next.
+"""Merging rules: how the server turns replies into what it sends next.
 
-A rule takes state in and gives state out. It sees replies one at a time, in whatever order they
-arrive, and the order must not show in the result: engines differ in it.
+A rule object holds no state: ``merge`` receives the state and returns the next one. It sees replies
+one at a time, in order of arrival. The result must not depend on that order, because it differs
+between engines.
 """
 
 from __future__ import annotations
@@ -16,31 +17,32 @@ from pydantic.dataclasses import dataclass
 from ramet.payload import Array, Arrays, Payload
 
 Reply: TypeAlias = tuple[str, Payload]
-"""A client's name and what it sent; of its numbers ``weight`` is how much the client counts."""
+"""A client's name and its message; the number ``weight`` is the client's weight in means."""
 
 
 @runtime_checkable
 class Merging(Protocol):
-    """State is a Payload, so that every rule's state can be checkpointed."""
+    """Protocol of merging rules. The state is a Payload, so that it can be checkpointed."""
 
     def start(self, shared: Arrays) -> Payload:
-        """The state before round 1, from the arrays that all clients start with."""
+        """Return the state before round 1, given the arrays that all clients start with."""
         ...
 
     def ask(self, state: Payload, client: str) -> Arrays:
-        """What this client is to lay over its own state."""
+        """Return the arrays to send to this client. They overwrite its own."""
         ...
 
     def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        """The state after a round."""
+        """Return the state after a round."""
         ...
 
 
 @dataclass(frozen=True)
 class WeightedMean:
-    """Mean of each array over those who sent it, weighted by their training samples.
+    """Weighted mean of each array over the clients that sent it.
 
-    An array that nobody sent keeps its value. Memory: one sum per array, however many clients.
+    The task sets the weights, such as the number of training graphs. An array that no client sent
+    keeps its value. Memory is one sum per array, for any number of clients.
     """
 
     def start(self, shared: Arrays) -> Payload:
@@ -60,23 +62,23 @@ class WeightedMean:
                 sums[name].add(array, weight)
                 weights[name] += weight
         merged = {
-            name: _of_type(old.dtype, sums[name].total() / weights[name]) if name in sums else old
+            name: _cast(sums[name].total() / weights[name], old.dtype) if name in sums else old
             for name, old in state.arrays.items()
         }
         return Payload(arrays=merged)
 
 
-def _of_type(dtype: np.dtype[Any], mean: NDArray[np.float64]) -> Array:
-    """Whole numbers, such as a batch norm's count of batches, are rounded."""
+def _cast(mean: NDArray[np.float64], dtype: np.dtype[Any]) -> Array:
+    """Round where the type is integer, as for the batch count of a batch norm."""
     return (np.rint(mean) if np.issubdtype(dtype, np.integer) else mean).astype(dtype)
 
 
 class OrderlessSum:
-    """A sum that has the same bits in whatever order its terms come.
+    """A sum that has the same bits for any order of its terms.
 
-    Each term is cut into a multiple of 2^-16 and a rest rounded to 2^-56; both kinds add up
-    without any rounding in float64, so no order can matter. Exact while the sum of the terms'
-    sizes stays below 2^36 and there are at most 2^14 terms; beyond that it is an ordinary float64
+    Each term is split into a multiple of 2^-16 and a remainder rounded to 2^-56. Both parts add up
+    in float64 without rounding, so the order cannot matter. This holds while the sum of absolute
+    values is below 2^36 and there are at most 2^14 terms. Beyond that it is an ordinary float64
     sum.
     """
 
@@ -88,7 +90,7 @@ class OrderlessSum:
         self._fine: NDArray[np.float64] = np.zeros(shape)
 
     def add(self, array: Array, weight: float) -> None:
-        """One more term: the array times its weight."""
+        """Add the array times its weight."""
         term = array.astype(np.float64) * weight
         coarse = (term + self._COARSE) - self._COARSE
         self._coarse += coarse
@@ -96,5 +98,5 @@ class OrderlessSum:
         self._fine += (term + self._FINE) - self._FINE
 
     def total(self) -> NDArray[np.float64]:
-        """The sum of what was added so far."""
+        """Return the sum so far."""
         return self._coarse + self._fine

@@ -1,14 +1,14 @@
-r"""Merging rules that a malicious minority cannot steer.
+r"""Merging rules that limit the influence of a malicious minority.
 
-They take the place of the weighted mean (`--merge`). A client's number of samples is its own claim,
-so none of them weighs by it. All need the replies of a round at once, so the server's memory grows
-with the number of clients asked.
+They replace the weighted mean (`--merge`). None of them weights replies by the number of samples,
+because a client could report any number. All of them hold the replies of a round at once, so the
+server's memory grows with the number of active clients.
 
 ==========================  ===================================================================
 rule                        from
 ==========================  ===================================================================
 :class:`Median`             Yin et al., *Byzantine-Robust Distributed Learning*, ICML 2018
-:class:`TrimmedMean`        the same
+:class:`TrimmedMean`        the same paper
 :class:`Krum`               Blanchard et al., *Machine Learning with Adversaries*, NeurIPS 2017
 :class:`ClippedMean`        Sun et al., *Can You Really Backdoor Federated Learning?*, 2019
 ==========================  ===================================================================
@@ -34,14 +34,14 @@ Minority = Annotated[float, Field(ge=0, lt=0.5)]
 
 
 class RobustMerging(ABC):
-    """Sees each round as rows, one per client that replied, all shared numbers side by side."""
+    """Base class that presents each round as a matrix: a row per reply, all shared values flat."""
 
     @abstractmethod
     def merged(self, rows: Rows, sent: Rows) -> Rows:
-        """From [clients, numbers] and what all were sent, [numbers], to what is sent next."""
+        """Merge replies [clients, values], given the values that all clients were sent."""
 
-    def fewest(self, clients: int) -> int:  # noqa: ARG002
-        """How many clients there must be for the rule to protect them."""
+    def min_clients(self, clients: int) -> int:  # noqa: ARG002
+        """The number of clients that the rule needs to give protection."""
         return 3
 
     def start(self, shared: Arrays) -> Payload:
@@ -51,89 +51,89 @@ class RobustMerging(ABC):
         return state.arrays
 
     def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        came = dict(replies)
-        if not came:
+        received = dict(replies)
+        if not received:
             return state
-        rows = np.stack([_row(came[client].arrays, state.arrays) for client in sorted(came)])
-        merged = self.merged(rows, _row(state.arrays, state.arrays))
-        return Payload(_cut(merged, state.arrays))
+        rows = np.stack([_flatten(received[c].arrays, state.arrays) for c in sorted(received)])
+        merged = self.merged(rows, _flatten(state.arrays, state.arrays))
+        return Payload(_unflatten(merged, state.arrays))
 
 
 @dataclass(frozen=True)
 class Median(RobustMerging):
-    """The median of the clients' values, number by number."""
+    """The coordinate-wise median of the replies."""
 
     def merged(self, rows: Rows, sent: Rows) -> Rows:  # noqa: ARG002
-        middle: Rows = np.median(rows, axis=0)
-        return middle
+        median: Rows = np.median(rows, axis=0)
+        return median
 
 
 @dataclass(frozen=True)
 class TrimmedMean(RobustMerging):
-    """The mean, number by number, without the ``share`` largest and the ``share`` smallest."""
+    """The coordinate-wise mean, without the ``share`` largest and the ``share`` smallest."""
 
     share: Minority = 0.2
 
     def merged(self, rows: Rows, sent: Rows) -> Rows:  # noqa: ARG002
-        cut = min(_count(self.share, len(rows)), (len(rows) - 1) // 2)
-        mean: Rows = np.sort(rows, axis=0)[cut : len(rows) - cut].mean(axis=0)
+        trim = min(_count(self.share, len(rows)), (len(rows) - 1) // 2)
+        mean: Rows = np.sort(rows, axis=0)[trim : len(rows) - trim].mean(axis=0)
         return mean
 
 
 @dataclass(frozen=True)
 class Krum(RobustMerging):
-    """Multi-Krum: the mean of the replies nearest to the others, without a ``share`` of them.
+    """Multi-Krum: the mean of the replies without the ``share`` farthest from the others.
 
-    A reply's score is the sum of its squared distances to its nearest n - f - 2 others, f being
-    the share; the n - f replies with the smallest scores are kept.
+    The score of a reply is the sum of its squared distances to its n - f - 2 nearest others, where
+    f is the share in clients. The n - f replies with the smallest scores are averaged.
     """
 
     share: Minority = 0.2
 
-    def fewest(self, clients: int) -> int:
+    def min_clients(self, clients: int) -> int:
         return 2 * _count(self.share, clients) + 3
 
     def merged(self, rows: Rows, sent: Rows) -> Rows:  # noqa: ARG002
         from scipy.spatial.distance import pdist, squareform  # takes half a second to import
 
         left_out = _count(self.share, len(rows))
-        apart = squareform(pdist(rows, "sqeuclidean"))
-        near = np.sort(apart, axis=1)[:, 1 : 1 + max(1, len(rows) - left_out - 2)]
-        kept = np.argsort(near.sum(axis=1), kind="stable")[: max(1, len(rows) - left_out)]
+        distances = squareform(pdist(rows, "sqeuclidean"))
+        nearest = np.sort(distances, axis=1)[:, 1 : 1 + max(1, len(rows) - left_out - 2)]
+        kept = np.argsort(nearest.sum(axis=1), kind="stable")[: max(1, len(rows) - left_out)]
         mean: Rows = rows[np.sort(kept)].mean(axis=0)
         return mean
 
 
 @dataclass(frozen=True)
 class ClippedMean(RobustMerging):
-    """The mean of the clients' updates, each shortened to ``bound``, or to the median length."""
+    """The mean of the updates, each clipped to norm ``bound``, by default to the median norm."""
 
     bound: PositiveFloat | None = None
 
     def merged(self, rows: Rows, sent: Rows) -> Rows:
         updates = rows - sent
-        lengths = np.linalg.norm(updates, axis=1)
-        longest = np.median(lengths) if self.bound is None else self.bound
-        shortened = updates * np.minimum(1, longest / np.maximum(lengths, 1e-12))[:, None]
-        mean: Rows = sent + shortened.mean(axis=0)
+        norms = np.linalg.norm(updates, axis=1)
+        bound = np.median(norms) if self.bound is None else self.bound
+        clipped = updates * np.minimum(1, bound / np.maximum(norms, 1e-12))[:, None]
+        mean: Rows = sent + clipped.mean(axis=0)
         return mean
 
 
 def _count(share: float, clients: int) -> int:
-    """At least the share; 0.2 of 10 is 2 though floats are not exact."""
+    """The share in clients, rounded up; the tolerance absorbs float error."""
     return ceil(share * clients - 1e-9)
 
 
-def _row(arrays: Arrays, like: Arrays) -> Rows:
+def _flatten(arrays: Arrays, like: Arrays) -> Rows:
     parts: list[Array] = [arrays[name].ravel() for name in sorted(like)]
     return np.concatenate(parts).astype(np.float64)
 
 
-def _cut(row: Rows, like: Arrays) -> dict[str, Array]:
-    """The row as arrays of the shapes and types they had, in the order they had."""
-    cut, place = {}, 0
+def _unflatten(row: Rows, like: Arrays) -> dict[str, Array]:
+    """Split a row into arrays with the shapes, types and order of ``like``."""
+    arrays, start = {}, 0
     for name in sorted(like):
         array = like[name]
-        cut[name] = row[place : place + array.size].reshape(array.shape).astype(array.dtype)
-        place += array.size
-    return {name: cut[name] for name in like}
+        arrays[name] = row[start : start + array.size].reshape(array.shape).astype(array.dtype)
+        start += array.size
+    return {name: arrays[name] for name in like}

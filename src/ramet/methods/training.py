@@ -1,4 +1,4 @@
-"""What a client does between two messages."""
+"""Local training: what a client does between two messages."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ramet.tasks import Samples, Task
 
 @plain_dataclass(frozen=True)
 class Session:
-    """All that a client trains with in one round; the model holds what just arrived.
+    """What a client trains with in one round. The received arrays are already in the model.
 
     Args:
         model: the client's network, on ``device``.
-        optimiser: as the round before has left it.
+        optimiser: with its state from the previous round.
         task: loss and batches.
-        samples: what the client learns from, as the task has made it.
+        samples: the client's data in the task's form.
         shared: names of the parameters and buffers that leave the client.
-        randomness: draws of this client in this round, by purpose.
+        randomness: random draws of this client in this round, by purpose.
         device: where batches have to be.
     """
 
@@ -40,10 +40,10 @@ class Session:
 
 
 class _Adam(torch.optim.Adam):
-    """PyTorch's own, without what wraps it for PyTorch's compiler.
+    """PyTorch's Adam without its ``torch.compile`` wrappers.
 
-    The wrapping imports the compiler, which takes over a second; and over a SuperLink every message
-    starts a fresh process.
+    The wrappers import the compiler, which takes over a second, and over a SuperLink every message
+    starts a new process.
     """
 
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
@@ -52,22 +52,25 @@ class _Adam(torch.optim.Adam):
 
 
 Term: TypeAlias = Callable[[], Tensor]
-"""Gives what is to be added to the loss of the next batch."""
+"""Computes what is added to the loss of the next batch."""
 
 
 class Penalty(Protocol):
     """A term that a method adds to the loss."""
 
     def __call__(self, session: Session) -> Term:
-        """Called once a round, before the first batch; the term is called for every batch."""
+        """Return the term, which is called for every batch.
+
+        Called once per round, before the first batch.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Adam over the client's own batches. Its moments live as long as the run.
+    """Adam over the client's own batches. Its moments are kept between rounds.
 
-    Another optimiser or another loop is a class with the same two functions.
+    For another optimiser or training loop, write a class with the same two methods.
     """
 
     lr: PositiveFloat = 1e-3
@@ -76,19 +79,19 @@ class LocalTraining:
     batch_size: PositiveInt = 128
 
     def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Made once; its tensors are kept with the client's state."""
+        """Create the optimiser; its tensors are saved with the client's state."""
         return _Adam(model.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
 
     def fit(self, session: Session, penalty: Penalty | None = None) -> float:
-        """Train in place; the mean loss over all batches, without the penalty."""
+        """Train in place and return the mean loss over all batches, without the penalty."""
         model, optimiser, task = session.model, session.optimiser, session.task
         model.train()
         term = penalty(session) if penalty else None
         losses = []
         with session.randomness.torch_draws("training"):
             for epoch in range(self.epochs):
-                order = session.randomness.generator(f"order of epoch {epoch}")
-                for batch in task.batches(session.samples, self.batch_size, order):
+                generator = session.randomness.generator(f"order of epoch {epoch}")
+                for batch in task.batches(session.samples, self.batch_size, generator):
                     loss = task.loss(model, batch.to(session.device))
                     losses.append(loss.detach())
                     optimiser.zero_grad()

@@ -1,7 +1,7 @@
-"""Scores, bytes, operations and time, measured by observers and never by a method."""
+"""Scores, bytes, operations and time, measured outside of methods."""
 
 from ramet.metrics.record import Record
 from ramet.metrics.summary import Round, Summary
-from ramet.metrics.work import WORK, counted, peak_memory
+from ramet.metrics.work import WORK, count_operations, peak_memory
 
-__all__ = ["WORK", "Record", "Round", "Summary", "counted", "peak_memory"]
+__all__ = ["WORK", "Record", "Round", "Summary", "count_operations", "peak_memory"]

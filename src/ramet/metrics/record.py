@@ -1,4 +1,4 @@
-"""What happened in one round: a line of `rounds.jsonl`."""
+"""The record of one round: a line of `rounds.jsonl`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Record:
-    """Round ``round``: clients trained and replied, the server merged, clients evaluated the merge.
+    """One round: clients trained and replied, the server merged, clients evaluated the merge.
 
-    The merge of a round reaches the clients with their next message, so ``evaluated`` and ``down``
-    belong to the exchange after the one in which they ``trained``.
+    The merge of a round is sent with the next message, so ``evaluated`` and ``down`` come from the
+    exchange after the one in which the clients ``trained``.
     """
 
     round: int
     rounds: int  # of the whole run
-    trained: Mapping[
-        str, Mapping[str, float]
-    ]  # client -> loss, weight, what it sent; at first its work too
+    trained: Mapping[str, Mapping[str, float]]
+    """By client: loss, weight and what it sent; the first time also the operations of training."""
     evaluated: Mapping[str, Mapping[str, float]]  # client -> scores
-    down: Mapping[str, int]  # client -> bytes sent to it, answered or not
+    down: Mapping[str, int]  # client -> bytes sent to it, even if it did not answer
     failed: Mapping[str, str]  # client -> reason
     seconds: float
-    memory: int = 0  # bytes, the most that any client's process held at once
+    memory: int = 0  # bytes, the highest peak of any client's process
     overview: Mapping[str, float] = field(default_factory=dict)  # the server's model on all data
-    merging: Mapping[str, float] = field(default_factory=dict)  # what the server's rule tells
+    merging: Mapping[str, float] = field(default_factory=dict)  # what the merging rule reported
     tensors_down: int = 0  # to all clients
     scalars_down: int = 0
-    retries: int = 0  # how often those who had not answered were asked again
+    retries: int = 0  # how often missing clients were asked again
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients."""

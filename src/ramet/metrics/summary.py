@@ -1,4 +1,4 @@
-"""From the rounds of a run to the figures that are reported."""
+"""The summary of a run, computed from its rounds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
 
 Number: TypeAlias = int | float
-"""A whole number stays one in JSON."""
+"""Integers stay integers in JSON."""
 _DIGITS = 5
 _CURVE_DIGITS = 6
-_CHOSEN = ("val", "test")
+_MAIN_SCORES = ("val", "test")
 
 
 class _Frozen(BaseModel):
@@ -30,9 +30,9 @@ class Scores(_Frozen):
     test_at_best_val: float
     best_val_round: int
     clients: dict[str, float | None]
-    """None for a client that did not answer in the last round."""
+    """None for a client without a valid reply in the last round."""
     besides: dict[str, float] = {}
-    """Means over the clients of the task's further metrics, such as MRR."""
+    """Means over the clients of the task's other metrics, such as MRR."""
     overview: dict[str, Number] = {}
     """The server's model evaluated on all clients' data at once: every metric after the last round,
     and ``test_at_best_val`` with its ``best_val_round``."""
@@ -47,14 +47,14 @@ class Traffic(_Frozen):
 
 
 class Directions(_Frozen):
-    """Totals of a whole run, sent by the clients and to them."""
+    """Totals of a run: sent by the clients, and to them."""
 
     up: int
     down: int
 
 
 class Sent(_Frozen):
-    """What crossed the wire in a whole run."""
+    """What crossed the wire in a run."""
 
     tensors: Directions
     scalars: Directions
@@ -62,7 +62,7 @@ class Sent(_Frozen):
 
 
 class ModelSize(_Frozen):
-    """Parameters of each client's model, and how many scalars are shared."""
+    """The parameters of each client's model, and the number of shared scalars."""
 
     scalars: dict[str, int]
     shared_scalars: int
@@ -76,7 +76,7 @@ class Flops(_Frozen):
 
 
 class Summary(_Frozen):
-    """A finished run in figures; `result.json` holds it. Older runs lack some of them."""
+    """The figures of a finished run, stored in `result.json`. Older runs lack some of them."""
 
     method: str
     activation: str | None = None
@@ -86,23 +86,23 @@ class Summary(_Frozen):
     rounds: int
     engine: str
     metric: str
-    """What the scores are, as people call it: accuracy, ROC-AUC."""
+    """The name of the metric, such as accuracy or ROC-AUC."""
     scores: Scores
     traffic: Traffic
     sent: Sent | None = None
     model: ModelSize
     flops: Flops = Flops()
     merging: dict[str, dict[str, float]] = {}
-    """What the server's merging rule reported: in the first and the last round, and on average."""
+    """What the merging rule reported in the first and the last round, and on average."""
     sha256: str
-    """Over everything that was learned, the state of the merging rule included."""
+    """Hash of everything that was learned, including the arrays of the merging rule."""
     seconds: float
     peak_memory: int = 0
 
     @model_validator(mode="before")
     @classmethod
     def _older(cls, facts: Any) -> Any:
-        """Runs from before the metric had its name say it by what else they report."""
+        """Older runs named the metric ``measure``, or did not name it."""
         if isinstance(facts, dict) and "metric" not in facts:
             ranked = "mrr" in facts.get("scores", {}).get("besides", {})
             metric = facts.get("measure") or ("ROC-AUC" if ranked else "accuracy")
@@ -137,19 +137,20 @@ class Round:
         )
 
     def row(self) -> list[float]:
-        """As a line of a kept file; what older runs lack is at the end."""
+        """As a row of a kept result; fields that older runs lack come last."""
         values = (self.number, self.val, self.test, self.loss, self.overview)
         return [value for value in values if value is not None]
 
 
 def scores(records: Sequence[Record]) -> Scores:
-    """Rounds that evaluated other clients than the last one did are not compared.
+    """Test scores after the last round and at the round with the best validation score.
 
-    A mean without the hardest client is no better.
+    Only rounds that evaluated the same clients as the last one are compared, since leaving out a
+    hard client raises the mean.
     """
     final = records[-1]
-    alike = [record for record in records if record.evaluated.keys() == final.evaluated.keys()]
-    best = max(alike, key=lambda record: record.mean("val"))
+    comparable = [record for record in records if record.evaluated.keys() == final.evaluated.keys()]
+    best = max(comparable, key=lambda record: record.mean("val"))
     return Scores(
         test=final.mean("test"),
         test_at_best_val=best.mean("test"),
@@ -161,13 +162,13 @@ def scores(records: Sequence[Record]) -> Scores:
 
 
 def common_metric(metrics: Iterable[str]) -> str:
-    """The metric that all have; if they differ, or there is none, just a score."""
-    found = set(metrics)
-    return found.pop() if len(found) == 1 else "score"
+    """The metric that all have in common; "score" if they differ or there are none."""
+    distinct = set(metrics)
+    return distinct.pop() if len(distinct) == 1 else "score"
 
 
 def _overview(records: Sequence[Record]) -> dict[str, Number]:
-    """The server's model on all data: last, and at the round that is best there in validation."""
+    """The server's model on all data: last scores, and test at its best validation score."""
     best = max(records, key=lambda record: record.overview["val"])
     return {
         **records[-1].overview,
@@ -178,11 +179,11 @@ def _overview(records: Sequence[Record]) -> dict[str, Number]:
 
 def _besides(final: Record) -> dict[str, float]:
     first = next(iter(final.evaluated.values()), {})
-    return {name: final.mean(name) for name in first if name not in _CHOSEN}
+    return {name: final.mean(name) for name in first if name not in _MAIN_SCORES}
 
 
 def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """What the merging rule reported, in the first and the last round, and on average."""
+    """What the merging rule reported in the first and the last round, and on average."""
     names = sorted({name for record in records for name in record.merging})
     reported = {
         "first": records[0].merging,
@@ -203,8 +204,8 @@ def traffic(records: Sequence[Record]) -> Traffic:
     up = sum(record.bytes_up for record in records)
     down = sum(record.bytes_down for record in records)
     return Traffic(
-        up_per_client_round=_each(up, [record.trained for record in records]),
-        down_per_client_round=_each(down, [record.down for record in records]),
+        up_per_client_round=_per_client_round(up, [record.trained for record in records]),
+        down_per_client_round=_per_client_round(down, [record.down for record in records]),
         total=up + down,
     )
 
@@ -221,7 +222,7 @@ def sent(records: Sequence[Record]) -> Sent:
 
 
 def tensors_sent(records: Sequence[Record], clients: Sequence[str]) -> list[list[int]]:
-    """Tensors that each client sent up, round by round; 0 if it took no part."""
+    """The number of tensors that each client sent, by round; 0 if it took no part."""
     return [
         [int(record.trained.get(client, {}).get("tensors", 0)) for client in clients]
         for record in records
@@ -229,7 +230,7 @@ def tensors_sent(records: Sequence[Record], clients: Sequence[str]) -> list[list
 
 
 def flops(records: Sequence[Record]) -> Flops:
-    """Operations of each client in one round of training, and their mean over the clients."""
+    """Operations of each client's training in one round, and their mean over the clients."""
     clients = {
         client: {name: int(numbers[name]) for name in WORK}
         for record in records
@@ -240,7 +241,6 @@ def flops(records: Sequence[Record]) -> Flops:
     return Flops(per_client_round=fmean(totals) if totals else None, clients=clients)
 
 
-def _each(total: int, rounds: Sequence[Mapping[str, Any]]) -> Number:
-    """Per client and round."""
+def _per_client_round(total: int, rounds: Sequence[Mapping[str, Any]]) -> Number:
     count = sum(len(clients) for clients in rounds)
     return total // count if total % count == 0 else total / count

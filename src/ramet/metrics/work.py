@@ -1,9 +1,9 @@
 """Floating-point operations of a client's training, counted as they happen.
 
-A multiply-add is two operations. *Linear* are products with weights; *messages* are sums over links
-and over a graph's nodes. *Avoided* are products with one-hot rows that are lookups here: they
-are not done, but code that multiplies would do them. Element-wise functions, the loss and the
-optimiser are left out.
+A multiply-add counts as two operations. *Linear* operations are products with weights; *messages*
+are sums over links and over a graph's nodes. *Avoided* operations are products with one-hot rows:
+here they are lookups, but code that multiplies would perform them. Element-wise functions, the loss
+and the optimiser are not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 PASSES, KINDS = ("forward", "backward"), ("linear", "messages", "avoided")
-WORK = tuple(f"{way}_{kind}" for way in PASSES for kind in KINDS)
+WORK = tuple(f"{direction}_{kind}" for direction in PASSES for kind in KINDS)
 """The names under which a client reports its work."""
 
 
@@ -27,40 +27,40 @@ Work: TypeAlias = dict[str, float]
 
 
 @contextmanager
-def counted(model: nn.Module) -> Iterator[Work]:
-    """Count all that is done with the model inside; its results stay the same."""
+def count_operations(model: nn.Module) -> Iterator[Work]:
+    """Count the operations of a model inside the block; its results do not change."""
     work: Work = dict.fromkeys(WORK, 0)
-    inside = False
+    in_forward = False
 
-    def note(kind: str, operations: int) -> None:
-        work[f"{'forward' if inside else 'backward'}_{kind}"] += operations
+    def add(kind: str, operations: int) -> None:
+        work[f"{'forward' if in_forward else 'backward'}_{kind}"] += operations
 
     def enter(*_: Any) -> None:
-        nonlocal inside
-        inside = True
+        nonlocal in_forward
+        in_forward = True
 
     def leave(*_: Any) -> None:
-        nonlocal inside
-        inside = False
+        nonlocal in_forward
+        in_forward = False
 
     hooks = (model.register_forward_pre_hook(enter), model.register_forward_hook(leave))
     try:
-        with _Watch(_formulas(note)):
+        with _DispatchCounter(_formulas(add)):
             yield work
     finally:
         for hook in hooks:
             hook.remove()
 
 
-Note: TypeAlias = Callable[[str, int], None]
+Add: TypeAlias = Callable[[str, int], None]
 Formula: TypeAlias = Callable[..., None]
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tells each operation's formula of its arguments.
+class _DispatchCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Calls the formula of each operation with its arguments.
 
-    PyTorch's own FlopCounterMode also follows modules and takes operations apart: with it a counted
-    epoch took twice as long as an uncounted one, with this 1.4 times.
+    PyTorch's FlopCounterMode also tracks modules and decomposes operations: with it a counted epoch
+    took twice as long as an uncounted one, with this class 1.4 times as long.
     """
 
     def __init__(self, formulas: Mapping[Any, Formula]) -> None:
@@ -69,7 +69,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing here is compiled, and telling the compiler so would import it: a second."""
+        """Nothing here is compiled, and True would import the compiler, which takes a second."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -80,40 +80,40 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def _formulas(note: Note) -> dict[Any, Formula]:
+def _formulas(add: Add) -> dict[Any, Formula]:
     aten = ops.aten
 
     def product(left: Tensor, right: Tensor, *_: Any, **__: Any) -> None:
         sparse = left.layout is sparse_csr
         between_nodes = sparse and left.size(0) == left.size(1)
         factors = left.values().numel() if sparse else left.numel()
-        note("messages" if between_nodes else "linear", 2 * factors * right.size(-1))
+        add("messages" if between_nodes else "linear", 2 * factors * right.size(-1))
 
     def product_and_sum(_: Tensor, left: Tensor, right: Tensor, *__: Any, **___: Any) -> None:
         product(left, right)
 
     def sum_of_rows(*given: Any, **_: Any) -> None:
-        rows: Tensor = given[3]  # after the sums so far, the dimension and the places
-        note("messages", rows.numel())
+        rows: Tensor = given[3]  # after the sums, the dimension and the indices
+        add("messages", rows.numel())
 
-    def some_of_a_product(wanted: Tensor, left: Tensor, *_: Any, **__: Any) -> None:
-        note("messages", 2 * wanted.values().numel() * left.size(-1))
+    def sampled_product(mask: Tensor, left: Tensor, *_: Any, **__: Any) -> None:
+        add("messages", 2 * mask.values().numel() * left.size(-1))
 
-    def lookup(weight: Tensor, places: Tensor, *_: Any, **__: Any) -> None:
-        note("avoided", 2 * places.numel() * weight.numel())
+    def lookup(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> None:
+        add("avoided", 2 * indices.numel() * weight.numel())
 
     def lookup_backward(gradient: Tensor, _: Tensor, rows: int, *__: Any, **___: Any) -> None:
-        note("avoided", 2 * gradient.numel() * rows)
+        add("avoided", 2 * gradient.numel() * rows)
 
     def other(formula: Callable[..., int]) -> Formula:
-        return lambda *args, **kwargs: note("linear", formula(*args, **kwargs))
+        return lambda *args, **kwargs: add("linear", formula(*args, **kwargs))
 
     return {packet: other(formula) for packet, formula in flop_registry.items()} | {
         aten.mm: product,
         aten.bmm: product,
         aten.addmm: product_and_sum,
         aten.baddbmm: product_and_sum,
-        aten.sparse_sampled_addmm: some_of_a_product,
+        aten.sparse_sampled_addmm: sampled_product,
         aten.index_add: sum_of_rows,
         aten.index_add_: sum_of_rows,
         aten.scatter_add: sum_of_rows,
@@ -124,12 +124,12 @@ def _formulas(note: Note) -> dict[Any, Formula]:
 
 
 def total(work: Mapping[str, float]) -> float:
-    """All that was really done, in both passes."""
+    """The operations that were performed in both passes."""
     return sum(work[name] for name in WORK if not name.endswith("avoided"))
 
 
 def peak_memory() -> int:
-    """The most bytes this process ever held at once; 0 where the system does not tell."""
+    """Peak memory of this process in bytes; 0 if the system does not report it."""
     if sys.platform == "win32":
         return 0
     import resource

@@ -1,4 +1,4 @@
-"""Plain PyTorch modules; what a method shares is a pattern over their parameter names."""
+"""Networks as plain PyTorch modules. Methods select shared parameters by name patterns."""
 
 from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel

@@ -1,4 +1,4 @@
-"""FedDense's dual densely connected network."""
+"""FedDense's dual, densely connected network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ramet.models.shape import GraphShape
 
 
 class NarrowStructureChannel(nn.Module):
-    """s⁰ = Linear(structure encoding), sˡ = tanh(GCN(sˡ⁻¹)), all maps but the first narrow."""
+    """s⁰ = Linear(structure encoding), sˡ = tanh(GCN(sˡ⁻¹)); all maps except s⁰ are narrow."""
 
     def __init__(self, structure: int, hidden: int, width: int, layers: int) -> None:
         super().__init__()
@@ -23,9 +23,9 @@ class NarrowStructureChannel(nn.Module):
 
 
 class DenseDualChannel(nn.Module):
-    """Each feature layer reads all earlier maps of both channels, and the head reads them all.
+    """A dual-channel network whose feature layers read all earlier maps of both channels.
 
-    Parameters: as in ``DualChannel``.
+    The head reads all maps. Parameters have the same names as in ``DualChannel``.
     """
 
     def __init__(self, shape: GraphShape, settings: DenseNetwork = DenseNetwork()) -> None:  # noqa: B008
@@ -46,11 +46,11 @@ class DenseDualChannel(nn.Module):
         features = [self.embed(batch.features)]  # x⁰ … xˡ, each [nodes, hidden or width]
         structures = [self.structure.embed(batch.structure)]  # s⁰ … sˡ
         for feature_layer, structure_layer in zip(self.layers, self.structure.layers, strict=True):
-            seen = torch.cat(features + structures, dim=1)
+            inputs = torch.cat(features + structures, dim=1)
             if self.activate == "inputs":
-                features.append(feature_layer(self._h(seen), batch))
+                features.append(feature_layer(self._h(inputs), batch))
             else:
-                features.append(self._h(feature_layer(seen, batch)))
+                features.append(self._h(feature_layer(inputs, batch)))
             structures.append(structure_layer(structures[-1], batch).tanh())
         nodes = self.mix(torch.cat(features + structures, dim=1))  # [nodes, hidden]
         pooled = self.hidden(graph_sums(nodes, batch)).relu_()  # [graphs, hidden]

@@ -12,7 +12,7 @@ from ramet.models.shape import GraphShape
 
 
 class StructureChannel(nn.Module):
-    """s⁰ = Linear(structure encoding), sˡ = tanh(GCN(sˡ⁻¹)): sees no node feature."""
+    """s⁰ = Linear(structure encoding), sˡ = tanh(GCN(sˡ⁻¹)); sees no node features."""
 
     def __init__(self, structure: int, hidden: int, layers: int) -> None:
         super().__init__()
@@ -21,9 +21,9 @@ class StructureChannel(nn.Module):
 
 
 class DualChannel(nn.Module):
-    """A GIN over features that reads, at every layer, a GCN over structure encodings.
+    """A GIN over features whose layers also read a GCN over structure encodings.
 
-    Parameters: ``embed``, ``layers.0`` …, ``mix``, ``hidden``, ``classify`` see features;
+    Parameters: ``embed``, ``layers.0`` …, ``mix``, ``hidden`` and ``classify`` see features.
     ``structure.embed`` and ``structure.layers.0`` … see structure encodings only.
     """
 

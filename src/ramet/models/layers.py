@@ -1,8 +1,9 @@
-"""Layers for batches of undirected graphs, written so that no product is done twice.
+"""Layers for batches of undirected graphs.
 
-A link stands in both rows of the adjacency A, so A = Aᵀ: the backward pass uses the same matrix as
-the forward pass and nothing is ever transposed. Linear maps go before the sum over neighbours,
-(A + I)(x W) instead of ((A + I) x) W, as they never widen here.
+The adjacency A has every link in both directions, so A = Aᵀ: the backward pass uses the same matrix
+as the forward pass, and nothing is transposed. Linear maps are applied before the sum over
+neighbours, (A + I)(x W) instead of ((A + I) x) W, because the output of a layer is seldom wider
+than its input.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ramet.data.graphs.node_graph import NodeGraph, SparseFeatures
 
 
 class Linked(Protocol):
-    """Undirected links between nodes, each in both rows."""
+    """Undirected links between nodes, each stored in both directions."""
 
     @property
     def adjacency(self) -> Tensor: ...
@@ -33,37 +34,37 @@ class Linked(Protocol):
     def degrees(self) -> Tensor: ...
 
 
-class _Sums(torch.autograd.Function):
+class _NeighbourSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, links: Linked, own: bool) -> Tensor:
-        ctx.links, ctx.own = links, own
-        return _sums(values, links, own)
+    def forward(ctx: Any, values: Tensor, links: Linked, with_self: bool) -> Tensor:
+        ctx.links, ctx.with_self = links, with_self
+        return _neighbour_sum(values, links, with_self)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:
-        return _sums(grad_outputs[0].contiguous(), ctx.links, ctx.own), None, None
+        return _neighbour_sum(grad_outputs[0].contiguous(), ctx.links, ctx.with_self), None, None
 
 
-def _sums(values: Tensor, links: Linked, own: bool) -> Tensor:
+def _neighbour_sum(values: Tensor, links: Linked, with_self: bool) -> Tensor:
     if values.device.type == "mps":  # has no CSR products
-        base = values if own else torch.zeros_like(values)
+        base = values if with_self else torch.zeros_like(values)
         return base.index_add(0, links.rows, values[links.columns])
-    return torch.addmm(values, links.adjacency, values, beta=int(own))
+    return torch.addmm(values, links.adjacency, values, beta=int(with_self))
 
 
 def self_and_neighbours(values: Tensor, links: Linked) -> Tensor:
-    """(A + I) values: each node's row plus those of its neighbours."""
-    result: Tensor = _Sums.apply(values, links, True)  # type: ignore[no-untyped-call]
+    """(A + I) values: the sum of each node's row and its neighbours' rows."""
+    result: Tensor = _NeighbourSum.apply(values, links, True)  # type: ignore[no-untyped-call]
     return result
 
 
 def neighbours(values: Tensor, links: Linked) -> Tensor:
-    """A values: the rows of each node's neighbours."""
-    result: Tensor = _Sums.apply(values, links, False)  # type: ignore[no-untyped-call]
+    """A values: the sum of each node's neighbours' rows."""
+    result: Tensor = _NeighbourSum.apply(values, links, False)  # type: ignore[no-untyped-call]
     return result
 
 
-class _OfSparse(torch.autograd.Function):
+class _SparseMatmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, features: SparseFeatures) -> Tensor:
         ctx.features = features
@@ -74,29 +75,29 @@ class _OfSparse(torch.autograd.Function):
         return ctx.features.by_feature @ grad_outputs[0].contiguous(), None
 
 
-def of_features(linear: nn.Linear, graph: NodeGraph) -> Tensor:  # [nodes, width]
-    """The linear map of a graph's features, without the products that are zero."""
+def apply_linear(linear: nn.Linear, graph: NodeGraph) -> Tensor:  # [nodes, width]
+    """Apply a linear layer to a graph's features, as a sparse product if most are zero."""
     if graph.sparse_features is None:
         dense: Tensor = linear(graph.features)
         return dense
-    return times_features(linear.weight, graph) + linear.bias
+    return matmul_features(linear.weight, graph) + linear.bias
 
 
-def times_features(weight: Tensor, graph: NodeGraph) -> Tensor:  # [nodes, width]
+def matmul_features(weight: Tensor, graph: NodeGraph) -> Tensor:  # [nodes, width]
     features = graph.sparse_features
     if features is None:
         return graph.features @ weight.t()
-    sparse: Tensor = _OfSparse.apply(weight.t(), features)  # type: ignore[no-untyped-call]
+    sparse: Tensor = _SparseMatmul.apply(weight.t(), features)  # type: ignore[no-untyped-call]
     return sparse
 
 
 def graph_sums(values: Tensor, batch: Batch) -> Tensor:  # [graphs, width]
-    """Add up the rows of each graph."""
+    """Sum the rows of each graph's nodes."""
     return values.new_zeros((batch.graphs, values.size(1))).index_add(0, batch.graph, values)
 
 
 class InputLinear(nn.Linear):
-    """A linear layer that takes a one-hot row as the index of its one."""
+    """A linear layer that also accepts one-hot rows given as indices."""
 
     def forward(self, features: Tensor) -> Tensor:
         if features.is_floating_point():
@@ -105,12 +106,12 @@ class InputLinear(nn.Linear):
 
 
 class GINLayer(nn.Module):
-    """Graph isomorphism layer, eps 0: MLP((A + I) x), the MLP being Linear, relu, Linear."""
+    """Graph isomorphism layer with eps 0: MLP((A + I) x), where the MLP is Linear, relu, Linear."""
 
-    def __init__(self, wide: int, narrow: int) -> None:
+    def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()
-        self.first = nn.Linear(wide, narrow)
-        self.second = nn.Linear(narrow, narrow)
+        self.first = nn.Linear(in_width, out_width)
+        self.second = nn.Linear(out_width, out_width)
 
     def forward(self, values: Tensor, batch: Batch) -> Tensor:
         mapped = functional.linear(values, self.first.weight)
@@ -120,28 +121,28 @@ class GINLayer(nn.Module):
 
 
 class SAGELayer(nn.Module):
-    """GraphSAGE's mean layer: W₁ · mean over neighbours + b + W₂ x; no neighbours, mean 0."""
+    """GraphSAGE's mean layer: W₁ · mean over neighbours + b + W₂ x. No neighbours, mean 0."""
 
-    def __init__(self, wide: int, narrow: int) -> None:
+    def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()
-        self.neighbours = nn.Linear(wide, narrow)
-        self.own = nn.Linear(wide, narrow, bias=False)
+        self.neighbours = nn.Linear(in_width, out_width)
+        self.own = nn.Linear(in_width, out_width, bias=False)
 
     def forward(self, values: Tensor, links: Linked) -> Tensor:
         mapped = functional.linear(values, self.neighbours.weight)
-        share = links.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
-        mean = (self_and_neighbours(mapped, links) - mapped) * share
+        factor = links.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
+        mean = (self_and_neighbours(mapped, links) - mapped) * factor
         result: Tensor = mean + self.neighbours.bias + self.own(values)
         return result
 
 
 class GCNLayer(nn.Module):
-    """Graph convolution, D^-½ (A + I) D^-½ x W + b with the degrees of A + I."""
+    """Graph convolution: D^-½ (A + I) D^-½ x W + b, where D has the degrees of A + I."""
 
-    def __init__(self, wide: int, narrow: int) -> None:
+    def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(narrow, wide))
-        self.bias = nn.Parameter(torch.zeros(narrow))
+        self.weight = nn.Parameter(torch.empty(out_width, in_width))
+        self.bias = nn.Parameter(torch.zeros(out_width))
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, values: Tensor, batch: Batch) -> Tensor:
@@ -150,22 +151,22 @@ class GCNLayer(nn.Module):
 
 
 class Dropout(nn.Module):
-    """Dropout whose coin flips are bytes of random words: a fifth of the usual time on a CPU.
+    """Dropout that uses one random byte per value, which is faster on a CPU.
 
-    The chance is met to 1/256; other devices use PyTorch's own.
+    The rate is rounded to a multiple of 1/256. Other devices use PyTorch's dropout.
     """
 
-    def __init__(self, chance: float) -> None:
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.chance = chance
+        self.rate = rate
 
     def forward(self, values: Tensor) -> Tensor:
-        if not self.training or self.chance == 0.0:
+        if not self.training or self.rate == 0.0:
             return values
         if values.device.type != "cpu":
-            return functional.dropout(values, self.chance)
-        dropped = round(self.chance * 256)
+            return functional.dropout(values, self.rate)
+        dropped = round(self.rate * 256)
         words = torch.empty((values.numel() + 7) // 8, dtype=torch.int64)
         words.random_(torch.iinfo(torch.int64).min, None)
-        coins = words.view(torch.uint8)[: values.numel()].view(values.shape)
-        return values * (coins >= dropped).to(values.dtype).mul_(256 / (256 - dropped))
+        drawn = words.view(torch.uint8)[: values.numel()].view(values.shape)
+        return values * (drawn >= dropped).to(values.dtype).mul_(256 / (256 - dropped))

@@ -1,12 +1,13 @@
-r"""Which kind a link is of: clustering of links by what their two ends look like.
+r"""Clustering of links into kinds, by the embeddings of their two ends.
 
-A link is :math:`z_{uv} = [h_u \| h_v]` and goes to the centre with the largest cosine. The norm of
-z does not change which that is, and the dot product splits by end: with the unit centres
+A link is :math:`z_{uv} = [h_u \| h_v]` and is assigned to the centre with the largest cosine. The
+norm of z does not affect the arg max, and the dot product splits by end. With the unit centres
 :math:`\hat\varphi_c = [\hat\varphi_c^l \| \hat\varphi_c^r]`,
 
 .. math:: \arg\max_c \; P_{uc} + Q_{vc}, \qquad P = H \hat\Phi_l^\top, \quad Q = H \hat\Phi_r^\top,
 
-and the sum of a cluster's links is counts(k × n) · H. So nothing of size links × width is made.
+and the sum of a cluster's links is counts(k × n) · H. So nothing of size links × width is
+allocated.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from torch.nn import functional
 from ramet.data import NodeGraph
 
 LINKS_AT_ONCE = 2**19
-SEEDED_FROM = 10_000
+_SEEDING_SAMPLE = 10_000
 
 
 @runtime_checkable
 class FindsLinkKinds(Protocol):
-    """A model that can say which kind it takes each link for."""
+    """A model that assigns a kind to each link."""
 
     cluster: bool
-    """Whether it finds the kinds itself instead of reading them."""
+    """Whether it finds the kinds by clustering instead of reading the true ones."""
 
     def eval(self) -> object: ...
 
@@ -36,7 +37,7 @@ class FindsLinkKinds(Protocol):
 
 
 def assign(nodes: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> Tensor:  # [links]
-    """The kind of each link; centres that are all zero belong to no kind and get none."""
+    """Assign each link to a kind. Centres that are all zero are unset and get no links."""
     width = nodes.size(1)
     unit = functional.normalize(centres)
     by_left, by_right = nodes @ unit[:, :width].T, nodes @ unit[:, width:].T  # [nodes, k]
@@ -50,22 +51,22 @@ def assign(nodes: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> Tenso
 
 
 def means(nodes: Tensor, left: Tensor, right: Tensor, kinds: Tensor, centres: Tensor) -> Tensor:
-    """Each kind's mean link; a kind without any keeps its centre."""
+    """The mean link of each kind. A kind without links keeps its centre."""
     count = centres.size(0)
     links = torch.bincount(kinds, minlength=count)
     sums = [_counts(ends, kinds, nodes.size(0), count) @ nodes for ends in (left, right)]
-    fresh = torch.cat(sums, dim=1) / links.clamp(min=1).unsqueeze(1)
-    return torch.where((links > 0).unsqueeze(1), fresh, centres)
+    new = torch.cat(sums, dim=1) / links.clamp(min=1).unsqueeze(1)
+    return torch.where((links > 0).unsqueeze(1), new, centres)
 
 
 def _counts(ends: Tensor, kinds: Tensor, nodes: int, count: int) -> Tensor:  # [k, nodes]
     """How often each node is this end of a link of each kind."""
-    found = torch.zeros(nodes * count, dtype=torch.int64, device=ends.device)
+    counts = torch.zeros(nodes * count, dtype=torch.int64, device=ends.device)
     for start in range(0, ends.numel(), LINKS_AT_ONCE):
         chunk = slice(start, start + LINKS_AT_ONCE)
-        place = ends[chunk].long() * count + kinds[chunk]
-        found += torch.bincount(place, minlength=nodes * count)
-    return found.view(nodes, count).T.float()
+        index = ends[chunk].long() * count + kinds[chunk]
+        counts += torch.bincount(index, minlength=nodes * count)
+    return counts.view(nodes, count).T.float()
 
 
 def unset(centres: Tensor) -> Tensor:  # [k]
@@ -73,26 +74,26 @@ def unset(centres: Tensor) -> Tensor:  # [k]
 
 
 def seeded(nodes: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> Tensor:
-    """Fill centres that are unset with links far from the others, as k-means++ draws them.
+    """Draw unset centres from the links, far from the other centres, as k-means++ does.
 
-    Distances are those of a sample of links; draws come from PyTorch's generator. With fewer
-    different links than centres some stay unset.
+    Candidates are a sample of the links. Draws use PyTorch's global generator. With fewer different
+    links than centres, some centres stay unset.
     """
     empty = unset(centres).nonzero().flatten().tolist()
     if not empty or not left.numel():
         return centres
-    some = torch.randint(left.numel(), (min(SEEDED_FROM, left.numel()),))
-    links = torch.cat([nodes[left[some].long()], nodes[right[some].long()]], dim=1)
+    sample = torch.randint(left.numel(), (min(_SEEDING_SAMPLE, left.numel()),))
+    links = torch.cat([nodes[left[sample].long()], nodes[right[sample].long()]], dim=1)
     unit, filled = functional.normalize(links), centres.clone()
-    for place in empty:
+    for kind in empty:
         known = functional.normalize(filled[~unset(filled)])
-        far = (
+        distances = (
             (1 - (unit @ known.T).amax(dim=1)).clamp(min=0).double()
             if known.size(0)
             else torch.ones(unit.size(0), dtype=torch.float64)
         )
-        far[unset(links)] = 0
-        if far.sum() <= 1e-9:
+        distances[unset(links)] = 0
+        if distances.sum() <= 1e-9:
             break
-        filled[place] = links[torch.multinomial(far, 1)[0]]
+        filled[kind] = links[torch.multinomial(distances, 1)[0]]
     return filled

@@ -1,6 +1,6 @@
-r"""Neighbours that a subgraph lacks: how many, and what they look like (FedSage+'s NeighGen).
+r"""FedSage+'s NeighGen: generates the neighbours that are missing in a subgraph.
 
-Nodes are hidden at random, and from what is left the generator learns to tell what was hidden:
+Nodes are hidden at random, and the generator learns to predict them from the visible ones:
 
 .. math::
     z_v = \mathrm{SAGE}(v), \quad \tilde n_v = \operatorname{relu}(w^\top z_v), \quad
@@ -25,31 +25,31 @@ from ramet.models.shape import NodeShape
 
 @dataclass(frozen=True)
 class Impaired:
-    """A graph without its hidden nodes, and what it lacks because of that."""
+    """A graph without its hidden nodes, and the neighbours that its nodes are missing."""
 
     graph: NodeGraph
-    lacks: Tensor  # [visible nodes] how many neighbours are hidden
-    hidden: Tensor  # [Σ lacks, features] of the hidden neighbours, by the node that lacks them
+    missing: Tensor  # [visible nodes] number of hidden neighbours
+    hidden: Tensor  # [Σ missing, features] of the hidden neighbours, ordered by visible node
 
 
 def impaired(graph: NodeGraph, share: float) -> Impaired:
-    """Hide a share of the nodes, drawn by PyTorch."""
+    """Hide a random share of the nodes, drawn from PyTorch's global generator."""
     hide = torch.rand(graph.nodes).to(graph.labels.device) < share
     visible = (~hide).nonzero().flatten()
-    place = (~hide).cumsum(0) - 1
+    index = (~hide).cumsum(0) - 1
     one = torch.cat([graph.left, graph.right]).long()
     other = torch.cat([graph.right, graph.left]).long()
     cut = ~hide[one] & hide[other]
-    owners, order = place[one[cut]].sort(stable=True)
+    owners, order = index[one[cut]].sort(stable=True)
     return Impaired(
-        graph=graph.inside(visible),
-        lacks=torch.bincount(owners, minlength=visible.numel()),
+        graph=graph.subgraph(visible),
+        missing=torch.bincount(owners, minlength=visible.numel()),
         hidden=graph.features[other[cut][order]],
     )
 
 
 class NeighbourGenerator(nn.Module):
-    """Encoder, count and features of missing neighbours; at most ``most`` for each node.
+    """Predicts the number and features of missing neighbours, at most ``most`` per node.
 
     Parameters: ``layers.0``, ``layers.1``, ``count``, ``draw``.
     """
@@ -61,7 +61,7 @@ class NeighbourGenerator(nn.Module):
         self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in (shape.features, hidden))
         self.count = nn.Linear(hidden, 1)
         self.draw = nn.Linear(hidden, shape.features)
-        nn.init.zeros_(self.draw.weight)  # until it has learned something, it draws nothing
+        nn.init.zeros_(self.draw.weight)  # an untrained generator draws zero features
         nn.init.zeros_(self.draw.bias)
         self.most, self.noise = most, noise
 
@@ -72,49 +72,51 @@ class NeighbourGenerator(nn.Module):
         return x
 
     def counts(self, embedded: Tensor) -> Tensor:  # [nodes]
-        found: Tensor = self.count(embedded).squeeze(1).relu()
-        return found
+        counts: Tensor = self.count(embedded).squeeze(1).relu()
+        return counts
 
     def neighbours(self, embedded: Tensor, owners: Tensor) -> Tensor:  # [owners, features]
-        """One for each entry of ``owners``."""
+        """Generate a neighbour for each entry of ``owners``."""
         noise = torch.randn((owners.numel(), embedded.size(1)))
-        made: Tensor = self.draw(embedded[owners] + self.noise * noise.to(embedded.device))
-        return made
+        generated: Tensor = self.draw(embedded[owners] + self.noise * noise.to(embedded.device))
+        return generated
 
     @torch.no_grad()
     def mended(self, graph: NodeGraph) -> NodeGraph:
-        """The graph, and behind its nodes those that were generated."""
+        """Return the graph with generated nodes appended."""
         embedded = self.embed(graph)
         counts = self.counts(embedded).round().clamp(max=self.most).long()
         owners = torch.repeat_interleave(counts)
         return graph.with_neighbours(owners, self.neighbours(embedded, owners))
 
     def losses(self, impaired: Impaired) -> tuple[Tensor, Tensor]:
-        """L_d and L_f."""
-        lacks = impaired.lacks
+        """Return L_d and L_f."""
+        missing = impaired.missing
         embedded = self.embed(impaired.graph)
-        of_counts = functional.smooth_l1_loss(self.counts(embedded), lacks.to(embedded.dtype))
-        owners = torch.repeat_interleave(lacks.clamp(max=self.most))
+        count_loss = functional.smooth_l1_loss(self.counts(embedded), missing.to(embedded.dtype))
+        owners = torch.repeat_interleave(missing.clamp(max=self.most))
         if not owners.numel():
-            return of_counts, of_counts.new_zeros(())
-        made = self.neighbours(embedded, owners)
-        return of_counts, distances_to_nearest(made, owners, impaired).mean()
+            return count_loss, count_loss.new_zeros(())
+        generated = self.neighbours(embedded, owners)
+        return count_loss, distances_to_nearest(generated, owners, impaired).mean()
 
 
-def distances_to_nearest(made: Tensor, owners: Tensor, impaired: Impaired) -> Tensor:  # [made]
-    """Squared distance of each made neighbour to the nearest that its owner really lacks."""
-    lacks = impaired.lacks
-    starts = lacks.cumsum(0) - lacks
-    choices = lacks[owners]  # [made] how many there are to compare with
+def distances_to_nearest(
+    generated: Tensor, owners: Tensor, impaired: Impaired
+) -> Tensor:  # [generated]
+    """Squared distance of each generated node to its owner's nearest hidden neighbour."""
+    missing = impaired.missing
+    starts = missing.cumsum(0) - missing
+    choices = missing[owners]  # [generated] number of hidden neighbours to compare with
     row = torch.repeat_interleave(choices)
     within = torch.arange(row.numel(), device=row.device) - (choices.cumsum(0) - choices)[row]
     candidates = starts[owners][row] + within
-    distances = (made.detach()[row] - impaired.hidden[candidates]).square().sum(dim=1)
-    nearest = distances.new_full((made.size(0),), torch.inf).scatter_reduce(
+    distances = (generated.detach()[row] - impaired.hidden[candidates]).square().sum(dim=1)
+    nearest = distances.new_full((generated.size(0),), torch.inf).scatter_reduce(
         0, row, distances, "amin"
     )
     at_nearest = torch.where(distances == nearest[row], candidates, impaired.hidden.size(0))
     chosen = torch.full_like(choices, impaired.hidden.size(0)).scatter_reduce(
         0, row, at_nearest, "amin"
     )
-    return (made - impaired.hidden[chosen]).square().sum(dim=1)
+    return (generated - impaired.hidden[chosen]).square().sum(dim=1)

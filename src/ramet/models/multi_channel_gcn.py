@@ -1,4 +1,4 @@
-r"""FedLIT's networks for nodes: one channel, or one channel for each kind of link.
+r"""FedLIT's networks for node classification: one channel, or a channel for each kind of link.
 
 .. math::
     h_u = \sigma(W_s x_u), \quad h^c_u = \sigma(W_c h_u), \quad
@@ -15,22 +15,22 @@ from ramet.data.graphs.node_graph import Channel, NodeGraph, scale
 from ramet.models import link_kinds
 from ramet.models.layers import (
     Dropout,
+    apply_linear,
+    matmul_features,
     neighbours,
-    of_features,
     self_and_neighbours,
-    times_features,
 )
 from ramet.models.settings import GCNNetwork, LinkClustering, MultiChannelNetwork
 from ramet.models.shape import NodeShape
 
 
 class _Convolution(nn.Module):
-    """D^-½ A D^-½ x W + b, with A + I for A if nodes hear themselves; D counts the self loop."""
+    """D^-½ A D^-½ x W + b, with A + I for A if ``loops``; D always counts the self loop."""
 
-    def __init__(self, wide: int, narrow: int, loops: bool) -> None:
+    def __init__(self, in_width: int, out_width: int, loops: bool) -> None:
         super().__init__()
         self.sums = self_and_neighbours if loops else neighbours
-        self.linear = nn.Linear(wide, narrow)
+        self.linear = nn.Linear(in_width, out_width)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
@@ -40,7 +40,7 @@ class _Convolution(nn.Module):
 
 
 class _Channel(nn.Module):
-    """A projection of its own, then layers of [graph convolution, relu, dropout]."""
+    """A projection, then layers of [graph convolution, relu, dropout]."""
 
     def __init__(self, settings: GCNNetwork) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _Channel(nn.Module):
 
 
 class GCN(nn.Module):
-    """All links alike. Parameters: ``project``, ``channel.*``, ``classify``."""
+    """A GCN over all links. Parameters: ``project``, ``channel.*``, ``classify``."""
 
     def __init__(self, shape: NodeShape, settings: GCNNetwork = GCNNetwork()) -> None:  # noqa: B008
         super().__init__()
@@ -72,16 +72,16 @@ class GCN(nn.Module):
         self.activate = settings.activate
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        h = of_features(self.project, graph)
+        h = apply_linear(self.project, graph)
         h = self.channel(h.relu() if self.activate else h, graph.whole, graph.gcn_scale)
         logits: Tensor = self.classify(h)
         return logits
 
 
 class Kinds(nn.Module):
-    """What is told of each kind beside its channel: its centre, and how many nodes it touches.
+    """The centre of each kind and the number of nodes that it touches.
 
-    Buffers, so that they travel and are kept like parameters.
+    These are buffers, so they are sent and saved like parameters.
     """
 
     centres: Tensor
@@ -94,13 +94,13 @@ class Kinds(nn.Module):
 
 
 class MultiChannelGCN(nn.Module):
-    """A channel for each kind of link; a node sums over the channels that touch it.
+    """A GCN channel for each kind of link; a node sums over the channels that touch it.
 
-    The kinds are the graph's true ones (mGCN), or found by clustering the links in every pass of
-    training (cGCN). A node without any link passes through all channels.
+    The kinds are the graph's true ones (mGCN), or found by clustering the links in every training
+    pass (cGCN). A node without links passes through all channels.
 
     Args:
-        clustering: how to find the kinds; None reads the true ones.
+        clustering: how to find the kinds; None uses the true ones.
 
     Parameters: ``project``, ``channels.0`` …, ``classify``; buffers ``kinds.centres`` and
     ``kinds.nodes``.
@@ -125,21 +125,21 @@ class MultiChannelGCN(nn.Module):
         self.classify = nn.Linear(hidden, shape.classes)
         self.kinds = Kinds(settings.kinds, 2 * hidden)
         if clustering and clustering.view == "fixed":
-            drawn = torch.randn(hidden, shape.features, generator=torch.Generator().manual_seed(0))
-            self.register_buffer("view", drawn / shape.features**0.5, persistent=False)
+            view = torch.randn(hidden, shape.features, generator=torch.Generator().manual_seed(0))
+            self.register_buffer("view", view / shape.features**0.5, persistent=False)
         else:
             self.view = None
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
         h = self._projected(graph)
-        kinds = self.kinds_of(graph, self._compared(graph, h.detach()))
-        alone = graph.degrees == 0
+        kinds = self.kinds_of(graph, self._clustering_view(graph, h.detach()))
+        isolated = graph.degrees == 0
         total, touching = torch.zeros_like(h), torch.zeros_like(graph.gcn_scale)
-        found = graph.channels(kinds, len(self.channels))
-        for kind, (channel, links) in enumerate(zip(self.channels, found, strict=True)):
-            touched = ((links.degrees > 0) | alone).unsqueeze(1).to(h.dtype)
+        links_of_kinds = graph.channels(kinds, len(self.channels))
+        for kind, (channel, links) in enumerate(zip(self.channels, links_of_kinds, strict=True)):
+            touched = ((links.degrees > 0) | isolated).unsqueeze(1).to(h.dtype)
             if self.training:
-                self._note(kind, links.degrees)
+                self._record(kind, links.degrees)
             factor = graph.gcn_scale if self.degrees == "graph" else scale(links.degrees)
             total = total + channel(h, links, factor) * touched
             touching = touching + touched
@@ -149,19 +149,19 @@ class MultiChannelGCN(nn.Module):
         return logits
 
     def link_kinds(self, graph: NodeGraph) -> Tensor:  # [links]
-        """The kind of each link as the model sees it."""
-        return self.kinds_of(graph, self._compared(graph, self._projected(graph)))
+        """The kind that the model assigns to each link."""
+        return self.kinds_of(graph, self._clustering_view(graph, self._projected(graph)))
 
-    def _compared(self, graph: NodeGraph, projected: Tensor) -> Tensor:
-        return projected if self.view is None else times_features(self.view, graph).relu()
+    def _clustering_view(self, graph: NodeGraph, projected: Tensor) -> Tensor:
+        return projected if self.view is None else matmul_features(self.view, graph).relu()
 
     def _projected(self, graph: NodeGraph) -> Tensor:
-        h = of_features(self.project, graph)
+        h = apply_linear(self.project, graph)
         return h.relu() if self.activate else h
 
     @torch.no_grad()
     def kinds_of(self, graph: NodeGraph, nodes: Tensor) -> Tensor:  # [links]
-        """The true kinds, or the nearest centres; in training the centres follow their links."""
+        """The true kinds, or the nearest centres. Training also updates the centres."""
         if not self.cluster:
             return graph.kinds
         ends = graph.left, graph.right
@@ -174,10 +174,10 @@ class MultiChannelGCN(nn.Module):
         self.kinds.centres.copy_(centres)
         return kinds
 
-    def _note(self, kind: int, degrees: Tensor) -> None:
-        """Write down what is told of a kind; of one with too few links nothing is."""
+    def _record(self, kind: int, degrees: Tensor) -> None:
+        """Set the node count of a kind; clear count and centre if it has too few links."""
         links = int(degrees.sum()) // 2
-        told = links >= max(self.smallest, 1)
-        self.kinds.nodes[kind] = (degrees > 0).sum() if told else 0
-        if not told and links:
+        reported = links >= max(self.smallest, 1)
+        self.kinds.nodes[kind] = (degrees > 0).sum() if reported else 0
+        if not reported and links:
             self.kinds.centres[kind] = 0

@@ -1,4 +1,4 @@
-"""GraphSAGE for the nodes of one graph, as it is or mended with generated neighbours."""
+"""GraphSAGE for node classification, on the graph as it is or mended with generated neighbours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ramet.models.shape import NodeShape
 
 
 class NodeSAGE(nn.Module):
-    """Layers of [mean over neighbours, relu, dropout], then one linear map.
+    """Layers of [mean over neighbours, relu, dropout], then a linear layer.
 
     Parameters: ``layers.0`` …, ``classify``.
     """
@@ -20,8 +20,8 @@ class NodeSAGE(nn.Module):
     def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
         super().__init__()
         hidden, layers = settings.hidden, settings.layers
-        wide = [shape.features, *[hidden] * (layers - 1)]
-        self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in wide)
+        widths = [shape.features, *[hidden] * (layers - 1)]
+        self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in widths)
         self.dropout = Dropout(settings.dropout)
         self.classify = nn.Linear(hidden, shape.classes)
 
@@ -34,11 +34,11 @@ class NodeSAGE(nn.Module):
 
 
 class MendedSAGE(nn.Module):
-    """A GraphSAGE that is trained on graphs whose nodes got the neighbours they seem to lack.
+    """A GraphSAGE that is trained on graphs mended with generated neighbours.
 
-    The generator learns from what it is shown (see :mod:`ramet.models.missing_neighbours`), not
-    from the classes: no gradient goes back through generated nodes. Judged is the classifier, on
-    the graph as it is.
+    The generator learns from hidden nodes (see :mod:`ramet.models.missing_neighbours`), not from
+    the class loss: no gradient flows through generated nodes. Evaluation uses only the classifier,
+    on the graph as it is.
 
     Parameters: ``generator.*``, ``classifier.*``.
     """

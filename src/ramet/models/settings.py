@@ -1,4 +1,4 @@
-"""Hyper-parameters of networks: methods take them, and networks are built from them."""
+"""Hyper-parameters of networks. Methods take them as options and build networks from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DropoutRate: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class GraphNetwork:
-    """For networks that classify graphs."""
+    """Hyper-parameters of networks for graph classification."""
 
     hidden: PositiveInt = 64
     layers: PositiveInt = 3
@@ -21,13 +21,13 @@ class GraphNetwork:
 
 @dataclass(frozen=True)
 class DenseNetwork(GraphNetwork):
-    """For FedDense's network.
+    """Hyper-parameters of FedDense's network.
 
     Args:
-        width: of every map but the first of each channel.
-        activate: where the non-linear H of the paper's eqs. 7 and 8 is applied: to each feature map
-            as it is computed, or to the concatenation that a layer reads, as the equations say
-            literally.
+        width: of every map except the first of each channel.
+        activate: where the non-linearity H of the paper's eqs. 7 and 8 is applied: to each feature
+            map (``maps``), or to the concatenated inputs of a layer (``inputs``), as the equations
+            say literally.
     """
 
     width: PositiveInt = 32
@@ -36,7 +36,7 @@ class DenseNetwork(GraphNetwork):
 
 @dataclass(frozen=True)
 class NodeNetwork:
-    """For networks that classify nodes."""
+    """Hyper-parameters of networks for node classification."""
 
     hidden: PositiveInt = 64
     layers: PositiveInt = 2
@@ -45,11 +45,11 @@ class NodeNetwork:
 
 @dataclass(frozen=True)
 class GCNNetwork(NodeNetwork):
-    """For graph convolutions.
+    """Hyper-parameters of GCNs.
 
     Args:
         activate: relu after the projections, as in FedLIT's eqs. 8 and 9.
-        loops: self loops in every layer; without them a node hears only its neighbours.
+        loops: self loops in every layer; without them a layer sums over neighbours only.
     """
 
     activate: bool = True
@@ -58,12 +58,12 @@ class GCNNetwork(NodeNetwork):
 
 @dataclass(frozen=True)
 class MultiChannelNetwork(GCNNetwork):
-    """For one channel per kind of link.
+    """Hyper-parameters of GCNs with a channel for each kind of link.
 
     Args:
         kinds: the number k of channels.
         mean: average over the channels that touch a node instead of summing.
-        degrees: normalise by the degrees in the whole graph (FedLIT's eq. 10) or in the channel.
+        degrees: normalise by degrees in the whole graph (FedLIT's eq. 10) or in the channel.
     """
 
     kinds: PositiveInt = 4
@@ -73,15 +73,15 @@ class MultiChannelNetwork(GCNNetwork):
 
 @dataclass(frozen=True)
 class LinkClustering:
-    """How links are clustered into kinds.
+    """Hyper-parameters of the clustering of links into kinds.
 
     Args:
-        smallest: a kind with fewer links is not reported: its centre and count are cleared after
-            training, and it is drawn anew.
-        steps: how often links are assigned and centres moved in one pass of training.
-        view: what links are compared by: the nodes' projection as it is learned, as in the paper,
-            or a ``fixed`` one, drawn alike everywhere, so that a kind stays what it was while the
-            projection learns the classes. The fixed one never travels.
+        smallest: kinds with fewer links are not reported: a training pass clears their centre and
+            count, and the next one draws a new centre.
+        steps: how often links are assigned and centres moved in a training pass.
+        view: the node embeddings by which links are compared: the ``learned`` projection, as in the
+            paper, or a ``fixed`` random one, the same at all clients, so that kinds do not drift
+            while the projection learns the classes. The fixed projection is never sent.
     """
 
     smallest: NonNegativeInt = 10
@@ -91,13 +91,14 @@ class LinkClustering:
 
 @dataclass(frozen=True)
 class HGNNetwork:
-    """For Simple-HGN.
+    """Hyper-parameters of Simple-HGN.
 
     Args:
-        layers: hidden ones; there is an output layer as well.
-        kind_width: of the links' embeddings.
+        layers: number of hidden layers, without the output layer.
+        kind_width: width of the embeddings of link kinds.
         residual: add a linear map of a layer's input to its output (eq. 3).
-        decoder: weight the product of two nodes' vectors by the relation (``distmult``), or not.
+        decoder: weight the product of two nodes' vectors by the relation (``distmult``), or not
+            (``dot``).
     """
 
     hidden: PositiveInt = 64

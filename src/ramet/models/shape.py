@@ -1,4 +1,4 @@
-"""The sizes in which clients differ, and which a model is built for."""
+"""Shapes: the sizes that a model is built for, and in which clients may differ."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class GraphShape:
-    """How wide a client's node features and structure encodings are, and how many classes."""
+    """Widths of a client's node features and structure encodings, and its number of classes."""
 
     features: int
     structure: int
     classes: int
 
     def plain(self) -> GraphShape:
-        """The smallest shape like this one: what a part has that sees no feature and no class."""
+        """The smallest shape with the same structure encodings.
+
+        Parts of a model that do not depend on features or classes have their usual size in it.
+        """
         return GraphShape(features=1, structure=self.structure, classes=2)
 
     def other(self) -> GraphShape:
-        """One that differs wherever two clients may."""
+        """A shape that differs from this one wherever two clients may differ."""
         return replace(self, features=self.features + 1, classes=self.classes + 1)
 
 
 @dataclass(frozen=True)
 class NodeShape:
-    """How wide a client's node features are, and how many classes its nodes have."""
+    """Width of a client's node features, and its number of classes."""
 
     features: int
     classes: int
 
     def plain(self) -> NodeShape:
-        """As for graphs."""
+        """The smallest shape."""
         return NodeShape(features=1, classes=2)
 
     def other(self) -> NodeShape:
@@ -39,13 +42,13 @@ class NodeShape:
 
 @dataclass(frozen=True)
 class LinkShape:
-    """The node types with the widths of their features, and the relations."""
+    """Node types with the widths of their features, and relations."""
 
     types: tuple[tuple[str, int], ...]
     relations: tuple[str, ...]
 
     def plain(self) -> LinkShape:
-        """As for graphs, of the same schema."""
+        """The smallest shape with the same types and relations."""
         return LinkShape(tuple((name, 1) for name, _ in self.types), self.relations)
 
     def other(self) -> LinkShape:

@@ -1,4 +1,4 @@
-r"""Simple-HGN: graph attention that knows the type of each link.
+r"""Simple-HGN: graph attention that uses the type of each link.
 
 Lv et al., *Are we really making much progress? Revisiting, benchmarking and refining heterogeneous
 graph neural networks*, KDD 2021, as FedDA uses it (its eq. 2).
@@ -8,8 +8,8 @@ graph neural networks*, KDD 2021, as FedDA uses it (its eq. 2).
         a^\top [W h_u \Vert W h_v \Vert W_r r_{\psi(uv)}]\big), \qquad
     h'_u = \mathrm{ELU}\Big(\sum_v \hat\alpha_{uv} W h_v\Big)
 
-Each node type has an input layer, each kind of link an embedding per layer, and each kind a vector
-in the decoder, all in tensors of their own: so each can be switched off alone.
+Each node type has an input layer. Each kind of link has an embedding per layer and a vector in the
+decoder. All of these are separate tensors, so each can be switched off separately.
 """
 
 from __future__ import annotations
@@ -29,68 +29,79 @@ _SLOPE = 0.01
 
 
 def kinds_of(relations: tuple[str, ...]) -> list[str]:
-    """2R + 1: each relation, each against its direction, and loops."""
+    """The 2R + 1 kinds of links: each relation, its reverse, and self loops."""
     return [*relations, *(f"{name}-back" for name in relations), "loop"]
 
 
 class _WeightedSums(torch.autograd.Function):
-    """For each head, the sum of what comes in over the links, times the links' weights."""
+    """For each attention head, the weighted sum over each node's incoming links."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, values: Tensor, flow: Flow) -> Tensor:
         ctx.save_for_backward(weights, values)
         ctx.flow = flow
-        return _each_head(flow.starts, flow.sources, weights, values)
+        return _sums_by_head(flow.starts, flow.sources, weights, values)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, None]:
         weights, values = ctx.saved_tensors
-        flow, given = ctx.flow, grad_outputs[0].contiguous()
-        to_values = _each_head(flow.back_starts, flow.back_targets, weights[flow.back_order], given)
-        to_weights = torch.empty_like(weights)
+        flow, grad = ctx.flow, grad_outputs[0].contiguous()
+        reverse_weights = weights[flow.back_order]
+        values_grad = _sums_by_head(flow.back_starts, flow.back_targets, reverse_weights, grad)
+        weights_grad = torch.empty_like(weights)
         for head, own in enumerate(weights.T.contiguous()):
-            links = _matrix(flow.starts, flow.sources, own)
-            found = torch.sparse.sampled_addmm(links, given[:, head], values[:, head].T, beta=0.0)
-            to_weights[:, head] = found.values()
-        return to_weights, to_values, None
+            links = _csr(flow.starts, flow.sources, own)
+            product = torch.sparse.sampled_addmm(links, grad[:, head], values[:, head].T, beta=0.0)
+            weights_grad[:, head] = product.values()
+        return weights_grad, values_grad, None
 
 
-def _each_head(starts: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+def _sums_by_head(starts: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:
     sums = torch.empty_like(values)  # [nodes, heads, width]
     for head, own in enumerate(weights.T.contiguous()):
-        torch.mm(_matrix(starts, columns, own), values[:, head], out=sums[:, head])
+        torch.mm(_csr(starts, columns, own), values[:, head], out=sums[:, head])
     return sums
 
 
-def _matrix(starts: Tensor, columns: Tensor, values: Tensor) -> Tensor:
+def _csr(starts: Tensor, columns: Tensor, values: Tensor) -> Tensor:
     nodes = starts.numel() - 1
     return torch.sparse_csr_tensor(starts, columns, values, (nodes, nodes), check_invariants=False)
 
 
 class _Attention(nn.Module):
-    """One layer: ``weight`` W, ``kind_weight`` W_r, and a in three parts; ``kinds`` holds the r."""
+    """An attention layer.
+
+    ``weight`` is W, ``kind_weight`` W_r, ``kinds`` holds the r; a is split into ``of_source``,
+    ``of_target`` and ``of_kind``.
+    """
 
     def __init__(
-        self, wide: int, narrow: int, heads: int, kind_width: int, kinds: list[str], residual: bool
+        self,
+        in_width: int,
+        out_width: int,
+        heads: int,
+        kind_width: int,
+        kinds: list[str],
+        residual: bool,
     ) -> None:
         super().__init__()
-        self.heads, self.names = heads, kinds  # a ParameterDict has an order of its own
-        self.weight = nn.Parameter(torch.empty(heads * narrow, wide))
+        self.heads, self.names = heads, kinds  # a ParameterDict has its own order
+        self.weight = nn.Parameter(torch.empty(heads * out_width, in_width))
         self.kind_weight = nn.Parameter(torch.empty(heads * kind_width, kind_width))
-        self.of_source = nn.Parameter(torch.empty(heads, narrow))
-        self.of_target = nn.Parameter(torch.empty(heads, narrow))
+        self.of_source = nn.Parameter(torch.empty(heads, out_width))
+        self.of_target = nn.Parameter(torch.empty(heads, out_width))
         self.of_kind = nn.Parameter(torch.empty(heads, kind_width))
         for parameter in self.parameters():
             nn.init.xavier_normal_(parameter, gain=2**0.5)
         self.kinds = nn.ParameterDict({name: torch.randn(kind_width) for name in kinds})
-        self.residual = nn.Linear(wide, heads * narrow, bias=False) if residual else None
+        self.residual = nn.Linear(in_width, heads * out_width, bias=False) if residual else None
 
     def forward(self, values: Tensor, flow: Flow, dropout: Dropout) -> Tensor:
         mapped = (values @ self.weight.T).view(values.size(0), self.heads, -1)
         kinds = torch.stack([self.kinds[name] for name in self.names]) @ self.kind_weight.T
         by_kind = (kinds.view(-1, self.heads, self.of_kind.size(1)) * self.of_kind).sum(dim=2)
-        by_source, by_target = (self._shares(values, a) for a in (self.of_source, self.of_target))
-        scores = by_source.index_select(0, flow.sources)  # its gradient is faster than that of []
+        by_source, by_target = (self._scores(values, a) for a in (self.of_source, self.of_target))
+        scores = by_source.index_select(0, flow.sources)  # faster backward pass than indexing
         scores = scores + by_target.index_select(0, flow.targets)
         scores = scores + by_kind.index_select(0, flow.kinds)
         weights = _softmax(functional.leaky_relu(scores, _SLOPE), flow)  # [links, heads]
@@ -100,24 +111,24 @@ class _Attention(nn.Module):
         own: Tensor = self.residual(values)
         return summed + own.view_as(summed)
 
-    def _shares(self, values: Tensor, vectors: Tensor) -> Tensor:  # [nodes, heads]
-        """aᵀ W h of every node and head, as (Wᵀ a)ᵀ h: one narrow product instead of a wide one."""
+    def _scores(self, values: Tensor, vectors: Tensor) -> Tensor:  # [nodes, heads]
+        """aᵀ W h of every node and head, computed as (Wᵀ a)ᵀ h, which is a smaller product."""
         narrow = self.weight.view(self.heads, -1, self.weight.size(1)) * vectors.unsqueeze(2)
         return values @ narrow.sum(dim=1).T
 
 
 def _softmax(scores: Tensor, flow: Flow) -> Tensor:
-    """Over the links that come in at each node; every node has its loop, so none is empty."""
-    wide = flow.targets.unsqueeze(1).expand_as(scores)
-    most = torch.full((flow.nodes, scores.size(1)), -torch.inf, device=scores.device)
-    most = most.scatter_reduce(0, wide, scores.detach(), "amax")
-    powers = (scores - most.index_select(0, flow.targets)).exp()
-    sums = torch.zeros_like(most).index_add(0, flow.targets, powers)
+    """Softmax over each node's incoming links; every node has at least its self loop."""
+    targets = flow.targets.unsqueeze(1).expand_as(scores)
+    largest = torch.full((flow.nodes, scores.size(1)), -torch.inf, device=scores.device)
+    largest = largest.scatter_reduce(0, targets, scores.detach(), "amax")
+    powers = (scores - largest.index_select(0, flow.targets)).exp()
+    sums = torch.zeros_like(largest).index_add(0, flow.targets, powers)
     return powers / sums.index_select(0, flow.targets)
 
 
 class _Input(nn.Linear):
-    """A type's input layer; nodes without features are one-hot, so each has a row of its own."""
+    """A node type's input layer. Nodes without features are one-hot: each has its own embedding."""
 
     def forward(self, nodes: NodeType) -> Tensor:  # type: ignore[override]
         if nodes.features is None:
@@ -126,11 +137,11 @@ class _Input(nn.Linear):
 
 
 class SimpleHGN(nn.Module):
-    """Scores of pairs of nodes.
+    """Scores pairs of nodes.
 
-    A node's vector is its input and every layer's output, each mean over the heads and scaled to
-    length 1, side by side. Two vectors are multiplied, weighted by the relation's vector
-    (``distmult``) or not (``dot``), and summed.
+    A node's vector concatenates its input embedding and the output of every layer, averaged over
+    the heads, each scaled to length 1. The score of a pair is the product of its two vectors,
+    weighted by the relation's vector (``distmult``) or not (``dot``), and summed.
 
     Parameters: ``project.TYPE``, ``layers.N``, ``layers.N.kinds.KIND``, ``decode.KIND``.
     """
@@ -155,24 +166,25 @@ class SimpleHGN(nn.Module):
 
     def encode(self, graph: HeteroGraph) -> Tensor:  # [nodes, hidden · (layers + 2)]
         h = torch.cat([self.project[kind.name](kind) for kind in graph.types])
-        found = [functional.normalize(h)]
+        outputs = [functional.normalize(h)]
         for layer in self.layers:
             h = layer(self.dropout(h), graph.flow, self.dropout)
             if layer is not self.layers[-1]:
                 h = functional.elu(h)
-            found.append(functional.normalize(h.mean(dim=1)))
+            outputs.append(functional.normalize(h.mean(dim=1)))
             h = h.flatten(1)
-        return torch.cat(found, dim=1)
+        return torch.cat(outputs, dim=1)
 
     def scores(self, nodes: Tensor, pairs: Links) -> Tensor:  # [pairs]
-        both = nodes.index_select(0, pairs.heads) * nodes.index_select(0, pairs.tails)
+        products = nodes.index_select(0, pairs.heads) * nodes.index_select(0, pairs.tails)
         if not self.decode:
-            return both.sum(dim=1)
-        result = both.new_zeros(len(pairs))
+            return products.sum(dim=1)
+        result = products.new_zeros(len(pairs))
         for kind, name in enumerate(self.relations):
-            asked = (pairs.kinds == kind).nonzero().flatten()
-            if asked.numel():  # others get no gradient, so they do not move
-                result = result.index_add(0, asked, both.index_select(0, asked) @ self.decode[name])
+            index = (pairs.kinds == kind).nonzero().flatten()
+            if index.numel():  # without pairs, a relation's vector gets no gradient and stays fixed
+                own = products.index_select(0, index) @ self.decode[name]
+                result = result.index_add(0, index, own)
         return result
 
     def forward(self, graph: HeteroGraph, pairs: Links) -> Tensor:  # [pairs]

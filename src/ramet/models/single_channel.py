@@ -1,4 +1,4 @@
-"""The one-channel networks that Local, FedAvg and most baselines train."""
+"""Single-channel networks for graph classification, used by Local, FedAvg and their variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ramet.models.shape import GraphShape
 
 
 class _SingleChannel(nn.Module):
-    """Linear, layers of [message passing, relu, dropout], sum over the graph, two-layer head.
+    """Linear, layers of [message passing, relu, dropout], sum over nodes, two-layer head.
 
     Parameters: ``embed``, ``layers.0`` …, ``hidden``, ``classify``.
     """
@@ -37,12 +37,12 @@ class _SingleChannel(nn.Module):
 
 
 class GIN(_SingleChannel):
-    """Graph isomorphism layers."""
+    """Graph isomorphism network."""
 
     layer = GINLayer
 
 
 class GraphSAGE(_SingleChannel):
-    """GraphSAGE's mean layers."""
+    """GraphSAGE with mean aggregation."""
 
     layer = SAGELayer

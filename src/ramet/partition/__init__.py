@@ -1,4 +1,4 @@
-"""Who holds what: every setting by its name."""
+"""Settings, by name: who takes part and what data each client holds."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What every setting answers: who takes part, and what data each client holds."""
+"""The interface of settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.data.own import Schema, TaskName
 
 @dataclass(frozen=True)
 class Reading:
-    """How data are read: from which folder, split by which seed, with which structure encodings."""
+    """How to read data: the folder, the seed of the split, and the structure encodings."""
 
     data: Path
     split_seed: int
@@ -33,7 +33,7 @@ class Setting(Protocol):
 
     @property
     def task(self) -> TaskName | None:
-        """What the clients' data are for; None where only the sites' own files say it."""
+        """The task of the clients' data; None if only the sites' own files say it."""
         ...
 
     @property
@@ -47,15 +47,15 @@ class Setting(Protocol):
     def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]: ...
 
     def overview(self, reading: Reading) -> ClientData[Any, Any] | None:
-        """The data of all clients as one, to evaluate the server's model on; None if there is none.
+        """The pooled data of all clients, to evaluate the server's model on, or None.
 
-        Only a simulation can have it.
+        Only available in simulations.
         """
         ...
 
     @property
     def user_defined(self) -> bool:
-        """Whether the clients bring their own files."""
+        """Whether the data are the clients' own files."""
         ...
 
     def schemas(self, data: Path) -> Mapping[str, Schema]:
@@ -67,16 +67,16 @@ class Setting(Protocol):
         ...
 
     def data_of(self, client: str, data: Path) -> Path | None:
-        """Where this machine finds a client's data; None if it does not have them."""
+        """Path of a client's data on this machine; None if they are not here."""
         ...
 
     def public_options(self) -> dict[str, str]:
-        """Options of the setting as other machines may see them, without this machine's paths."""
+        """Options of the setting that other machines may see, without local paths."""
         ...
 
 
 class BuiltIn:
-    """The answers of a setting whose data Ramet reads or makes itself."""
+    """Defaults for settings whose data are built in."""
 
     user_defined = False
 

@@ -1,4 +1,4 @@
-"""Clients that hold parts of one graph: communities of nodes, without the links between parts."""
+"""Clients that hold communities of one graph, without the links between clients."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
 from ramet.data.own import TaskName
-from ramet.data.sources.cache import kept
+from ramet.data.sources.cache import cached
 from ramet.data.sources.node_graphs import read_nodes
-from ramet.data.splits import nodes_in_shares
+from ramet.data.splits import node_split
 from ramet.errors import RametError
 from ramet.partition.base import BuiltIn, Reading
 
 _FORMAT = 1
-Judged = Literal["own", "whole"]
+EvaluatedOn = Literal["own", "whole"]
 
 
 @dataclass(frozen=True)
 class SubgraphSetting(BuiltIn):
-    """One graph whose nodes are dealt over the clients by Louvain communities.
+    """One graph whose nodes are distributed over the clients by Louvain communities.
 
-    A client holds its own nodes and the links among them; links between clients are nobody's.
-    Training, validation and test nodes are those of the whole graph. One client holds everything:
-    the yardstick without federation.
+    A client holds its own nodes and the links among them. Links between clients are lost. The split
+    into training, validation and test nodes is that of the whole graph. A single client holds
+    everything, as the baseline without federation.
 
-    ``judged`` says where a client's model is judged: on its own part, as it would be used at its
-    site, or on the whole graph with all its links, as in FedSage's paper.
+    ``judged`` says what a client's model is evaluated on. With ``own`` it is the client's own part,
+    as a site would use the model. With ``whole`` it is the whole graph with all its links, as in
+    FedSage's paper.
     """
 
     about: str
     source: str
     read: Callable[[Path], NodeGraph]
     parts: int
-    judged: Judged = "own"
+    judged: EvaluatedOn = "own"
     rounds: int = 50
     task: ClassVar[TaskName] = "node-classification"
 
@@ -56,9 +57,9 @@ class SubgraphSetting(BuiltIn):
         everything = self.overview(reading)
         if self.parts == 1:
             return everything
-        whole, place = everything.content, self.clients.index(client)
-        own = (self._owners(whole, reading) == place).nonzero().flatten()
-        part, split = whole.inside(own), everything.split.among(own, whole.nodes)
+        whole, number = everything.content, self.clients.index(client)
+        own = (self._owners(whole, reading) == number).nonzero().flatten()
+        part, split = whole.subgraph(own), everything.split.restricted_to(own, whole.nodes)
         if self.judged == "own":
             return ClientData(part, split)
         return ClientData(
@@ -67,34 +68,34 @@ class SubgraphSetting(BuiltIn):
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
         whole = self.read(reading.data)
-        return ClientData(whole, nodes_in_shares(whole.labels, reading.split_seed))
+        return ClientData(whole, node_split(whole.labels, reading.split_seed))
 
     def _owners(self, whole: NodeGraph, reading: Reading) -> Tensor:
-        """[nodes] who owns each node; Louvain takes seconds, so its answer is kept."""
+        """[nodes] index of the client that owns each node; cached because Louvain takes seconds."""
         seed = reading.split_seed
         name = self.source.partition(":")[2].lower()
-        answer = kept(
+        tensors = cached(
             reading.data,
             f"{name}-parts",
             [_FORMAT, self.source, self.parts, seed],
             lambda: {"owners": pack(communities(whole, seed), self.parts, whole.nodes)},
         )
-        return answer["owners"]
+        return tensors["owners"]
 
 
 def communities(graph: NodeGraph, seed: int) -> list[list[int]]:
     """Louvain communities of the nodes, the largest first."""
-    import networkx  # takes a while to import
+    import networkx  # slow to import
 
     links = networkx.Graph()
     links.add_nodes_from(range(graph.nodes))
     links.add_edges_from(zip(graph.left.tolist(), graph.right.tolist(), strict=True))
-    found = networkx.community.louvain_communities(links, seed=seed)
-    return sorted((sorted(members) for members in found), key=lambda m: (-len(m), m[0]))
+    groups = networkx.community.louvain_communities(links, seed=seed)
+    return sorted((sorted(members) for members in groups), key=lambda m: (-len(m), m[0]))
 
 
 def pack(groups: Iterable[list[int]], parts: int, nodes: int) -> Tensor:
-    """[nodes] the part of each node: every group goes whole into the part that is smallest yet."""
+    """[nodes] part of each node: each group goes as a whole into the smallest part so far."""
     owners = torch.full((nodes,), -1, dtype=torch.int64)
     sizes = [0] * parts
     for members in groups:
@@ -103,28 +104,28 @@ def pack(groups: Iterable[list[int]], parts: int, nodes: int) -> Tensor:
         sizes[part] += len(members)
     if min(sizes) < 1:
         raise RametError(
-            f"{parts} clients are more than the graph has communities. Use fewer clients."
+            f"the graph has too few communities for {parts} clients. Use fewer clients."
         )
     return owners
 
 
-def cora(clients: PositiveInt = 5, judged: Judged = "own") -> SubgraphSetting:
+def cora(clients: PositiveInt = 5, judged: EvaluatedOn = "own") -> SubgraphSetting:
     return _setting("Cora's papers", "Planetoid", "Cora", clients, judged)
 
 
-def citeseer(clients: PositiveInt = 5, judged: Judged = "own") -> SubgraphSetting:
+def citeseer(clients: PositiveInt = 5, judged: EvaluatedOn = "own") -> SubgraphSetting:
     return _setting("CiteSeer's papers", "Planetoid", "CiteSeer", clients, judged)
 
 
 def coauthor_cs(
-    clients: PositiveInt = 5, judged: Judged = "own", features: NonNegativeInt = 512
+    clients: PositiveInt = 5, judged: EvaluatedOn = "own", features: NonNegativeInt = 512
 ) -> SubgraphSetting:
-    """``features``: random projections of the 6,805 words; 0 keeps the words."""
+    """``features``: number of random projections of the 6,805 words; 0 keeps the words."""
     return _setting("computer scientists", "Coauthor", "CS", clients, judged, features)
 
 
 def _setting(
-    about: str, family: str, name: str, clients: int, judged: Judged, features: int = 0
+    about: str, family: str, name: str, clients: int, judged: EvaluatedOn, features: int = 0
 ) -> SubgraphSetting:
     return SubgraphSetting(
         f"{about} by community, links between clients lost",

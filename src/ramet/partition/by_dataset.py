@@ -1,4 +1,4 @@
-"""Clients that hold many graphs each: a dataset per client, or parts of one dataset."""
+"""Clients that hold many graphs: a dataset per client, or parts of one dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BIO = (*_PROTEINS, "PROTEINS")
 class GraphSetting(BuiltIn):
     """Many graphs per client.
 
-    Either every client holds a source of its own, or all hold parts of one source, cut by ``cut``.
+    Either each client holds its own source, or ``cut`` divides a single source among the clients.
     """
 
     about: str
@@ -50,47 +50,51 @@ class GraphSetting(BuiltIn):
         return dict.fromkeys(self.clients, self.sources[0])
 
     def client_data(self, client: str, reading: Reading) -> ClientData[GraphBlock, Split]:
-        block = _read_once(self.source_of[client], reading.inputs, reading.data)
+        block = _read_block(self.source_of[client], reading.inputs, reading.data)
         members = self._members(block, reading.split_seed).get(client)
         return ClientData(block, stratified(block.labels, reading.split_seed, members))
 
     def _members(self, block: GraphBlock, seed: int) -> dict[str, Tensor]:
-        """Which of the common source's graphs are whose; none where each has its own source."""
+        """Indices of each client's graphs in a common source; empty without ``cut``."""
         if self.cut is None:
             return {}
-        if seed not in self._dealt:
-            self._dealt[seed] = dict(zip(self.clients, self.cut(block.labels, seed), strict=True))
-        return self._dealt[seed]
+        if seed not in self._members_by_seed:
+            self._members_by_seed[seed] = dict(
+                zip(self.clients, self.cut(block.labels, seed), strict=True)
+            )
+        return self._members_by_seed[seed]
 
     @cached_property
-    def _dealt(self) -> dict[int, dict[str, Tensor]]:
+    def _members_by_seed(self) -> dict[int, dict[str, Tensor]]:
         return {}
 
 
 @lru_cache(maxsize=32)
-def _read_once(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
+def _read_block(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
     return read_block(source, encoding, root)
 
 
-def _each_its_own(about: str, *names: str) -> Callable[[], GraphSetting]:
+def _dataset_per_client(about: str, *names: str) -> Callable[[], GraphSetting]:
     return lambda: GraphSetting(about, tuple(f"tu:{name}" for name in names))
 
 
-single = _each_its_own("7 molecule datasets", *_MOLECULES)
-cross_sim = _each_its_own("molecules and proteins", *_MOLECULES, *_PROTEINS)
-cross_diff = _each_its_own("proteins, social networks, letters", *_PROTEINS, *_SOCIAL, *_LETTERS)
-multi = _each_its_own(
+single = _dataset_per_client("7 molecule datasets", *_MOLECULES)
+cross_sim = _dataset_per_client("molecules and proteins", *_MOLECULES, *_PROTEINS)
+cross_diff = _dataset_per_client(
+    "proteins, social networks, letters", *_PROTEINS, *_SOCIAL, *_LETTERS
+)
+multi = _dataset_per_client(
     "molecules, proteins, social networks, letters",
     *(*_MOLECULES, *_PROTEINS, *_SOCIAL, *_LETTERS),
 )
-bio_sm = _each_its_own("FedStar's BIO-SM", *_MOLECULES, *_BIO)
-bio_sm_sn = _each_its_own("FedStar's BIO-SM-SN", *_MOLECULES, *_BIO, *_SOCIAL)
-bio_sn_cv = _each_its_own("FedStar's BIO-SN-CV", *_BIO, *_SOCIAL, *_LETTERS)
+bio_sm = _dataset_per_client("FedStar's BIO-SM", *_MOLECULES, *_BIO)
+bio_sm_sn = _dataset_per_client("FedStar's BIO-SM-SN", *_MOLECULES, *_BIO, *_SOCIAL)
+bio_sn_cv = _dataset_per_client("FedStar's BIO-SN-CV", *_BIO, *_SOCIAL, *_LETTERS)
 
 
 def tiny() -> GraphSetting:
     return GraphSetting(
-        "three small made-up domains, no download",
+        "three small generated domains, no download",
         ("tiny:rings", "tiny:trees", "tiny:blocks"),
         rounds=30,
     )
@@ -104,7 +108,7 @@ def at_random(dataset: str = "NCI1", clients: int = 10) -> GraphSetting:
 
 def by_size(dataset: str = "NCI1", clients: int = 10, skew: float = 1.0) -> GraphSetting:
     return GraphSetting(
-        "one dataset, parts of falling size",
+        "one dataset, parts of decreasing size",
         (f"tu:{dataset}",),
         cut=BySize(clients=clients, skew=skew),
     )

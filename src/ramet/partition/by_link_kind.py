@@ -1,4 +1,4 @@
-"""Clients that hold one graph each: parts of one graph, dealt out by the kind of links."""
+"""Clients that hold parts of one graph, divided by the kind of links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from ramet.data import ClientData, NodeGraph, Split
 from ramet.data.own import TaskName
 from ramet.data.sources.linked_kinds import read_acm_links, read_planted
-from ramet.data.splits import nodes_in_folds
+from ramet.data.splits import node_fold_split
 from ramet.errors import RametError
 from ramet.options import Share
 from ramet.partition.base import BuiltIn, Reading
@@ -25,18 +25,18 @@ Partition = Literal["distinct", "dominant", "balanced", "central"]
 
 @dataclass(frozen=True)
 class LinkSetting(BuiltIn):
-    """One graph whose links are dealt over the clients.
+    """One graph whose links are distributed over the clients.
 
     ==============  ==========================================================================
     distinct        each client holds links of one kind only
     dominant        a share ``dominance`` of a kind's links goes to the clients of that kind,
                     the rest to the others
-    balanced        every client gets an equal part of every kind
-    central         one client holds everything: the yardstick without federation
+    balanced        every client gets about the same share of every kind
+    central         one client holds everything: the baseline without federation
     ==============  ==========================================================================
 
-    A client holds the nodes that its links touch. Test, validation and training nodes are those of
-    the whole graph, so that no node is learned here and judged there.
+    A client holds the end nodes of its links. The split into training, validation and test nodes is
+    that of the whole graph, so no client trains on a node that another one tests on.
     """
 
     about: str
@@ -63,33 +63,33 @@ class LinkSetting(BuiltIn):
         if self.partition == "central":
             return everything
         whole, split = everything.content, everything.split
-        place = self.clients.index(client)
+        number = self.clients.index(client)
         owners = deal(whole.kinds, self.partition, self.parts, self.dominance, reading.split_seed)
-        own = (owners == place).nonzero().flatten()
+        own = (owners == number).nonzero().flatten()
         if not own.numel():
-            raise RametError(f"{client} gets no link. Use fewer clients or more links.")
-        graph, nodes = whole.part(own)
-        return ClientData(graph, split.among(nodes, whole.nodes))
+            raise RametError(f"{client} gets no links. Use fewer clients or more links.")
+        graph, nodes = whole.edge_subgraph(own)
+        return ClientData(graph, split.restricted_to(nodes, whole.nodes))
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
         whole = self.read(reading.data)
-        return ClientData(whole, nodes_in_folds(whole.labels, reading.split_seed, self.fold))
+        return ClientData(whole, node_fold_split(whole.labels, reading.split_seed, self.fold))
 
 
 def deal(kinds: Tensor, partition: Partition, parts: int, dominance: float, seed: int) -> Tensor:
-    """[links] who owns each link."""
+    """[links] index of the client that gets each link."""
     draw = torch.Generator().manual_seed(seed)
     count = int(kinds.max()) + 1
     if parts < count and partition != "balanced":
         raise RametError(
-            f"{parts} clients are too few for {count} kinds of links when every client has a kind "
-            "of its own. Take more clients, or partition=balanced."
+            f"{parts} clients are too few for {count} kinds of links when each client has its own "
+            "kind. Use more clients or partition=balanced."
         )
-    home = kind_of_client(parts, count)
+    own_kinds = kind_of_client(parts, count)
     owners = torch.empty(kinds.numel(), dtype=torch.int64)
     for kind in range(count):
         links = (kinds == kind).nonzero().flatten()
-        own = torch.tensor([1.0 if h == kind else 0.0 for h in home])
+        own = torch.tensor([1.0 if own_kind == kind else 0.0 for own_kind in own_kinds])
         weights = {
             "distinct": own,
             "balanced": torch.ones(parts),
@@ -101,7 +101,7 @@ def deal(kinds: Tensor, partition: Partition, parts: int, dominance: float, seed
 
 
 def kind_of_client(parts: int, kinds: int) -> list[int]:
-    """Which kind is each client's own: 2, 3, 2, 3 of ten clients for four kinds, as in FedLIT."""
+    """Assign a kind to each client: for ten clients and four kinds 2, 3, 2, 3, as in FedLIT."""
     ends = [parts * (kind + 1) // kinds for kind in range(kinds)]
     return [next(kind for kind, end in enumerate(ends) if part < end) for part in range(parts)]
 
@@ -136,7 +136,7 @@ def planted_links(
     fold: Annotated[int, Field(ge=0, lt=10)] = 0,
 ) -> LinkSetting:
     return LinkSetting(
-        "made-up graph, four planted kinds of links",
+        "generated graph, four planted kinds of links",
         f"planted:{nodes}",
         lambda root: read_planted(nodes, links, contrast, graph_seed),  # noqa: ARG005
         partition,

@@ -1,4 +1,4 @@
-"""Clients that hold parts of one heterogeneous graph, each with more links of some relations."""
+"""Clients that hold parts of one heterogeneous graph, with more links of some relations."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Partition = Literal["biased", "even", "central"]
 
 @dataclass(frozen=True)
 class HeteroSetting(BuiltIn):
-    """One graph whose training links are drawn by the clients; two may draw the same link.
+    """One graph whose training links are sampled for each client; clients may share links.
 
     ==============  ==========================================================================
-    biased          a client draws the relations it specialises in (at least one, not all), gets
-                    ``own`` of their links and ``other`` of the others', and learns to predict
-                    links of its specialities only
-    even            every client gets ``own`` of all links and learns all relations
-    central         one client holds everything: the yardstick without federation
+    biased          a client specialises in some random relations (at least one, not all). It
+                    gets the share ``own`` of their links and ``other`` of all other links, and
+                    only learns to predict its specialities
+    even            every client gets the share ``own`` of all links and learns all relations
+    central         one client holds everything: the baseline without federation
     ==============  ==========================================================================
 
-    All clients know all nodes. Every client is judged on the same held-out links of all relations,
-    over its own graph; the server over the whole one.
+    All clients hold all nodes. All are evaluated on the same held-out links of all relations.
+    Messages pass over the client's own graph, or over the whole graph for the server's model.
     """
 
     about: str
@@ -67,10 +67,12 @@ class HeteroSetting(BuiltIn):
             special = torch.ones(relations, dtype=torch.bool)
         else:
             special = specialities(relations, draw)
-        chosen = drawn_links(whole.graph.links.kinds, special, self.own, self.other, draw)
+        chosen = sample_links(whole.graph.links.kinds, special, self.own, self.other, draw)
         learned = special[whole.graph.links.kinds[chosen]]
         if not learned.any():
-            raise RametError(f"{client} gets no link to learn. Use more links or a larger `own`.")
+            raise RametError(
+                f"{client} gets no links to learn from. Use more links or a larger `own`."
+            )
         return ClientData(whole.graph.with_links(chosen, learned), whole.held_out)
 
     def overview(self, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
@@ -79,21 +81,21 @@ class HeteroSetting(BuiltIn):
 
 
 def specialities(relations: int, draw: torch.Generator) -> Tensor:
-    """[relations] which are a client's own: at least one, and not all if there are several."""
+    """[relations] whether a client specialises in each: at least one, and not all of several."""
     count = int(torch.randint(1, max(relations, 2), (1,), generator=draw))
     special = torch.zeros(relations, dtype=torch.bool)
     special[torch.randperm(relations, generator=draw)[:count]] = True
     return special
 
 
-def drawn_links(
+def sample_links(
     kinds: Tensor, special: Tensor, own: float, other: float, draw: torch.Generator
 ) -> Tensor:
-    """The links that a client gets: a share of each relation's, drawn without putting back."""
+    """Indices of a client's links: a share of each relation's, sampled without replacement."""
     parts = []
-    for place in range(special.numel()):
-        members = (kinds == place).nonzero().flatten()
-        count = round((own if special[place] else other) * members.numel())
+    for relation in range(special.numel()):
+        members = (kinds == relation).nonzero().flatten()
+        count = round((own if special[relation] else other) * members.numel())
         parts.append(members[torch.randperm(members.numel(), generator=draw)[:count]])
     return torch.cat(parts).sort().values
 
@@ -116,7 +118,7 @@ def amazon(
     )
 
 
-def _of_hgb(about: str, name: str) -> Callable[..., HeteroSetting]:
+def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
     def setting(
         partition: Partition = "biased",
         clients: PositiveInt = 8,
@@ -137,8 +139,8 @@ def _of_hgb(about: str, name: str) -> Callable[..., HeteroSetting]:
     return setting
 
 
-acm_hetero = _of_hgb("ACM papers, their authors and subjects", "acm")
-imdb_hetero = _of_hgb("IMDB films, directors, actors and keywords", "imdb")
+acm_hetero = _hgb_setting("ACM papers, their authors and subjects", "acm")
+imdb_hetero = _hgb_setting("IMDB films, directors, actors and keywords", "imdb")
 
 
 def planted_hetero(
@@ -153,7 +155,7 @@ def planted_hetero(
     graph_seed: Annotated[int, Field(ge=0)] = 5,
 ) -> HeteroSetting:
     return HeteroSetting(
-        "made-up graph, two types of nodes, each relation with a rule",
+        "generated graph, two node types, a rule per relation",
         f"planted:{nodes}",
         lambda reading: read_planted_hetero(
             nodes, relations, links, graph_seed, reading.split_seed, negatives

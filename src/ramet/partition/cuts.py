@@ -1,4 +1,4 @@
-"""Ways to cut one dataset over many clients: same labels and seed, same parts on every machine."""
+"""Ways to divide one dataset among clients, determined by the labels and a seed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ramet.errors import RametError
 
-SMALLEST = 10
-"""A client needs this many samples, so that validation and test have one each."""
-_DRAWS = 1000
+MIN_SAMPLES = 10
+"""Minimum per client, so that validation and test have at least one sample each."""
+_MAX_DRAWS = 1000
 
 
 class Cut(Protocol):
-    """How many parts, and which samples belong to each."""
+    """A number of parts, and a rule that assigns samples to them."""
 
     @property
     def clients(self) -> int: ...
@@ -39,7 +39,7 @@ class AtRandom:
 
 @dataclass(frozen=True)
 class BySize:
-    """Parts whose sizes fall off as 1, 2^-skew, 3^-skew, …; skew 0 is `AtRandom`."""
+    """Parts whose sizes above the minimum fall as 1, 2^-skew, 3^-skew, …; skew 0: equal parts."""
 
     clients: PositiveInt = 10
     skew: NonNegativeFloat = 1.0
@@ -47,14 +47,14 @@ class BySize:
     def __call__(self, labels: Tensor, seed: int) -> list[Tensor]:
         order = np.random.default_rng(seed).permutation(labels.numel())
         shares = np.arange(1, self.clients + 1, dtype=float) ** -self.skew
-        spare = labels.numel() - SMALLEST * self.clients
-        ends = np.cumsum(SMALLEST + shares / shares.sum() * spare).round().astype(int)
+        surplus = labels.numel() - MIN_SAMPLES * self.clients
+        ends = np.cumsum(MIN_SAMPLES + shares / shares.sum() * surplus).round().astype(int)
         return _checked(np.split(order, ends[:-1]))
 
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Each class is dealt out in shares drawn from a Dirichlet(alpha); small alpha, few classes."""
+    """Shares of each class drawn from a Dirichlet(alpha); a small alpha gives skewed classes."""
 
     clients: PositiveInt = 10
     alpha: PositiveFloat = 0.5
@@ -62,28 +62,28 @@ class ByLabel:
     def __call__(self, labels: Tensor, seed: int) -> list[Tensor]:
         rng = np.random.default_rng(seed)
         kinds = labels.numpy()
-        for _ in range(_DRAWS):
+        for _ in range(_MAX_DRAWS):
             parts: list[list[np.ndarray]] = [[] for _ in range(self.clients)]
             for kind in np.unique(kinds):
                 members = rng.permutation(np.flatnonzero(kinds == kind))
                 shares = rng.dirichlet(np.full(self.clients, self.alpha))
                 ends = (np.cumsum(shares)[:-1] * members.size).astype(int)
-                for part, dealt in zip(parts, np.split(members, ends), strict=True):
-                    part.append(dealt)
-            whole = [np.concatenate(part) for part in parts]
-            if min(part.size for part in whole) >= SMALLEST:
-                return _checked(whole)
+                for part, chunk in zip(parts, np.split(members, ends), strict=True):
+                    part.append(chunk)
+            joined = [np.concatenate(part) for part in parts]
+            if min(part.size for part in joined) >= MIN_SAMPLES:
+                return _checked(joined)
         raise RametError(
             f"no draw of Dirichlet({self.alpha}) gave each of {self.clients} clients "
-            f"{SMALLEST} samples of {labels.numel()}. Use fewer clients or a larger alpha."
+            f"{MIN_SAMPLES} of {labels.numel()} samples. Use fewer clients or a larger alpha."
         )
 
 
 def _checked(parts: list[np.ndarray]) -> list[Tensor]:
     smallest = min(part.size for part in parts)
-    if smallest < SMALLEST:
+    if smallest < MIN_SAMPLES:
         raise RametError(
-            f"{len(parts)} clients leave one with {smallest} samples; each needs {SMALLEST}. "
+            f"{len(parts)} clients leave one with {smallest} samples; each needs {MIN_SAMPLES}. "
             "Use fewer clients or a larger dataset."
         )
     return [torch.from_numpy(np.sort(part)) for part in parts]

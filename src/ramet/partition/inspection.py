@@ -1,4 +1,4 @@
-"""What the clients of a setting hold, and how far apart they are."""
+"""Summaries of the clients' data in a setting, and how far clients are apart."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ramet.data.graphs.portrait import divergences, portrait
 from ramet.errors import RametError
 from ramet.partition.base import Reading, Setting
 
-MOST_CLIENTS = 50
+MAX_CLIENTS = 50
 
 
 @dataclass(frozen=True)
 class ClientSummary:
-    """A client with many graphs; nodes and links are means per graph, and a link counts once."""
+    """A client with many graphs. Nodes and links are means per graph; a link counts once."""
 
     graphs: int
     nodes: float
@@ -35,7 +35,7 @@ class ClientSummary:
 
 @dataclass(frozen=True)
 class LinkKindSummary:
-    """How many links of a kind there are, and how alike their ends are (0 to 1, and cosine)."""
+    """Number of links of a kind, and the homophily of their labels and features."""
 
     links: int
     edge_homophily: float
@@ -44,7 +44,7 @@ class LinkKindSummary:
 
 @dataclass(frozen=True)
 class NodeTypeSummary:
-    """How many nodes of a type there are; nodes without features have a learned embedding."""
+    """Number of nodes of a type; nodes without features have a learned embedding."""
 
     nodes: int
     features: int | None
@@ -71,7 +71,7 @@ class ClientRelations:
 
 @dataclass(frozen=True)
 class GraphInspection:
-    """Each client's graphs, and the divergence between every two clients by kind of information."""
+    """Summary of each client's graphs, and divergences between clients by kind of information."""
 
     clients: Mapping[str, ClientSummary]
     divergences: Mapping[str, NDArray[np.float64]]
@@ -117,7 +117,7 @@ Inspection: TypeAlias = GraphInspection | LinkInspection | RelationInspection
 
 
 def inspect(setting: Setting, reading: Reading) -> Inspection:
-    """Look at all clients' data; what there is to see depends on the kind of graphs."""
+    """Summarise all clients' data; the result depends on the kind of graphs."""
     first = setting.client_data(setting.clients[0], reading).content
     if isinstance(first, HeteroGraph):
         return _inspect_relations(setting, reading)
@@ -127,11 +127,11 @@ def inspect(setting: Setting, reading: Reading) -> Inspection:
 
 
 def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
-    """For clients with many graphs each."""
-    if len(setting.clients) > MOST_CLIENTS:
+    """Summarise clients with many graphs each."""
+    if len(setting.clients) > MAX_CLIENTS:
         raise RametError(
             f"{len(setting.clients)} clients are too many to compare all pairs. "
-            f"Take at most {MOST_CLIENTS}."
+            f"Use at most {MAX_CLIENTS}."
         )
     clients, portraits = {}, []
     for client in setting.clients:
@@ -156,7 +156,7 @@ def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
 
 
 def _inspect_links(setting: Setting, reading: Reading) -> LinkInspection:
-    """For clients with one graph each whose links may be of several kinds."""
+    """Summarise clients with one graph each, whose links may be of several kinds."""
     parts = {client: setting.client_data(client, reading).content for client in setting.clients}
     whole = [held.content for held in _all_data(setting, reading)]
     names = dict.fromkeys(name for graph in whole for name in graph.kind_names)
@@ -185,7 +185,7 @@ def _link_kind(name: str, graphs: Sequence[NodeGraph]) -> LinkKindSummary:
 
 
 def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection:
-    """For clients with one graph each that has several node types or relations."""
+    """Summarise clients with one graph each, of several node types or relations."""
     whole = _all_data(setting, reading)
     nodes, links, val, test = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for held in whole:
@@ -195,10 +195,10 @@ def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection
         val.update(_by_relation(graph, held.split.val.pairs.kinds))
         test.update(_by_relation(graph, held.split.test.pairs.kinds))
 
-    def of(part: HeteroGraph) -> ClientRelations:
+    def client_relations(part: HeteroGraph) -> ClientRelations:
         learned = _by_relation(part, part.links.kinds[part.learned])
         return ClientRelations(
-            _by_relation(part, part.links.kinds), [name for name, own in learned.items() if own]
+            _by_relation(part, part.links.kinds), [name for name, count in learned.items() if count]
         )
 
     return RelationInspection(
@@ -221,7 +221,8 @@ def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection
             for relation in held.content.relations
         },
         clients={
-            client: of(setting.client_data(client, reading).content) for client in setting.clients
+            client: client_relations(setting.client_data(client, reading).content)
+            for client in setting.clients
         },
     )
 
@@ -233,7 +234,7 @@ def _by_relation(graph: HeteroGraph, kinds: Tensor) -> dict[str, int]:
 
 
 def _all_data(setting: Setting, reading: Reading) -> list[ClientData[Any, Any]]:
-    """The whole graph where the setting has it, otherwise every client's own."""
+    """Return the pooled data if the setting has them, otherwise every client's data."""
     whole = setting.overview(reading)
     if whole is not None:
         return [whole]

@@ -1,4 +1,4 @@
-"""Clients that bring their own graphs, each described by a TOML of its own."""
+"""Clients with user-defined graphs, each described by a TOML file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ENDING, SITES = ".toml", "sites"
 
 @dataclass(frozen=True)
 class OwnSetting:
-    """Sites by name, each with the file that describes it, where that file is on this machine.
+    """Sites by name, each with the TOML file that describes it, if it is on this machine.
 
-    A site whose file is not here has it where its own reading says: a SuperNode's ``data``.
+    Otherwise the path comes from the site's own configuration, the ``data`` of its SuperNode.
     """
 
     files: Mapping[str, Path | None]
@@ -51,20 +51,20 @@ class OwnSetting:
         return {client: self.schema(client, data) for client in self.clients}
 
     def data_of(self, client: str, data: Path) -> Path | None:
-        """On a site's own machine ``data`` is its TOML; elsewhere its files may not be there."""
+        """On a site's own machine, ``data`` is its TOML file; elsewhere there may be none."""
         return self.files[client] or (data if data.suffix == ENDING else None)
 
     def public_options(self) -> dict[str, str]:
         return {SITES: shlex.join(self.clients)}
 
-    def site(self, client: str, elsewhere: Path) -> Site:
-        """The client's graphs, read once."""
+    def site(self, client: str, data: Path) -> Site:
+        """Return the client's graphs, which are read only once."""
         if client not in self._sites:
-            path = self.files[client] or elsewhere
+            path = self.files[client] or data
             if path.suffix != ENDING:
                 raise RametError(
-                    f"where the graphs of {client} lie is not known here. Start its SuperNode with "
-                    'data="FOLDER/site.toml" in its --node-config.'
+                    f"there is no path to the graphs of {client} on this machine. Start its "
+                    'SuperNode with data="FOLDER/site.toml" in its --node-config.'
                 )
             site = read_site(path)
             if site.name != client:
@@ -72,8 +72,8 @@ class OwnSetting:
             self._sites[client] = site
         return self._sites[client]
 
-    def schema(self, client: str, elsewhere: Path) -> Schema:
-        return self.site(client, elsewhere).schema
+    def schema(self, client: str, data: Path) -> Schema:
+        return self.site(client, data).schema
 
     @cached_property
     def _sites(self) -> dict[str, Site]:
@@ -81,18 +81,18 @@ class OwnSetting:
 
 
 def own(sites: str = "", negatives: Negatives = "random") -> OwnSetting:
-    """``sites``: the sites' TOML files, or their names where the files are the sites' affair."""
+    """``sites``: the sites' TOML files, or names of sites whose files are on other machines."""
     files: dict[str, Path | None] = {}
     for word in shlex.split(sites):
         is_file = word.endswith(ENDING)
         name = site_name(Path(word)) if is_file else word
         if name in files:
-            raise RametError(f"two sites are called {name}. Give each a name of its own.")
+            raise RametError(f"two sites are called {name}. Give each a different name.")
         files[name] = Path(word) if is_file else None
     return OwnSetting(files, negatives)
 
 
 def absolute_sites(sites: str) -> str:
-    """Files named from the root, so that every process of a run finds them."""
+    """Make the paths of files absolute, so that every process of a run finds them."""
     words = shlex.split(sites)
     return shlex.join(str(Path(w).absolute()) if w.endswith(ENDING) else w for w in words)

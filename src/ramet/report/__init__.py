@@ -1,1 +1,1 @@
-"""What people see of runs, data and studies."""
+"""Tables, figures and pages about runs, data and studies."""

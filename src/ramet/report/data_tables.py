@@ -1,4 +1,4 @@
-"""Tables of what clients and sites hold."""
+"""Tables of the data of clients and sites."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ramet.partition.inspection import (
     RelationSummary,
 )
 from ramet.report.plain_table import plain_table
-from ramet.report.text import several
+from ramet.report.text import plural
 
 _BY_CLASS = "graphs by class"
 
 
 def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
-    """What a site has, counted."""
+    """Counts of a site's graphs, nodes, edges, classes and split."""
     table = plain_table(f"{name}, for {task}")
-    table.add_column("what", overflow="fold")
-    table.add_column("how many", justify="right", no_wrap=True)
+    table.add_column("item", overflow="fold")
+    table.add_column("count", justify="right", no_wrap=True)
     table.add_column("mean degree", justify="right", no_wrap=True)
     table.add_column("largest", justify="right", no_wrap=True)
     if "graphs" in statistics:
@@ -43,19 +43,19 @@ def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
     return table
 
 
-def portrait_table(
+def graphs_table(
     clients: Mapping[str, ClientSummary],
     divergences: Mapping[str, NDArray[np.float64]],
     setting: str,
 ) -> Table:
     """A row per client: its graphs, and its mean divergence from the others."""
-    table = plain_table(f"{setting}: {several(len(clients), 'client')}")
+    table = plain_table(f"{setting}: {plural(len(clients), 'client')}")
     table.add_column("client", overflow="fold")
     for head in ("graphs", "nodes", "links", "features", _BY_CLASS, *divergences):
         table.add_column(head, justify="right", no_wrap=head != _BY_CLASS)
     others = max(len(clients) - 1, 1)
-    for place, (client, held) in enumerate(clients.items()):
-        apart = [f"{matrix[place].sum() / others:.3f}" for matrix in divergences.values()]
+    for index, (client, held) in enumerate(clients.items()):
+        means = [f"{matrix[index].sum() / others:.3f}" for matrix in divergences.values()]
         table.add_row(
             client,
             f"{held.graphs:,}",
@@ -63,12 +63,12 @@ def portrait_table(
             f"{held.links:.1f}",
             str(held.features),
             " ".join(map(str, held.classes)),
-            *apart,
+            *means,
         )
     table.caption = (
-        "nodes, links: mean over graphs; features: their width; "
+        "nodes, links: mean over graphs; features: number of node features; "
         f"{' and '.join(divergences)} (last columns): mean Jensen–Shannon divergence from the "
-        "other clients, 0 is alike and 1 is nothing in common"
+        "other clients, from 0 (identical) to 1 (nothing in common)"
     )
     return table
 
@@ -87,8 +87,8 @@ def kinds_table(kinds: Mapping[str, LinkKindSummary], setting: str) -> Table:
             f"{kind.attribute_homophily:.3f}",
         )
     table.caption = (
-        "edge homophily: links that join nodes of one class; attribute homophily: mean cosine of "
-        "the features of a link's ends"
+        "edge homophily: share of links between nodes of the same class; attribute homophily: mean "
+        "cosine similarity of the features of linked nodes"
     )
     return table
 
@@ -111,7 +111,7 @@ def types_table(types: Mapping[str, NodeTypeSummary], setting: str) -> Table:
     for head in ("nodes", "features"):
         table.add_column(head, justify="right", no_wrap=True)
     for name, kind in types.items():
-        width = "learned vectors" if kind.features is None else f"{kind.features:,}"
+        width = "learned embedding" if kind.features is None else f"{kind.features:,}"
         table.add_row(name, f"{kind.nodes:,}", width)
     return table
 
@@ -126,12 +126,12 @@ def relations_table(relations: Mapping[str, RelationSummary]) -> Table:
     for name, relation in relations.items():
         counts = (f"{count:,}" for count in (relation.links, relation.val, relation.test))
         table.add_row(name, relation.head, relation.tail, *counts)
-    table.caption = "pairs: held-out links, and pairs that are none"
+    table.caption = "pairs: held-out links, and pairs of nodes that are not linked"
     return table
 
 
 def specialities_table(clients: Mapping[str, ClientRelations]) -> Table:
-    """A row per client: its links of each relation, with a star where it learns to predict them."""
+    """A row per client: links of each relation, with a star at those it learns to predict."""
     table = plain_table("clients: links of each relation")
     table.add_column("client", overflow="fold")
     for head in next(iter(clients.values())).links:
@@ -142,5 +142,5 @@ def specialities_table(clients: Mapping[str, ClientRelations]) -> Table:
             for name, count in held.links.items()
         )
         table.add_row(client, *cells)
-    table.caption = "*: a speciality, which the client learns to predict; others are for messages"
+    table.caption = "*: a relation that the client learns to predict; others only carry messages"
     return table

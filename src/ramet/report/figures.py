@@ -1,4 +1,4 @@
-"""Figures of comparisons, drawn from finished runs alone."""
+"""Figures of comparisons, drawn from finished runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ramet.metrics.summary import common_metric
 from ramet.studies.comparison import Standing
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 from ramet.studies.printed import baselines
-from ramet.studies.savings import asking_everyone
+from ramet.studies.savings import without_activation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
-"""Told apart by people who do not see all colours (after Okabe and Ito), and in print."""
+"""After Okabe and Ito, whose palette is made for readers with colour blindness."""
 _DASHES = ("-", "--", ":", "-.")
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -41,27 +41,27 @@ _STYLE: dict[Any, Any] = {
 
 
 def score_over_rounds(by_label: FinishedRuns) -> Figure:
-    """Mean test score over seeds, with a band of one standard deviation, as tables have it.
+    """Mean test score over seeds, with a band of one sample standard deviation, as in tables.
 
-    Both are running means over a twentieth of the rounds: test parts are small, so curves jump.
+    Both are running means over a twentieth of the rounds. Test sets are small, so raw curves jump.
     """
     title = f"mean test {metric_of(by_label)}, %"
     return _over_rounds(by_label, lambda one: one.test, title, percent=True)
 
 
 def score_on_all_data(by_label: FinishedRuns) -> Figure:
-    """The same for the server's model on all clients' data at once."""
+    """Like :func:`score_over_rounds`, for the server's model on all clients' data."""
     title = f"test {metric_of(by_label)} on all data, %"
     return _over_rounds(by_label, lambda one: one.overview, title, percent=True)
 
 
 def metric_of(by_label: FinishedRuns) -> str:
-    """What the runs' scores are, as people call it."""
+    """The name of the runs' metric, or `score` if they differ."""
     return common_metric(run.summary.metric for runs in by_label.values() for run in runs.values())
 
 
 def loss_over_rounds(by_label: FinishedRuns) -> Figure:
-    """The mean training loss over clients and seeds."""
+    """Mean training loss over clients and seeds."""
     return _over_rounds(by_label, lambda one: one.loss, "mean training loss", percent=False)
 
 
@@ -70,26 +70,26 @@ def _over_rounds(
 ) -> Figure:
     factor = 100 if percent else 1
     with _figure(8, 5) as (figure, axes):
-        for place, (label, runs) in enumerate(by_label.items()):
+        for index, (label, runs) in enumerate(by_label.items()):
             curves = [[value(one) for one in run.rounds] for run in runs.values()]
             if any(point is None for curve in curves for point in curve):
                 continue
             values = factor * np.array(curves, dtype=float)
             rounds = [one.number for one in next(iter(runs.values())).rounds]
-            middle, spread = _smooth(values.mean(axis=0)), _smooth(_spread(values))
-            look = _look(place)
-            axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **look)
+            middle, spread = _smooth(values.mean(axis=0)), _smooth(_std(values))
+            style = _line_style(index)
+            axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **style)
             axes.fill_between(
-                rounds, middle - spread, middle + spread, color=look["color"], alpha=0.12, lw=0
+                rounds, middle - spread, middle + spread, color=style["color"], alpha=0.12, lw=0
             )
         axes.set(xlabel="round", ylabel=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        _legend_beside(axes, "method (seeds)")
+        _legend_right(axes, "method (seeds)")
     return figure
 
 
 def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figure:
-    """A paper's curves on all data, panel by panel: the mean over seeds, or best and worst seed."""
+    """A paper's curves on all data, one panel each: mean over seeds, or best and worst seed."""
     rows = [panels[at : at + 2] for at in range(0, len(panels), 2)]
     with _figure(11, 4.2 * len(rows), 2, len(rows)) as (figure, axes):
         for panel in np.atleast_1d(axes).flat[len(panels) :]:
@@ -97,21 +97,23 @@ def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figur
         for panel, (title, by_label, extremes) in zip(
             np.atleast_1d(axes).flat, panels, strict=False
         ):
-            for place, (label, runs) in enumerate(by_label.items()):
+            for index, (label, runs) in enumerate(by_label.items()):
                 if not runs:
                     continue
                 scores = 100 * np.array(
                     [[one.overview for one in run.rounds] for run in runs.values()], dtype=float
                 )
                 rounds = [one.number for one in next(iter(runs.values())).rounds]
-                colour, name = _look(place)["color"], f"{label} ({len(runs)})"
+                colour, name = _line_style(index)["color"], f"{label} ({len(runs)})"
                 if extremes:
                     panel.plot(rounds, scores.max(axis=0), color=colour, label=name, linewidth=1.4)
                     panel.plot(rounds, scores.min(axis=0), ":", color=colour, linewidth=1.4)
                 else:
                     panel.plot(rounds, scores.mean(axis=0), color=colour, label=name, linewidth=1.4)
-            how = "best (solid) and worst (dotted) seed" if extremes else "mean over seeds"
-            panel.set(xlabel="round", ylabel="ROC-AUC on all data, %", title=f"{title}: {how}")
+            statistic = "best (solid) and worst (dotted) seed" if extremes else "mean over seeds"
+            panel.set(
+                xlabel="round", ylabel="ROC-AUC on all data, %", title=f"{title}: {statistic}"
+            )
             panel.legend(title="method (seeds)", fontsize=8)
     return figure
 
@@ -119,44 +121,51 @@ def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figur
 def tensors_over_rounds(
     panels: Mapping[str, tuple[NDArray[np.float64], Mapping[str, float]]],
 ) -> Figure:
-    """Shares of what everyone would send in a round [seeds, rounds], and levels to expect."""
+    """Shares [seeds, rounds] of the tensors that all clients would send, and expected levels."""
     with _figure(5.6 * len(panels), 4.2, len(panels)) as (figure, axes):
         for panel, (title, (shares, levels)) in zip(
             np.atleast_1d(axes), panels.items(), strict=True
         ):
             rounds = np.arange(1, shares.shape[1] + 1)
-            so_far = np.cumsum(shares, axis=1) / rounds
-            panel.plot(rounds, shares.mean(axis=0), color="#9aa5b1", lw=1, label="in a round")
-            panel.plot(rounds, so_far.mean(axis=0), color=_COLOURS[1], lw=2, label="so far")
-            panel.fill_between(
-                rounds, so_far.min(axis=0), so_far.max(axis=0), color=_COLOURS[1], alpha=0.15, lw=0
+            mean_so_far = np.cumsum(shares, axis=1) / rounds
+            panel.plot(rounds, shares.mean(axis=0), color="#9aa5b1", lw=1, label="per round")
+            panel.plot(
+                rounds, mean_so_far.mean(axis=0), color=_COLOURS[1], lw=2, label="running mean"
             )
-            for place, (name, level) in enumerate(levels.items()):
-                colour, dashes = _COLOURS[(2, 6, 7)[place]], _DASHES[1 + place]
+            panel.fill_between(
+                rounds,
+                mean_so_far.min(axis=0),
+                mean_so_far.max(axis=0),
+                color=_COLOURS[1],
+                alpha=0.15,
+                lw=0,
+            )
+            for index, (name, level) in enumerate(levels.items()):
+                colour, dashes = _COLOURS[(2, 6, 7)[index]], _DASHES[1 + index]
                 panel.axhline(level, color=colour, linestyle=dashes, label=f"{name}: {level:.2f}")
             panel.set(xlabel="round", ylim=(0, 1.03), title=title)
             panel.legend(fontsize=8, loc="lower left")
-        np.atleast_1d(axes)[0].set_ylabel("tensors sent up, share of FedAvg's")
+        np.atleast_1d(axes)[0].set_ylabel("tensors sent up, as a share of FedAvg's")
     return figure
 
 
 def score_over_bytes(by_label: FinishedRuns) -> Figure:
-    """A point per method, those with an activation joined to the same method without one.
+    """Score against bytes: methods with an activation, each joined to the method without one.
 
-    Of the latter only seeds count that one of the former has, too.
+    Without the activation, only those seeds count that a run with an activation has too.
     """
     with _figure(8, 6) as (figure, axes):
-        for place, (whole, labels) in enumerate(pairs(by_label).items()):
-            colour = _look(place)["color"]
+        for index, (whole, labels) in enumerate(pairs(by_label).items()):
+            colour = _line_style(index)["color"]
             seeds = {seed for label in labels for seed in by_label[label]}
             chosen = {seed: run for seed, run in by_label[whole].items() if seed in seeds}
             points = {whole: chosen, **{label: by_label[label] for label in labels}}
-            start = _spent(chosen)
+            start = _bytes_and_score(chosen)
             for mark, (label, runs) in zip(_MARKS, points.items(), strict=False):
-                spent, mean, spread = _spent(runs)
-                axes.plot([start[0], spent], [start[1], mean], color=colour, lw=0.9, alpha=0.5)
+                sent, mean, spread = _bytes_and_score(runs)
+                axes.plot([start[0], sent], [start[1], mean], color=colour, lw=0.9, alpha=0.5)
                 axes.errorbar(
-                    spent,
+                    sent,
                     mean,
                     spread,
                     fmt=mark,
@@ -176,92 +185,92 @@ def score_over_bytes(by_label: FinishedRuns) -> Figure:
 
 
 def pairs(by_label: FinishedRuns) -> dict[str, list[str]]:
-    """Methods that ask everyone for everything, each with its labels that ask for less."""
-    found: dict[str, list[str]] = {}
+    """The labels without an activation, each with the labels that add one to it."""
+    by_whole: dict[str, list[str]] = {}
     known = baselines()
     for label in by_label:
-        whole = str(asking_everyone(MethodSpec.parse(label), known))
+        whole = str(without_activation(MethodSpec.parse(label), known))
         if whole != label and whole in by_label:
-            found.setdefault(whole, []).append(label)
-    return found
+            by_whole.setdefault(whole, []).append(label)
+    return by_whole
 
 
-def _spent(runs: Mapping[int, FinishedRun]) -> tuple[float, float, float]:
-    """Megabytes, and mean and spread of the score."""
+def _bytes_and_score(runs: Mapping[int, FinishedRun]) -> tuple[float, float, float]:
+    """Megabytes sent, and mean and standard deviation of the score."""
     scores = np.array([100 * run.score for run in runs.values()])
     sent = np.mean([run.summary.traffic.total for run in runs.values()])
-    return float(sent) / 1e6, float(scores.mean()), float(_spread(scores))
+    return float(sent) / 1e6, float(scores.mean()), float(_std(scores))
 
 
-def score_over_work(rows: Sequence[Standing]) -> Figure:
-    """Score against FLOPs per client and round; a line down to the worst seed.
+def score_over_flops(rows: Sequence[Standing]) -> Figure:
+    """Score against FLOPs per client and round, with a line down to the worst seed.
 
-    Methods with as much work as one before them stand to the right of it.
+    A method that needs as many FLOPs as an earlier one is shifted to its right.
     """
     counted = [row.flops_per_client_round for row in rows if row.flops_per_client_round is not None]
-    step = _BESIDE * max(counted, default=0.0) / 1e9
+    step = _SHIFT * max(counted, default=0.0) / 1e9
     with _figure(8, 5) as (figure, axes):
-        before: list[float] = []
-        for place, row in enumerate(rows):
+        drawn: list[float] = []
+        for index, row in enumerate(rows):
             if row.flops_per_client_round is None:
                 continue
-            work, mean, worst = row.flops_per_client_round / 1e9, 100 * row.test, 100 * row.worst
-            at = work + step * sum(abs(work - other) < step for other in before)
-            before.append(work)
-            colour = _look(place)["color"]
-            axes.plot([at, at], [worst, mean], color=colour, linewidth=1.2)
-            axes.plot(at, mean, _MARKS[place % len(_MARKS)], color=colour, label=row.label, ms=8)
-            axes.plot(at, worst, "_", color=colour, ms=10)
-        what = common_metric(row.metric for row in rows)
+            flops, mean, worst = row.flops_per_client_round / 1e9, 100 * row.test, 100 * row.worst
+            x = flops + step * sum(abs(flops - other) < step for other in drawn)
+            drawn.append(flops)
+            colour = _line_style(index)["color"]
+            axes.plot([x, x], [worst, mean], color=colour, linewidth=1.2)
+            axes.plot(x, mean, _MARKS[index % len(_MARKS)], color=colour, label=row.label, ms=8)
+            axes.plot(x, worst, "_", color=colour, ms=10)
+        metric = common_metric(row.metric for row in rows)
         axes.set(
-            xlabel="FLOPs per client and round, billions", ylabel=f"test {what}, %: mean and worst"
+            xlabel="GFLOPs per client and round", ylabel=f"test {metric}, %: mean and worst seed"
         )
         axes.set_xlim(left=0)
-        _legend_beside(axes, "method")
+        _legend_right(axes, "method")
     return figure
 
 
-def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], what: str) -> Figure:
-    """Score on all data over the number of kinds, a line per method: mean and spread."""
+def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], metric: str) -> Figure:
+    """Score on all data over the number of link kinds, a line per method: mean ± std."""
     with _figure(8, 4.5) as (figure, axes):
-        for place, (label, by_kinds) in enumerate(scores.items()):
+        for index, (label, by_kinds) in enumerate(scores.items()):
             kinds = sorted(by_kinds)
             values = [100 * np.array(by_kinds[count]) for count in kinds]
             axes.errorbar(
                 kinds,
                 [value.mean() for value in values],
-                [_spread(value) for value in values],
-                marker=_MARKS[place % len(_MARKS)],
+                [_std(value) for value in values],
+                marker=_MARKS[index % len(_MARKS)],
                 capsize=3,
                 label=label,
-                **_look(place),
+                **_line_style(index),
             )
-        axes.set(xlabel="kinds of links k", ylabel=f"test {what} on all data, %")
-        _legend_beside(axes, "method")
+        axes.set(xlabel="number of link kinds", ylabel=f"test {metric} on all data, %")
+        _legend_right(axes, "method")
     return figure
 
 
 def agreement(first: Mapping[str, float], last: Mapping[str, float]) -> Figure:
-    """How alike the clients' centres of each group are, in the first and the last round."""
+    """Similarity of the clients' centres in each group, in the first and the last round."""
     groups = sorted({*first, *last}, key=int)
     with _figure(1.5 + 0.8 * len(groups), 3.5) as (figure, axes):
-        for place, (name, values) in enumerate((("first round", first), ("last round", last))):
-            at = np.arange(len(groups)) + 0.4 * place - 0.2
+        for index, (name, values) in enumerate((("first round", first), ("last round", last))):
+            xs = np.arange(len(groups)) + 0.4 * index - 0.2
             heights = [values.get(group, 0.0) for group in groups]
-            axes.bar(at, heights, 0.38, label=name, color=_COLOURS[place + 1])
+            axes.bar(xs, heights, 0.38, label=name, color=_COLOURS[index + 1])
         axes.set_xticks(range(len(groups)), groups)
         axes.set(xlabel="group of channels", ylabel="mean cosine of pairs of centres")
-        _legend_beside(axes, "")
+        _legend_right(axes, "")
     return figure
 
 
 def by_client_and_channel(panels: Mapping[str, Mapping[tuple[str, str], float]]) -> Figure:
-    """Heat maps of numbers that every client has for each of its channels; none is grey."""
+    """Heat maps of a number per client and channel. Missing ones are grey."""
     clients = sorted({client for values in panels.values() for client, _ in values})
     channels = sorted({channel for values in panels.values() for _, channel in values}, key=int)
     width = len(panels) * (2.2 + 0.55 * len(channels))
     with _figure(width, 1.6 + 0.3 * len(clients), len(panels)) as (figure, axes):
-        for place, (panel, (title, values)) in enumerate(
+        for index, (panel, (title, values)) in enumerate(
             zip(np.atleast_1d(axes), panels.items(), strict=True)
         ):
             matrix = np.array([[values.get((c, k), np.nan) for k in channels] for c in clients])
@@ -270,20 +279,20 @@ def by_client_and_channel(panels: Mapping[str, Mapping[tuple[str, str], float]])
             panel.grid(visible=False)
             panel.set_title(title)
             panel.set_xticks(range(len(channels)), channels)
-            panel.set_yticks(range(len(clients)), clients if place == 0 else [])
+            panel.set_yticks(range(len(clients)), clients if index == 0 else [])
             panel.set_xlabel("channel")
             figure.colorbar(image, ax=panel)
     return figure
 
 
 def payload(rows: Sequence[Standing]) -> Figure:
-    """What a client sends in a round."""
+    """Kilobytes that a client sends per round."""
     with _figure(8, 0.9 + 0.42 * len(rows)) as (figure, axes):
         sent = [row.up_per_client_round / 1024 for row in rows]
         bars = axes.barh(
             [row.label for row in rows],
             sent,
-            color=[_look(place)["color"] for place in range(len(rows))],
+            color=[_line_style(index)["color"] for index in range(len(rows))],
             height=0.65,
         )
         axes.bar_label(bars, [f"{kilobytes:.2f}" for kilobytes in sent], padding=4)
@@ -295,27 +304,27 @@ def payload(rows: Sequence[Standing]) -> Figure:
 
 
 def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.float64]]) -> Figure:
-    """Heat maps of the divergence between clients, one per kind of information."""
-    side, kinds = 2.2 + 0.42 * len(clients), len(divergences)
-    beside = len(clients) <= _BESIDE_UP_TO
-    columns, rows = (kinds, 1) if beside else (1, kinds)
-    with _figure(columns * side + 0.6, rows * side, columns, rows) as (figure, axes):
-        for place, (panel, (kind, matrix)) in enumerate(
+    """Heat maps of the divergences between clients: of features, and of structure."""
+    length, kinds = 2.2 + 0.42 * len(clients), len(divergences)
+    side_by_side = len(clients) <= _SIDE_BY_SIDE_UP_TO
+    columns, rows = (kinds, 1) if side_by_side else (1, kinds)
+    with _figure(columns * length + 0.6, rows * length, columns, rows) as (figure, axes):
+        for index, (panel, (kind, matrix)) in enumerate(
             zip(np.atleast_1d(axes), divergences.items(), strict=True)
         ):
             image = panel.imshow(matrix, vmin=0, vmax=1, cmap="viridis")
             panel.set_title(kind)
             panel.grid(visible=False)
             panel.set_xticks(range(len(clients)), clients, rotation=60, ha="right")
-            panel.set_yticks(range(len(clients)), [] if beside and place else clients)
+            panel.set_yticks(range(len(clients)), [] if side_by_side and index else clients)
             if len(clients) <= _NUMBERS_UP_TO:
-                _write_cells(panel, matrix)
+                _annotate(panel, matrix)
         figure.colorbar(image, ax=axes, shrink=0.75, label="Jensen–Shannon divergence")
     return figure
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """As PNG for documents and SVG for print."""
+    """Save a figure as PNG and SVG."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):
@@ -324,46 +333,44 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 
 
 def inline(figure: Figure) -> str:
-    """The figure as an SVG element to put into a page."""
+    """Return a figure as an SVG element for an HTML page."""
     import matplotlib as mpl
 
     text = io.StringIO()
     with mpl.rc_context(_STYLE):
         figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
-    drawn = text.getvalue()
-    return drawn[drawn.index("<svg") :]
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]
 
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "h", "<")
 _NUMBERS_UP_TO = 15
-_BESIDE_UP_TO = 6
-"""Clients in a heat map; maps of more stand below each other, as a page would shrink them."""
-_BESIDE = 0.02
-"""The share of the axis by which points stand beside each other that would hide each other."""
+_SIDE_BY_SIDE_UP_TO = 6
+"""Clients; with more, heat maps are stacked, because side by side a page would shrink them."""
+_SHIFT = 0.02
+"""Horizontal distance between points that would overlap, as a share of the largest value."""
 
 
 def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A centred running mean; near the ends over what is there."""
+    """A centred running mean, over a shorter window near the ends."""
     reach = len(values) // 40
-    return np.array(
-        [values[max(0, at - reach) : at + reach + 1].mean() for at in range(len(values))]
-    )
+    return np.array([values[max(0, i - reach) : i + reach + 1].mean() for i in range(len(values))])
 
 
-def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation of a sample, over the first axis; of one value 0."""
-    found: NDArray[np.float64] = values.std(axis=0, ddof=min(1, len(values) - 1))
-    return found
+def _std(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sample standard deviation over the first axis; 0 for a single value."""
+    std: NDArray[np.float64] = values.std(axis=0, ddof=min(1, len(values) - 1))
+    return std
 
 
-def _look(place: int) -> dict[str, Any]:
+def _line_style(index: int) -> dict[str, Any]:
     return {
-        "color": _COLOURS[place % len(_COLOURS)],
-        "linestyle": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        "color": _COLOURS[index % len(_COLOURS)],
+        "linestyle": _DASHES[index // len(_COLOURS) % len(_DASHES)],
     }
 
 
-def _write_cells(panel: Axes, matrix: NDArray[np.float64]) -> None:
+def _annotate(panel: Axes, matrix: NDArray[np.float64]) -> None:
     for row, values in enumerate(matrix):
         for column, value in enumerate(values):
             ink = "black" if value > 0.6 else "white"
@@ -373,7 +380,7 @@ def _write_cells(panel: Axes, matrix: NDArray[np.float64]) -> None:
             )  # fmt: skip
 
 
-def _legend_beside(axes: Axes, title: str) -> None:
+def _legend_right(axes: Axes, title: str) -> None:
     axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), alignment="left")
 
 
@@ -381,13 +388,13 @@ def _legend_beside(axes: Axes, title: str) -> None:
 def _figure(
     width: float, height: float, panels: int = 1, rows: int = 1
 ) -> Iterator[tuple[Figure, Any]]:
-    """An empty figure in our style; needs no screen and touches no global state."""
+    """Create an empty figure in our style, without a display and without global state."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RametError(
-            "figures need matplotlib. Install it: pip install 'ramet[report]'"
+            "figures need matplotlib. Install it: pip install 'ramet[report]'."
         ) from error
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")

@@ -1,4 +1,4 @@
-"""One page that shows a comparison, with its figures inside: nothing else is needed to read it."""
+"""The HTML page of a comparison, self-contained with inline figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.partition.inspection import GraphInspection
 from ramet.report import figures
-from ramet.report.text import operations, percent, several
+from ramet.report.text import operations, percent, plural
 from ramet.studies.comparison import Standing, standings
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 
@@ -36,15 +36,15 @@ def write_report(
     by_label: FinishedRuns,
     folder: Path,
     target: float | None = None,
-    apart: GraphInspection | None = None,
+    inspection: GraphInspection | None = None,
     left_out: Sequence[str] = (),
 ) -> Path:
     """Write `report.html`, and each figure as PNG and SVG, into the folder."""
     every = _every(by_label)
-    _check_alike(every)
+    _check_comparable(every)
     rows = standings(by_label, target)
-    pictures = _pictures(by_label, rows, apart)
-    what = figures.metric_of(by_label)
+    pictures = _pictures(by_label, rows, inspection)
+    metric = figures.metric_of(by_label)
     for picture in pictures:
         figures.save(picture.figure, folder, picture.name)
     common = _with_common_clients(by_label)
@@ -53,7 +53,7 @@ def write_report(
         _template().render(
             setting=every[0].setting,
             rows=rows,
-            metric=what,
+            metric=metric,
             baseline=next((row.label for row in rows if row.gain is None), rows[0].label),
             target=target,
             all_data=any(row.overview is not None for row in rows),
@@ -70,7 +70,7 @@ def write_report(
             commands=[run.command for run in every],
             left_out=left_out,
             percent=percent,
-            several=several,
+            plural=plural,
             operations=operations,
         )
     )
@@ -78,69 +78,69 @@ def write_report(
 
 
 def _pictures(
-    by_label: FinishedRuns, rows: Sequence[Standing], apart: GraphInspection | None
+    by_label: FinishedRuns, rows: Sequence[Standing], inspection: GraphInspection | None
 ) -> list[_Picture]:
-    what = figures.metric_of(by_label)
-    drawn = [
+    metric = figures.metric_of(by_label)
+    pictures = [
         _Picture(
             "score_over_rounds",
-            f"{_title(what)} over rounds",
-            f"Mean test {what} over clients and seeds; the band is one sample standard deviation "
+            f"{_capitalised(metric)} over rounds",
+            f"Mean test {metric} over clients and seeds. The band is one sample standard deviation "
             "over seeds, as in the table. Both are running means over a twentieth of the rounds.",
             figures.score_over_rounds(by_label),
         ),
         _Picture(
             "payload",
-            "What a client sends",
-            "Bytes of arrays that leave a client in a round; as many come back.",
+            "Upload per client",
+            "Bytes of arrays that a client sends in a round.",
             figures.payload(rows),
         ),
     ]
     if any(row.flops_per_client_round is not None for row in rows):
-        drawn.insert(
+        pictures.insert(
             1,
             _Picture(
                 "score_over_flops",
-                f"{_title(what)} over work",
+                f"{_capitalised(metric)} over FLOPs",
                 "Mean over seeds, with a line down to the worst seed, against the floating-point "
-                "operations of a client's training in one round. Methods with as much work as "
-                "another one stand to the right of it.",
-                figures.score_over_work(rows),
+                "operations of a client's training in one round. A method that needs as many as "
+                "another one is shifted to its right.",
+                figures.score_over_flops(rows),
             ),
         )
     if figures.pairs(by_label):
-        drawn.append(
+        pictures.append(
             _Picture(
                 "score_over_bytes",
                 "Score over bytes",
-                "Methods with and without an activation: mean over seeds with one sample "
-                "standard deviation, against all bytes of a run.",
+                "Methods with and without an activation: mean ± one sample standard deviation over "
+                "seeds, against all bytes of a run.",
                 figures.score_over_bytes(by_label),
             )
         )
-    drawn += _pictures_of_all_data(by_label) + _pictures_of_kinds(by_label)
-    if apart is not None:
-        drawn.append(
+    pictures += _pictures_of_all_data(by_label) + _pictures_of_kinds(by_label)
+    if inspection is not None:
+        pictures.append(
             _Picture(
                 "heterogeneity",
-                "How far the clients are apart",
+                "Divergence between clients",
                 "Jensen–Shannon divergence between clients: of the similarity of linked nodes' "
                 "features, and of degrees and clustering coefficients.",
-                figures.heterogeneity(list(apart.clients), apart.divergences),
+                figures.heterogeneity(list(inspection.clients), inspection.divergences),
             )
         )
-    return drawn
+    return pictures
 
 
 def _pictures_of_all_data(by_label: FinishedRuns) -> list[_Picture]:
-    """How the server's model learns, where it was judged on all data."""
+    """Score and loss of the server's model, if it was evaluated on all data."""
     if not any(run.rounds[0].overview is not None for run in _every(by_label)):
         return []
     return [
         _Picture(
             "score_on_all_data",
             "The server's model on all data",
-            f"Test {figures.metric_of(by_label)} on all clients' data at once, smoothed as above.",
+            f"Test {figures.metric_of(by_label)} on all clients' data, smoothed as above.",
             figures.score_on_all_data(by_label),
         ),
         _Picture(
@@ -153,20 +153,20 @@ def _pictures_of_all_data(by_label: FinishedRuns) -> list[_Picture]:
 
 
 def _pictures_of_kinds(by_label: FinishedRuns) -> list[_Picture]:
-    """What is known of channels and of the kinds of links that were found."""
-    drawn = []
-    what = figures.metric_of(by_label)
+    """Pictures of the link kinds that methods learned, and of their channels."""
+    pictures = []
+    metric = figures.metric_of(by_label)
     by_kinds = _by_kinds(by_label)
     if any(len(scores) > 2 for scores in by_kinds.values()):
-        drawn.append(
+        pictures.append(
             _Picture(
                 "score_over_kinds",
-                f"{_title(what)} over the number of kinds",
-                f"Test {what} on all data at the best validation; bars are one sample "
-                "standard deviation over seeds.",
+                f"{_capitalised(metric)} over the number of link kinds",
+                f"Test {metric} on all data at the round with the best validation score. Bars are "
+                "one sample standard deviation over seeds.",
                 figures.score_over_kinds(
                     {label: scores for label, scores in by_kinds.items() if len(scores) > 2},
-                    what,
+                    metric,
                 ),
             )
         )
@@ -177,37 +177,36 @@ def _pictures_of_kinds(by_label: FinishedRuns) -> list[_Picture]:
             continue
         name = label.replace(",", "_").replace("=", "-")
         silhouettes = " and ".join(f"{reported[when].get('silhouette', 0):.2f}" for when in _ENDS)
-        drawn += [
+        pictures += [
             _Picture(
                 f"agreement_{name}",
-                f"{label}: do the clients mean the same kinds?",
+                f"{label}: agreement of the clients on link kinds",
                 f"Cosine of the clients' centres of a group, mean over pairs, seed {run.seed}. "
                 f"The silhouette of all centres is {silhouettes} in the first and last round.",
                 figures.agreement(*(_under("agreement/", reported[when]) for when in _ENDS)),
             ),
             _Picture(
                 f"channels_{name}",
-                f"{label}: what the clients do to their channels",
-                "Norm of a client's change to a channel in a round, and its cosine distance to the "
-                f"change that the server makes; mean over rounds, seed {run.seed}. Grey: the "
-                "client never had this kind.",
+                f"{label}: updates per client and channel",
+                "Norm of a client's update to a channel in a round, and its cosine distance to the "
+                f"server's update; mean over rounds, seed {run.seed}. Grey: the client never had "
+                "this kind of link.",
                 figures.by_client_and_channel(
                     {
                         title: {
-                            _client_and_channel(place): value
-                            for place, value in _under(prefix, reported["mean"]).items()
+                            _client_and_channel(key): value
+                            for key, value in _under(prefix, reported["mean"]).items()
                         }
                         for title, prefix in (("change", "change/"), ("distance", "distance/"))
                     }
                 ),
             ),
         ]
-    return drawn
+    return pictures
 
 
-def _title(what: str) -> str:
-    """At the beginning of a heading."""
-    return what[0].upper() + what[1:]
+def _capitalised(metric: str) -> str:
+    return metric[0].upper() + metric[1:]
 
 
 def _every(by_label: FinishedRuns) -> list[FinishedRun]:
@@ -222,14 +221,14 @@ def _under(prefix: str, numbers: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _client_and_channel(place: str) -> tuple[str, str]:
-    client, _, channel = place.rpartition("/")
+def _client_and_channel(key: str) -> tuple[str, str]:
+    client, _, channel = key.rpartition("/")
     return client, channel
 
 
 def _by_kinds(by_label: FinishedRuns) -> dict[str, dict[int, list[float]]]:
-    """Scores on all data by number of kinds, for labels that differ in nothing else."""
-    found: dict[str, dict[int, list[float]]] = {}
+    """Scores on all data by number of link kinds, for labels that differ only in that number."""
+    by_rest: dict[str, dict[int, list[float]]] = {}
     for label, runs in by_label.items():
         spec = MethodSpec.parse(label)
         options = dict(spec.options)
@@ -237,12 +236,12 @@ def _by_kinds(by_label: FinishedRuns) -> dict[str, dict[int, list[float]]]:
         scores = [run.on_all_data for run in runs.values() if run.on_all_data is not None]
         if kinds and scores:
             rest = str(replace(spec, options=options))
-            found.setdefault(rest, {})[int(kinds)] = scores
-    return found
+            by_rest.setdefault(rest, {})[int(kinds)] = scores
+    return by_rest
 
 
 def _with_common_clients(by_label: FinishedRuns) -> list[str]:
-    """The methods whose runs had the clients of the first one's."""
+    """The labels whose runs all have the same clients as the first run."""
     labels = [label for label, runs in by_label.items() if runs]
     clients = [
         [list(run.summary.scores.clients) for run in by_label[label].values()] for label in labels
@@ -250,12 +249,12 @@ def _with_common_clients(by_label: FinishedRuns) -> list[str]:
     return [
         label
         for label, each in zip(labels, clients, strict=True)
-        if all(own == clients[0][0] for own in each)
+        if all(names == clients[0][0] for names in each)
     ]
 
 
 def _client_scores(by_label: FinishedRuns, labels: Sequence[str]) -> dict[str, list[float | None]]:
-    """For each client its mean score under each method."""
+    """Each client's mean score with each method."""
     first = next(iter(by_label[labels[0]].values()))
     return {
         client: [
@@ -267,17 +266,20 @@ def _client_scores(by_label: FinishedRuns, labels: Sequence[str]) -> dict[str, l
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:
-    """None if the client did not answer in the last round of one of the runs."""
+    """The mean; None if the client did not reply in the last round of one of the runs."""
     known = [score for score in scores if score is not None]
     return fmean(known) if len(known) == len(scores) else None
 
 
-def _check_alike(every: Sequence[FinishedRun]) -> None:
-    """A page compares runs of one setting and length."""
+def _check_comparable(every: Sequence[FinishedRun]) -> None:
+    """Raise an error unless all runs have the same setting and number of rounds."""
     kinds = {(run.setting, run.summary.rounds) for run in every}
     if len(kinds) > 1:
-        found = ", ".join(f"{setting} with {rounds} rounds" for setting, rounds in sorted(kinds))
-        raise RametError(f"these runs cannot be compared: {found}. Give runs of one setting.")
+        given = ", ".join(f"{setting} with {rounds} rounds" for setting, rounds in sorted(kinds))
+        raise RametError(
+            f"these runs cannot be compared: {given}. Give runs of one setting and number of "
+            "rounds."
+        )
 
 
 def _span(dates: Sequence[str]) -> str:
@@ -296,7 +298,9 @@ def _template() -> Template:
     try:
         import jinja2
     except ImportError as error:
-        raise RametError("pages need Jinja. Install it: pip install 'ramet[report]'") from error
+        raise RametError("reports need Jinja. Install it: pip install 'ramet[report]'.") from error
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    rules = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    return rules.get_template("page.html.j2")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("page.html.j2")

@@ -1,4 +1,4 @@
-"""Tables for the terminal that stay whole in a narrow one."""
+"""Tables for the terminal, readable in narrow ones."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rich.text import Text
 
 
 def plain_table(title: str) -> Table:
-    """Without walls, so that many columns fit into a narrow terminal."""
+    """Create a table without vertical lines, so that many columns fit into a narrow terminal."""
     return Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
 
 
 def list_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """What there is, by name."""
+    """Create a table of texts whose first column does not wrap."""
     table = plain_table("")
-    for place, head in enumerate(heads):
-        table.add_column(head, no_wrap=place == 0)
+    for index, head in enumerate(heads):
+        table.add_column(head, no_wrap=index == 0)
     for row in rows:
         table.add_row(*map(escape, row))
     return table
 
 
-def uncut(table: Table) -> Table:
-    """Columns at least so wide that no number and no word is cut; those that fold may be less."""
+def without_truncation(table: Table) -> Table:
+    """Make columns wide enough that no number or word is cut; columns that fold may be narrower."""
     for column in table.columns:
         cells = [Text.from_markup(str(cell)).plain for cell in (column.header, *column.cells)]
         pieces = cells if column.no_wrap else [word for cell in cells for word in cell.split()]

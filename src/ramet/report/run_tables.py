@@ -14,7 +14,7 @@ from ramet.report.text import operations, percent, size
 
 
 def result_table(summary: Summary) -> Table:
-    """A row per client and their mean, with what crossed the wire below."""
+    """A row per client, their means, and the network traffic as the caption."""
     scores, traffic = summary.scores, summary.traffic
     table = Table(title=f"{summary.method} on {summary.setting}, seed {summary.seed}")
     table.add_column("client", overflow="fold")
@@ -41,15 +41,15 @@ def result_table(summary: Summary) -> Table:
         f"{summary.model.shared_scalars:,} scalars shared; "
         f"{size(traffic.up_per_client_round)} up and "
         f"{size(traffic.down_per_client_round)} down per client and round, "
-        f"{size(traffic.total)} in all; {summary.seconds:.0f} s, "
+        f"{size(traffic.total)} in total; {summary.seconds:.0f} s, "
         f"{size(summary.peak_memory)} of memory"
     )
     return table
 
 
 def audit_table(entries: Sequence[AuditEntry]) -> Table:
-    """Every tensor of every reply."""
-    table = plain_table("what left")
+    """A row per tensor of each reply."""
+    table = plain_table("tensors sent")
     for head in ("run", "client", "round", "tensor", "shape", "bytes", "SHA-256"):
         table.add_column(head, overflow="fold")
     for reply in entries:
@@ -60,9 +60,9 @@ def audit_table(entries: Sequence[AuditEntry]) -> Table:
 
 
 def audit_totals_table(entries: Sequence[AuditEntry]) -> Table:
-    """A row per client and tensor, and the names of the numbers and notes that went along."""
-    table = plain_table("what left")
-    for head in ("run", "client", "what", "shape", "times", "bytes"):
+    """A row per client and tensor, and the names of the numbers and notes sent with them."""
+    table = plain_table("sent")
+    for head in ("run", "client", "item", "shape", "times", "bytes"):
         table.add_column(head, overflow="fold", justify="right" if head == "bytes" else "left")
     for run, client in dict.fromkeys((reply.run, reply.client) for reply in entries):
         own = [reply for reply in entries if (reply.run, reply.client) == (run, client)]

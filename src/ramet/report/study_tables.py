@@ -1,4 +1,4 @@
-"""Tables of many runs: comparisons, and papers' figures beside ours."""
+"""Tables of many runs: comparisons of methods, and of our numbers with those of papers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ramet.metrics.summary import common_metric
 from ramet.report.plain_table import plain_table
-from ramet.report.text import operations, percent, several
+from ramet.report.text import operations, percent, plural
 from ramet.studies.comparison import Standing
 from ramet.studies.printed import Printed
 from ramet.studies.reproduction import Order, ReproducedCell
@@ -20,35 +20,35 @@ _KINDS = {"auc": ("ROC-AUC",), "mrr": ("MRR",), "tensors": ("tensors",)}
 
 
 def comparison_table(rows: Sequence[Standing], setting: str, target: float | None) -> Table:
-    """A row per method, in the order asked for."""
+    """A row per method, in the given order."""
     seeds = {row.seeds for row in rows}
-    alike = len(seeds) == 1
-    over = several(seeds.pop(), "seed") if alike else "seeds (their number behind the method)"
-    what = common_metric(row.metric for row in rows)
-    table = plain_table(f"{setting}: test {what} %, mean ± std over {over}")
+    same_seeds = len(seeds) == 1
+    over = plural(seeds.pop(), "seed") if same_seeds else "seeds (number after each method)"
+    metric = common_metric(row.metric for row in rows)
+    table = plain_table(f"{setting}: test {metric} %, mean ± std over {over}")
     table.add_column("method", overflow="fold")
     columns = standing_columns(rows, target)
     for head in columns:
         table.add_column(head, justify="right", no_wrap=True)
-    labels = [row.label if alike else f"{row.label} ({row.seeds})" for row in rows]
+    labels = [row.label if same_seeds else f"{row.label} ({row.seeds})" for row in rows]
     for cells in zip(labels, *columns.values(), strict=True):
         table.add_row(*cells)
     table.caption = (
-        "best val: at the round with the best validation score; gain: over local, or else the "
-        "first; p: of a paired t-test; scalars: of a client's model; up, GFLOPs: per client and "
-        "round"
+        "best val: at the round with the best validation score; gain: over local, or over the "
+        "first method; p: paired t-test; scalars: size of a client's model; up, GFLOPs: per client "
+        "and round"
     )
     if "all data" in columns:
         table.caption += (
-            "; all data: the server's model on all clients' data at once, at its best validation"
+            "; all data: the server's model on all clients' data, at its best validation round"
         )
     if target is not None:
-        table.caption += f"; to {100 * target:g}: rounds until that score"
+        table.caption += f"; to {100 * target:g}: rounds needed to reach that score"
     return table
 
 
 def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str, list[str]]:
-    """The text of each column by its head; columns that nobody has anything for are left out."""
+    """The cells of each column by its heading. The column "all data" is left out if it is empty."""
     columns = {
         "last round": [_percent_with_spread(row.test, row.spread) for row in rows],
         "best val": [percent(row.test_at_best_val) for row in rows],
@@ -74,9 +74,9 @@ def _percent_with_spread(mean: float | None, spread: float | None) -> str:
 
 
 def reproduced_table(cells: Sequence[ReproducedCell], title: str, stated: str = "printed") -> Table:
-    """A row per stated figure: theirs, ours, and whether the difference is small enough."""
+    """A row per stated number: theirs, ours, and whether the difference is within its tolerance."""
     table = plain_table(title)
-    for head in ("method", "figure"):
+    for head in ("method", "number"):
         table.add_column(head, overflow="fold")
     for head in (stated, "ours", "off by"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -86,7 +86,7 @@ def reproduced_table(cells: Sequence[ReproducedCell], title: str, stated: str = 
         digits = 0 if printed.kind == "tensors" else 2
         table.add_row(
             printed.name,
-            _figure_of(printed),
+            _description(printed),
             _with_spread(printed.value, printed.std, digits),
             _ours(cell, digits),
             "–" if off is None else f"{off:+z,.{digits}f}",
@@ -96,11 +96,11 @@ def reproduced_table(cells: Sequence[ReproducedCell], title: str, stated: str = 
     return table
 
 
-def _figure_of(printed: Printed) -> str:
-    """What the figure is of: a size, or a place and the kind of score if there are several."""
+def _description(printed: Printed) -> str:
+    """What the number describes: a size, or a group of runs, with the metric if not accuracy."""
     if printed.kind in _SIZES:
         return _SIZES[printed.kind]
-    return " ".join([printed.place, *_KINDS.get(printed.kind, ())])
+    return " ".join([printed.group, *_KINDS.get(printed.kind, ())])
 
 
 def _allowances(cells: Sequence[ReproducedCell]) -> Iterator[str]:
@@ -109,29 +109,31 @@ def _allowances(cells: Sequence[ReproducedCell]) -> Iterator[str]:
     if allowed:
         yield f"inside: off by at most {' or '.join(f'{off:g}' for off in allowed)}."
     for note in dict.fromkeys(printed.note for printed in compared if printed.note):
-        own = [printed for printed in compared if printed.note == note]
-        labels = ", ".join(dict.fromkeys(printed.label for printed in own))
-        yield f"{labels}, allowed {own[0].allowed:g}: {note}."
+        noted = [printed for printed in compared if printed.note == note]
+        labels = ", ".join(dict.fromkeys(printed.label for printed in noted))
+        yield f"{labels}, allowed {noted[0].allowed:g}: {note}."
     reasons = (cell.printed.not_comparable for cell in cells if cell.printed.not_comparable)
     for reason in dict.fromkeys(reasons):
         yield f"not comparable: {reason}."
 
 
 def order_table(orders: Sequence[Order]) -> Table:
-    """A row per clear order that is printed."""
-    table = plain_table("printed ROC-AUCs that are further apart than both spreads")
+    """A row per clear order among printed scores."""
+    table = plain_table(
+        "printed ROC-AUCs that differ by more than the sum of their standard deviations"
+    )
     for head in ("runs", "higher", "lower"):
         table.add_column(head, overflow="fold")
-    table.add_column("ours apart by", justify="right", no_wrap=True)
+    table.add_column("our difference", justify="right", no_wrap=True)
     table.add_column("")
     for order in orders:
         gap = "–" if order.gap is None else f"{order.gap:+.2f}"
-        table.add_row(order.place, order.higher, order.lower, gap, _held(order.holds))
+        table.add_row(order.group, order.higher, order.lower, gap, _verdict(order.holds))
     return table
 
 
 def saving_table(rows: Sequence[Saving], title: str, claim: bool = True) -> Table:
-    """A row per method that sends less: what it costs in points, and what share it sends."""
+    """A row per method that sends less: points gained, and the share of the baseline's traffic."""
     table = plain_table(title)
     for head in ("runs", "method"):
         table.add_column(head, overflow="fold")
@@ -139,23 +141,23 @@ def saving_table(rows: Sequence[Saving], title: str, claim: bool = True) -> Tabl
         table.add_column(head, justify="right", no_wrap=True)
     if claim:
         table.add_column("as good for less")
-        table.add_column("no worse at worst")
+        table.add_column("worst seed no lower")
     for row in rows:
-        marks = (_held(row.as_good_for_less), _held(row.steadier)) if claim else ()
+        verdicts = (_verdict(row.as_good_for_less), _verdict(row.worst_no_lower)) if claim else ()
         table.add_row(
-            row.place,
+            row.group,
             row.label,
             str(row.seeds),
             f"{row.gain:+.2f}",
             f"{row.worst:+.2f}",
             *(f"{100 * share:.1f} %" for share in (row.tensors_up, row.bytes_up, row.bytes_both)),
-            *marks,
+            *verdicts,
         )
     if claim:
         table.caption = (
             f"as good for less: loses at most {POINTS_LOST:g} points and sends at most "
-            f"{100 * SHARE_SENT:g} % of the bytes, both ways; no worse at worst: its worst seed is "
-            "no lower than FedAvg's"
+            f"{100 * SHARE_SENT:g} % of the bytes, both ways; worst seed no lower: its worst seed "
+            "scores no lower than FedAvg's"
         )
     return table
 
@@ -165,7 +167,7 @@ def _coloured(word: str) -> str:
     return f"[{colour}]{word}[/]" if colour else word
 
 
-def _held(holds: bool | None) -> str:
+def _verdict(holds: bool | None) -> str:
     return _coloured({True: "holds", False: "does not", None: "not run"}[holds])
 
 

@@ -1,10 +1,10 @@
-"""Figures as people read them."""
+"""Formatting of numbers."""
 
 from __future__ import annotations
 
 
 def size(count: float) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes with the largest unit that fits."""
     for unit in ("B", "KB", "MB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
@@ -12,9 +12,9 @@ def size(count: float) -> str:
     return f"{count:.2f} GB"
 
 
-def several(count: int, what: str) -> str:
+def plural(count: int, noun: str) -> str:
     """`1 seed`, `2 seeds`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(share: float | None) -> str:
@@ -22,5 +22,5 @@ def percent(share: float | None) -> str:
 
 
 def operations(count: float | None) -> str:
-    """Floating-point operations in billions; a multiply-add is two."""
+    """Format floating-point operations in billions. A multiply-add counts as two."""
     return "–" if count is None else f"{count / 1e9:.2f} G"

@@ -1,1 +1,1 @@
-"""Many runs: sweeps, comparisons, and papers' tables and figures."""
+"""Studies of many runs: sweeps, comparisons, and papers' tables and figures."""

@@ -1,4 +1,4 @@
-"""Finished runs on disk: run folders, and small files that keep a run for good."""
+"""Finished runs on disk: run folders, and the small files of kept runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def keep(runs: Iterable[FinishedRun], folder: Path) -> None:
-    """Write each run into a file of its own, unless the file holds that run already."""
+    """Write each run to its own file, unless the file already contains that run."""
     make_folder(folder)
     for run in runs:
         path = folder / _file_name(run)
@@ -30,26 +30,28 @@ def _file_name(run: FinishedRun) -> str:
 
 
 def kept(folder: Path) -> tuple[FinishedRun, ...]:
-    """The runs kept in a folder; none if there is no such folder yet."""
-    return tuple(_below(folder)) if folder.exists() else ()
+    """The runs kept in a folder. Empty if the folder does not exist."""
+    return tuple(_runs_below(folder)) if folder.exists() else ()
 
 
 def finished_runs(paths: Iterable[Path]) -> FinishedRuns:
-    """The finished runs below these paths: run folders, folders of them, and kept files."""
+    """The finished runs below the paths, which are run folders, folders of them, or kept files."""
     by_label: dict[str, dict[int, FinishedRun]] = {}
     for run in _all_below(paths):
         other = by_label.setdefault(run.label, {}).setdefault(run.seed, run)
-        if not other.is_of(run.command, run.versions.get("method")):
+        if not other.matches(run.command, run.versions.get("method")):
             raise RametError(
                 f"two different runs are called {run.label}, seed {run.seed}: `{other.command}` "
-                f"and `{run.command}`, or their method has changed. Give runs that differ in "
-                "nothing but method and seed."
+                f"and `{run.command}`, or their method has changed. Give runs that differ only in "
+                "method and seed."
             )
-    return {label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_order)}
+    return {
+        label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_sort_key)
+    }
 
 
 def results(*paths: Path | str) -> pd.DataFrame:
-    """One row per finished run below these paths: run folders, folders of them, kept files."""
+    """One row per finished run below the paths: run folders, folders of them, or kept files."""
     import pandas as pd  # takes half a second to import
 
     return pd.DataFrame([_row(run) for run in _all_below(map(Path, paths))])
@@ -80,20 +82,20 @@ def _all_below(paths: Iterable[Path]) -> list[FinishedRun]:
     runs: list[FinishedRun] = []
     for path in paths:
         if not path.exists():
-            raise RametError(f"{path} does not exist. Give a folder of runs, or of kept results.")
-        runs += _below(path)
+            raise RametError(f"{path} does not exist. Give a folder of runs or of kept results.")
+        runs += _runs_below(path)
     if not runs:
-        raise RametError("there is no finished run. Give a folder of runs, or of kept results.")
+        raise RametError("no finished run was found. Give a folder of runs or of kept results.")
     return runs
 
 
-def _order(label: str) -> tuple[int, str]:
-    """Built-in methods in their own order, user-defined ones last."""
+def _sort_key(label: str) -> tuple[int, str]:
+    """Built-in methods in the order of METHODS, user-defined ones last."""
     known, method = list(METHODS), label.partition(",")[0]
     return known.index(method) if method in known else len(known), label
 
 
-def _below(path: Path) -> Iterator[FinishedRun]:
+def _runs_below(path: Path) -> Iterator[FinishedRun]:
     if path.is_file():
         yield _read(path)
     elif RunFolder(path).started:
@@ -101,13 +103,13 @@ def _below(path: Path) -> Iterator[FinishedRun]:
         if run is not None:
             yield run
     else:
-        for inside in sorted(path.iterdir()):
-            if inside.is_dir() or inside.suffix == ".json":
-                yield from _below(inside)
+        for child in sorted(path.iterdir()):
+            if child.is_dir() or child.suffix == ".json":
+                yield from _runs_below(child)
 
 
 def _read(path: Path) -> FinishedRun:
     try:
         return FinishedRun.parse(path.read_text())
     except (ValueError, TypeError, KeyError) as error:
-        raise RametError(f"{path} holds no kept result. Leave it out.") from error
+        raise RametError(f"{path} is not a kept result. Leave it out.") from error

@@ -1,4 +1,4 @@
-"""Several methods over the same seeds: means, gains and p-values."""
+"""Comparison of methods over seeds: means, gains and p-values."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ramet.studies.finished_run import FinishedRun, FinishedRuns
 
 @dataclass(frozen=True)
 class Standing:
-    """How one method did; scores are fractions, the gain is over the baseline."""
+    """The result of one method. Scores are fractions; the gain is over the baseline."""
 
     label: str
     seeds: int
-    metric: str  # what the scores are: accuracy, ROC-AUC
+    metric: str  # accuracy or ROC-AUC
     test: float
-    spread: float | None  # standard deviation over seeds
-    worst: float  # of the seeds
+    spread: float | None  # sample standard deviation over seeds
+    worst: float  # test score of the worst seed
     test_at_best_val: float
-    overview: float | None  # the server's model on all data, at the best validation there
+    overview: float | None  # server's model on all data, at the best validation round there
     overview_spread: float | None
     gain: float | None
-    p_value: float | None  # of a paired t-test over the common seeds
-    scalars: float  # of a client's model, mean over the clients
+    p_value: float | None  # paired t-test over the common seeds
+    scalars: float  # size of a client's model, mean over clients
     up_per_client_round: float
     flops_per_client_round: float | None
     rounds_to_target: float | None
 
 
 def standings(runs: FinishedRuns, target: float | None = None) -> list[Standing]:
-    """A row per method with a finished run; `local`, or else the first, is the baseline."""
-    labels = [label for label, own in runs.items() if own]
+    """A row per method with a finished run. The baseline is `local`, or else the first method."""
+    labels = [label for label, by_seed in runs.items() if by_seed]
     baseline = "local" if "local" in labels else next(iter(labels), "")
     return [
         _standing(label, runs[label], {} if label == baseline else runs[baseline], target)
@@ -73,13 +73,13 @@ def _standing(
 
 
 def _flops(summaries: Iterable[Summary]) -> float | None:
-    """The same for every seed, as the split is; runs from before it was counted have none."""
+    """FLOPs, which are the same for every seed. Old runs lack them."""
     counted = (one.flops.per_client_round for one in summaries)
     return next((flops for flops in counted if flops is not None), None)
 
 
 def p_value(gains: Sequence[float]) -> float | None:
-    """Of a paired t-test; None where there is nothing to test."""
+    """Return the p-value of a paired t-test; None for fewer than two or equal gains."""
     if len(gains) < 2 or len(set(gains)) == 1:
         return None
     from scipy.stats import ttest_1samp  # takes half a second to import
@@ -88,9 +88,9 @@ def p_value(gains: Sequence[float]) -> float | None:
 
 
 def _rounds_to(target: float | None, runs: Iterable[FinishedRun]) -> float | None:
-    """The mean first round at which the target is met; None if a run never meets it."""
+    """The mean number of rounds to reach the target; None if a run never reaches it."""
     if target is None:
         return None
     firsts = [next((one.number for one in run.rounds if one.test >= target), None) for run in runs]
-    met = [first for first in firsts if first is not None]
-    return fmean(met) if met and len(met) == len(firsts) else None
+    reached = [first for first in firsts if first is not None]
+    return fmean(reached) if reached and len(reached) == len(firsts) else None

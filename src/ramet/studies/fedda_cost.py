@@ -1,9 +1,9 @@
-r"""What FedDA's rules should cost, and what they did cost, as a share of FedAvg's tensors.
+r"""Expected and actual cost of FedDA's rules, as a share of FedAvg's tensors.
 
 =====================  =====================================================================
 paper symbol           name here
 =====================  =====================================================================
-:math:`r_c`            ``stay``: share of the active clients that are still there a round later
+:math:`r_c`            ``stay``: share of the active clients that are still active a round later
 :math:`r_p`            ``off``: share of their switchable tensors that is switched off in a round
 :math:`N_d / N`        ``switchable``
 :math:`t_0`            ``rounds``: between two restarts
@@ -19,12 +19,12 @@ from math import ceil, log
 
 
 def rounds_between(stay: float, beta: float) -> int:
-    """How many rounds it takes until fewer than ``beta`` of the clients are left."""
+    """Number of rounds until fewer than ``beta`` of the clients are active."""
     return max(1, ceil(log(beta) / log(stay)))
 
 
 def restart_as_printed(stay: float, off: float, switchable: float, rounds: int) -> float:
-    """Eq. 8 over t₀ + 1 rounds of everyone and everything.
+    """Eq. 8, divided by the t₀ + 1 rounds of all clients with all tensors.
 
     Eq. 9 as printed lacks the division by the number of rounds; eq. 8 counts round 0 too.
     """
@@ -34,7 +34,7 @@ def restart_as_printed(stay: float, off: float, switchable: float, rounds: int) 
 
 
 def restart(stay: float, off: float, switchable: float, rounds: int) -> float:
-    """As :func:`restart_as_printed`, but what is off stays off until the restart.
+    """Like :func:`restart_as_printed`, but tensors that are off stay off until the restart.
 
     In eq. 8 the spared share falls as :math:`r_p^j`; here it grows as :math:`1 - (1 - r_p)^j`.
     """
@@ -49,36 +49,35 @@ def explore_at_most(stay: float, off: float, switchable: float, beta: float) -> 
 
 @dataclass(frozen=True)
 class Activity:
-    """What a run's rounds show."""
+    """Rates observed in the rounds of a run."""
 
     stay: float
     off: float
-    share: float  # tensors sent up, over those that FedAvg would have sent
-    between: int  # rounds between two times that everybody was called back
+    share: float  # tensors sent up, divided by those that FedAvg would have sent
+    between: int  # rounds between two restarts
 
 
 def activity(rounds: Sequence[Sequence[int]], tensors: int, switchable: int) -> Activity:
-    """From the tensors of rounds and clients to r_c, r_p and the share of FedAvg's tensors.
+    """Compute r_c, r_p and the share of FedAvg's tensors from tensors per round and client.
 
-    A round in which a client is asked for more than before has called everybody back; it is left
-    out.
+    A round in which a client sends more tensors than before is a restart and is left out.
     """
     always = tensors - switchable
-    stayed, left, kept, asked, calls = 0, 0, 0, 0, 0
+    stayed, left, kept, previous, restarts = 0, 0, 0, 0, 0
     for before, after in pairwise(rounds):
         both = [(b, a) for b, a in zip(before, after, strict=True) if b and a]
         if any(a > b for b, a in both):
-            calls += 1
+            restarts += 1
             continue
         stayed += len(both)
         left += sum(b > 0 for b in before) - len(both)
         kept += sum(a - always for _, a in both)
-        asked += sum(b - always for b, _ in both)
+        previous += sum(b - always for b, _ in both)
     return Activity(
         stay=stayed / max(1, stayed + left),
-        off=1 - kept / asked if asked else 0.0,
+        off=1 - kept / previous if previous else 0.0,
         share=sum(map(sum, rounds)) / (len(rounds) * len(rounds[0]) * tensors),
-        between=round(len(rounds) / (calls + 1)) - 1,
+        between=round(len(rounds) / (restarts + 1)) - 1,
     )
 
 

@@ -1,4 +1,4 @@
-"""A finished run in short: enough for every table and figure, small enough to keep for good."""
+"""A compact record of a finished run, sufficient for all tables and figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ramet.metrics import Round, Summary
 from ramet.metrics.summary import tensors_sent
 
 FinishedRuns: TypeAlias = Mapping[str, Mapping[int, "FinishedRun"]]
-"""By the method's label, then by seed."""
+"""Runs by the method's label, then by seed."""
 _NOT_A_VERSION = ("run", "started")
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What was run, with which versions, and what came out."""
+    """The command of a run, its versions and its results."""
 
     label: str  # the method with its options, as `ramet compare` takes it
     command: str
@@ -29,12 +29,12 @@ class FinishedRun:
     summary: Summary
     rounds: Sequence[Round]
     tensors: Sequence[Sequence[int]] = ()
-    """Tensors that each client sent up, round by round, clients in the summary's order; 0 if it
-    took no part. Empty where all sent everything, and in older files."""
+    """Tensors that each client sent up in each round, in the summary's order of clients; 0 for a
+    client that took no part. Empty if all clients always sent the same number, and in old files."""
 
     @staticmethod
     def of(folder: RunFolder) -> FinishedRun | None:
-        """The run of a folder; None if it is not finished."""
+        """Read a run from its folder; None if it is not finished."""
         summary = folder.summary()
         if summary is None:
             return None
@@ -59,7 +59,7 @@ class FinishedRun:
         return FinishedRun(summary=summary, rounds=rounds, **facts)
 
     def text(self) -> str:
-        """JSON with a line per round, so that changes can be read."""
+        """JSON with a line per round, for readable diffs."""
         facts = {
             "label": self.label,
             "command": self.command,
@@ -97,28 +97,28 @@ class FinishedRun:
         return {key: value for key, _, value in pairs}
 
     def _given(self, flag: str) -> list[str]:
-        """What follows a flag in the command, each time that it is there."""
+        """The values of a flag in the command."""
         return [value for word, value in pairwise(shlex.split(self.command)) if word == flag]
 
     @property
     def on_all_data(self) -> float | None:
-        """Test score of the server's model on all data, at its best validation there."""
+        """Test score of the server's model on all data, at its best validation round there."""
         return self.summary.scores.overview.get("test_at_best_val")
 
     @property
     def score(self) -> float:
-        """Last round's test score of the server's model on all data; without one, the clients'."""
+        """Last test score of the server's model on all data; without one, the mean over clients."""
         scores = self.summary.scores
         return scores.overview.get("test", scores.test)
 
     @property
-    def reciprocal_rank(self) -> float:
-        """As ``score``, for link prediction's MRR."""
+    def mrr(self) -> float:
+        """Like ``score``, for the mean reciprocal rank of link prediction."""
         scores = self.summary.scores
         return (scores.overview or scores.besides)["mrr"]
 
-    def is_of(self, command: str, code: str | None) -> bool:
-        """Whether this command would give the same run, with user-defined code of this SHA-256."""
+    def matches(self, command: str, code: str | None) -> bool:
+        """Whether this is the run of a command, with user-defined code of this SHA-256."""
         return self.command == command and self.versions.get("method") == code
 
 

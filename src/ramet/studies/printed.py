@@ -1,4 +1,4 @@
-"""What the papers print, as data: `experiments/*.toml`."""
+"""Numbers and figures printed in papers, read from `experiments/*.toml`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ramet.partition import SETTINGS
 
 Kind = Literal["accuracy", "auc", "mrr", "tensors", "model_kb", "payload_kb"]
 POINTS, ROUNDING = 2.0, 0.005
-"""How far ours may be off unless the file says otherwise: scores in points, sizes in KB."""
+"""Default tolerances: scores in points, sizes in KB."""
 _ALLOWED = {"accuracy": POINTS, "auc": POINTS, "mrr": POINTS, "tensors": 0.0}
 
 
-class Placed(BaseModel):
-    """The setting of the runs behind a printed figure, and the name of their folder."""
+class PrintedEntry(BaseModel):
+    """The setting of the runs behind a printed number or panel, and the name of their folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,12 +30,13 @@ class Placed(BaseModel):
     folder: str = ""
 
     @property
-    def place(self) -> str:
+    def group(self) -> str:
+        """Entries of one group have their runs in one sweep, whose folder has this name."""
         return self.folder or self.setting
 
 
-class Printed(Placed):
-    """One cell of a paper's table, and how it is run here."""
+class Printed(PrintedEntry):
+    """One cell of a paper's table, and the method that reproduces it."""
 
     table: str
     method: str
@@ -45,11 +46,11 @@ class Printed(Placed):
     options: Mapping[str, str] = {}
     activation: str | None = None
     client: str | None = None
-    shape: tuple[int, int] | None = None  # node and link types of data that we do not have
+    shape: tuple[int, int] | None = None  # node and link types, if we do not have the data
     allowed: float
     note: str = ""
     not_comparable: str = ""
-    """Why ours cannot be compared with the printed figure, if it cannot."""
+    """The reason if our number cannot be compared with the printed one, else empty."""
 
     @property
     def label(self) -> str:
@@ -57,13 +58,13 @@ class Printed(Placed):
 
     @property
     def name(self) -> str:
-        """The label, with the partition if the setting has several."""
+        """The label, with the partition if one is given."""
         partition = self.setting_options.get("partition")
         return f"{self.label},partition={partition}" if partition else self.label
 
     @staticmethod
     def parse(method: str, cell: Mapping[str, object]) -> Printed:
-        """A `[[printed]]` entry of an experiment file: exactly one of the kinds is its figure."""
+        """Parse a `[[printed]]` entry of an experiment file, which has exactly one of the kinds."""
         facts = dict(cell)
         (kind,) = (kind for kind in get_args(Kind) if kind in facts)
         value = facts.pop(kind)
@@ -73,8 +74,8 @@ class Printed(Placed):
         )
 
 
-class Panel(Placed):
-    """One panel of a paper's figure: methods' curves over the rounds."""
+class Panel(PrintedEntry):
+    """One panel of a paper's figure: a curve over rounds for each method."""
 
     figure: str
     panel: str
@@ -82,11 +83,11 @@ class Panel(Placed):
     lines: Literal["mean", "best and worst"]
 
 
-_T = TypeVar("_T", bound=Placed)
+_T = TypeVar("_T", bound=PrintedEntry)
 
 
 def experiments() -> Path:
-    """The folder of the experiment files: in an installed package, or beside its source."""
+    """The folder of the experiment files, in the installed package or in the checkout."""
     package = Path(__file__).parents[1]
     installed = package / "experiments"
     return installed if installed.exists() else package.parents[1] / "experiments"
@@ -97,82 +98,87 @@ def _contents() -> list[dict[str, Any]]:
 
 
 def baselines() -> dict[str, str]:
-    """Methods that claim to equal another one for fewer bytes, and that other one."""
+    """The baseline of each method that claims to match it with fewer bytes."""
     runs = (content["run"] for content in _contents())
     return {run["method"]: run["baseline"] for run in runs if "baseline" in run}
 
 
 def tables() -> dict[str, list[Printed]]:
     """Every table that can be reproduced, by `PAPER TABLE`."""
-    found: dict[str, list[Printed]] = {}
+    by_name: dict[str, list[Printed]] = {}
     for content in _contents():
         for cell in content.get("printed", []):
             printed = Printed.parse(content["run"]["method"], cell)
-            found.setdefault(printed.table, []).append(printed)
-    return {name: sorted(cells, key=_order) for name, cells in found.items()}
+            by_name.setdefault(printed.table, []).append(printed)
+    return {name: sorted(cells, key=_sort_key) for name, cells in by_name.items()}
 
 
 def figures() -> dict[str, list[Panel]]:
     """Every figure that can be reproduced, by `PAPER FIGURE`."""
-    found: dict[str, list[Panel]] = {}
+    by_name: dict[str, list[Panel]] = {}
     for content in _contents():
         for panel in content.get("drawn", []):
-            drawn = Panel.model_validate(panel)
-            found.setdefault(drawn.figure, []).append(drawn)
-    return found
+            parsed = Panel.model_validate(panel)
+            by_name.setdefault(parsed.figure, []).append(parsed)
+    return by_name
 
 
-def _order(cell: Printed) -> tuple[int, int, int]:
-    """Setting by setting, from few to many clients, methods in their own order."""
+def _sort_key(cell: Printed) -> tuple[int, int, int]:
+    """By setting, then by number of clients, then by method in the order of METHODS."""
     clients = int(cell.setting_options.get("clients", 0))
     return list(SETTINGS).index(cell.setting), clients, list(METHODS).index(cell.method)
 
 
 def table(paper: str, name: str, only: Sequence[str] = ()) -> list[Printed]:
-    """The cells of a table; ``only`` keeps those of the named methods and settings."""
-    cells = _known(tables(), f"{paper} {name}")
-    methods = _chosen(cells, only, {word for c in cells for word in (c.label, c.method)})
+    """The cells of a table, restricted to the methods and settings in ``only``."""
+    cells = _lookup(tables(), f"{paper} {name}")
+    methods = _chosen_methods(cells, only, {word for c in cells for word in (c.label, c.method)})
     return [
-        cell for cell in _within(cells, only) if not methods or {cell.label, cell.method} & methods
+        cell
+        for cell in _in_settings(cells, only)
+        if not methods or {cell.label, cell.method} & methods
     ]
 
 
 def figure(paper: str, name: str, only: Sequence[str] = ()) -> list[Panel]:
-    """The panels of a figure, chosen in the same way."""
-    panels = _known(figures(), f"{paper} {name}")
-    curves = _chosen(panels, only, {curve for panel in panels for curve in panel.curves})
+    """The panels of a figure, restricted in the same way."""
+    panels = _lookup(figures(), f"{paper} {name}")
+    curves = _chosen_methods(panels, only, {curve for panel in panels for curve in panel.curves})
     return [
         panel.model_copy(update={"curves": tuple(c for c in panel.curves if c in curves)})
         if curves
         else panel
-        for panel in _within(panels, only)
+        for panel in _in_settings(panels, only)
         if not curves or curves & set(panel.curves)
     ]
 
 
 def is_figure(paper: str, name: str) -> bool:
-    """Whether it is a figure; an error if there is no table or figure of this name."""
-    wanted, drawn = f"{paper} {name}", figures()
-    if wanted not in {**tables(), **drawn}:
-        raise unknown("table or figure", wanted, [*tables(), *drawn])
-    return wanted in drawn
+    """Whether this is a figure. Raises an error if there is no table or figure of this name."""
+    full_name, known = f"{paper} {name}", figures()
+    if full_name not in {**tables(), **known}:
+        raise unknown("table or figure", full_name, [*tables(), *known])
+    return full_name in known
 
 
-def _known(found: Mapping[str, list[_T]], wanted: str) -> list[_T]:
-    if wanted not in found:
-        raise unknown("table", wanted, found)
-    return found[wanted]
+def _lookup(by_name: Mapping[str, list[_T]], name: str) -> list[_T]:
+    if name not in by_name:
+        raise unknown("table", name, by_name)
+    return by_name[name]
 
 
-def _chosen(entries: Sequence[Placed], only: Sequence[str], methods: set[str]) -> set[str]:
-    """The methods among the words; one that is neither a method nor a place is an error."""
-    places = {word for entry in entries for word in (entry.setting, entry.place)}
-    for word in only:
-        if word not in methods | places:
-            raise unknown("method or setting of this table", word, sorted(methods | places))
+def _chosen_methods(
+    entries: Sequence[PrintedEntry], only: Sequence[str], methods: set[str]
+) -> set[str]:
+    """The methods in ``only``. Raises an error for a name that is no method or setting."""
+    settings = {name for entry in entries for name in (entry.setting, entry.group)}
+    for name in only:
+        if name not in methods | settings:
+            raise unknown("method or setting of this table", name, sorted(methods | settings))
     return methods & set(only)
 
 
-def _within(entries: Sequence[_T], only: Sequence[str]) -> list[_T]:
-    named = [entry for entry in entries if {entry.setting, entry.place} & set(only)]
+def _in_settings(entries: Sequence[_T], only: Sequence[str]) -> list[_T]:
+    """The entries whose setting is in ``only``; all entries if it names no setting."""
+    named = [entry for entry in entries if {entry.setting, entry.group} & set(only)]
     return named or list(entries)

@@ -1,4 +1,4 @@
-"""A paper's table or figure from our own runs, beside what the paper prints."""
+"""Reproduction of a paper's table or figure from our own runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ramet.methods.activation import Everyone
 from ramet.models import LinkShape
 from ramet.studies.archive import keep, kept
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
-from ramet.studies.printed import Panel, Placed, Printed, baselines
+from ramet.studies.printed import Panel, Printed, PrintedEntry, baselines
 from ramet.studies.savings import Saving, saving, savings
 from ramet.studies.sweep import Sweep
 
@@ -25,21 +25,21 @@ _SCALAR_BYTES, _KB = 4, 1024
 
 def _tensors_up(run: FinishedRun) -> float:
     if run.summary.sent is None:
-        raise RametError(f"the run of {run.label} is too old to know its tensors. Run it again.")
+        raise RametError(f"the run of {run.label} is too old to have tensor counts. Rerun it.")
     return float(run.summary.sent.tensors.up)
 
 
 _FROM_RUNS: Mapping[str, Callable[[FinishedRun], float]] = {
     "accuracy": lambda run: 100 * run.summary.scores.test,
     "auc": lambda run: 100 * run.score,
-    "mrr": lambda run: 100 * run.reciprocal_rank,
+    "mrr": lambda run: 100 * run.mrr,
     "tensors": _tensors_up,
 }
 
 
 @dataclass(frozen=True)
 class ReproducedCell:
-    """A printed figure and ours: the scores of runs, or one exact number, or nothing yet."""
+    """A printed number and ours: one per run, one exact number, or none yet."""
 
     printed: Printed
     ours: Sequence[float]
@@ -67,31 +67,29 @@ class ReproducedCell:
 
 @dataclass(frozen=True)
 class Order:
-    """Two printed figures that are further apart than both spreads, and how far apart ours are."""
+    """Two printed scores that differ by more than the sum of their standard deviations."""
 
-    place: str
+    group: str
     higher: str
     lower: str
-    gap: float | None  # ours, in points
+    gap: float | None  # difference of our scores, in points
 
     @property
     def holds(self) -> bool | None:
         return None if self.gap is None else self.gap > 0
 
 
-def orders(
-    cells: Sequence[ReproducedCell], everywhere: Sequence[ReproducedCell] = ()
-) -> list[Order]:
-    """The clear orders among cells of one place; those ``everywhere`` belong to every place."""
+def orders(cells: Sequence[ReproducedCell], shared: Sequence[ReproducedCell] = ()) -> list[Order]:
+    """The clear orders among the cells of one group. ``shared`` cells belong to every group."""
     return [
         Order(
-            next(cell.printed.place for cell in (above, below) if cell not in everywhere),
+            next(cell.printed.group for cell in (above, below) if cell not in shared),
             above.printed.name,
             below.printed.name,
             None if above.mean is None or below.mean is None else above.mean - below.mean,
         )
-        for above, below in permutations([*everywhere, *cells], 2)
-        if not (above in everywhere and below in everywhere)
+        for above, below in permutations([*shared, *cells], 2)
+        if not (above in shared and below in shared)
         and above.printed.value - below.printed.value
         > (above.printed.std or 0.0) + (below.printed.std or 0.0)
     ]
@@ -99,78 +97,79 @@ def orders(
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The runs behind a table or figure: one sweep per place, as `ramet compare` makes it."""
+    """The runs behind a table or figure: one sweep per group, like those of `ramet compare`."""
 
     cells: Sequence[Printed]
     seeds: tuple[int, ...]
     folder: Path
     rounds: int | None = None
     data: Path | None = None
-    kept: Path | None = None  # has a folder of kept runs per place
+    kept: Path | None = None  # contains a folder of kept runs per group
     panels: Sequence[Panel] = field(default=())
 
     def sweeps(self) -> list[Sweep]:
-        """What has to be run; sizes of models need no run."""
-        places: dict[str, Placed] = {}
+        """The sweeps that have to be run. Model sizes need none."""
+        groups: dict[str, PrintedEntry] = {}
         labels: dict[str, dict[str, None]] = {}
-        for entry, chosen in self._wanted():
-            places[entry.place] = entry
-            labels.setdefault(entry.place, {}).update(dict.fromkeys(chosen))
+        for entry, chosen in self._needed():
+            groups[entry.group] = entry
+            labels.setdefault(entry.group, {}).update(dict.fromkeys(chosen))
         return [
             Sweep(
-                methods=tuple(MethodSpec.parse(label) for label in labels[place]),
+                methods=tuple(MethodSpec.parse(label) for label in labels[group]),
                 setting=entry.setting,
                 seeds=self.seeds,
-                folder=self.folder / place,
+                folder=self.folder / group,
                 rounds=self.rounds,
                 data=self.data,
                 options=dict(entry.setting_options),
-                kept=() if self.kept is None else kept(self.kept / place),
+                kept=() if self.kept is None else kept(self.kept / group),
             )
-            for place, entry in places.items()
+            for group, entry in groups.items()
         ]
 
-    def _wanted(self) -> Iterable[tuple[Placed, Sequence[str]]]:
+    def _needed(self) -> Iterable[tuple[PrintedEntry, Sequence[str]]]:
         saving_methods = baselines()
-        compared = {cell.place for cell in self.cells if cell.method in saving_methods}
+        compared = {cell.group for cell in self.cells if cell.method in saving_methods}
         for cell in self.cells:
-            if cell.kind in _FROM_RUNS and (cell.shape is None or cell.place in compared):
+            if cell.kind in _FROM_RUNS and (cell.shape is None or cell.group in compared):
                 yield cell, [cell.label]
         for panel in self.panels:
             yield panel, panel.curves
 
     def runs(self) -> dict[str, FinishedRuns]:
-        """Finished runs by place."""
+        """Finished runs by group."""
         return {sweep.folder.name: sweep.finished() for sweep in self.sweeps()}
 
     def keep(self) -> None:
-        """Put every finished run into the folder of kept runs."""
+        """Write every finished run to the folder of kept runs."""
         if self.kept is None:
             return
-        for place, by_label in self.runs().items():
+        for group, by_label in self.runs().items():
             finished = [run for runs in by_label.values() for run in runs.values()]
             if finished:
-                keep(finished, self.kept / place)
+                keep(finished, self.kept / group)
 
     def reproduced(self) -> list[ReproducedCell]:
-        """Each printed figure with what the finished runs, or the shapes, give."""
+        """Each printed number with ours, from the finished runs or from the shapes of tensors."""
         runs = self.runs()
-        found = []
+        cells = []
         for cell in self.cells:
             if cell.shape is not None:
-                found.append(ReproducedCell(cell, [self._tensors_of_shape(cell, *cell.shape)]))
+                cells.append(ReproducedCell(cell, [self._tensors_of_shape(cell, *cell.shape)]))
             elif cell.kind in _FROM_RUNS:
-                own = runs[cell.place][cell.label].values()
-                found.append(ReproducedCell(cell, [_FROM_RUNS[cell.kind](run) for run in own]))
+                by_seed = runs[cell.group][cell.label]
+                ours = [_FROM_RUNS[cell.kind](run) for run in by_seed.values()]
+                cells.append(ReproducedCell(cell, ours))
             else:
-                found.append(ReproducedCell(cell, [self._kilobytes(cell)]))
-        return found
+                cells.append(ReproducedCell(cell, [self._kilobytes(cell)]))
+        return cells
 
-    def by_shape(self) -> list[ReproducedCell]:
-        """Tensors that methods without an activation sent, beside tensors × rounds × clients."""
-        runs, found = self.runs(), []
+    def tensor_counts(self) -> list[ReproducedCell]:
+        """Tensors that methods without an activation sent, and tensors × rounds × clients."""
+        runs, cells = self.runs(), []
         for cell in self.cells:
-            own = runs.get(cell.place, {}).get(cell.label, {}).values()
+            own = runs.get(cell.group, {}).get(cell.label, {}).values()
             if cell.kind != "tensors" or cell.activation or not own:
                 continue
             experiment = self._experiment(cell)
@@ -179,31 +178,31 @@ class Reproduction:
                 count = len(experiment.sizes.shared_names()) * rounds * clients
                 exact = {"value": float(count), "not_comparable": "", "shape": None}
                 sent = [_FROM_RUNS["tensors"](run) for run in own]
-                found.append(ReproducedCell(cell.model_copy(update=exact), sent))
-        return found
+                cells.append(ReproducedCell(cell.model_copy(update=exact), sent))
+        return cells
 
     def orders(self) -> list[Order]:
-        """Printed ROC-AUCs that are clearly apart, place by place; Global belongs to each."""
+        """The clear orders among printed ROC-AUCs of each group. The Global ones belong to all."""
         scores = [cell for cell in self.reproduced() if cell.printed.kind == "auc"]
         whole = [cell for cell in scores if "clients" not in cell.printed.setting_options]
-        places = dict.fromkeys(cell.printed.place for cell in scores if cell not in whole)
+        groups = dict.fromkeys(cell.printed.group for cell in scores if cell not in whole)
         return [
             order
-            for place in places
-            for own in [[cell for cell in scores if cell.printed.place == place]]
+            for group in groups
+            for own in [[cell for cell in scores if cell.printed.group == group]]
             for order in orders(
                 own, [cell for cell in whole if cell.printed.setting == own[0].printed.setting]
             )
         ]
 
     def savings(self) -> list[Saving]:
-        """Methods that claim to save bytes beside their baseline, wherever both were run."""
+        """Methods that claim to save bytes, compared with their baseline where both were run."""
         return [
             row
-            for place, runs in self.runs().items()
+            for group, runs in self.runs().items()
             for method, baseline in baselines().items()
             for row in savings(
-                place,
+                group,
                 runs,
                 baseline,
                 [label for label in runs if MethodSpec.parse(label).method == method],
@@ -214,12 +213,12 @@ class Reproduction:
         """The finished runs of every panel."""
         runs = self.runs()
         return [
-            (panel, {curve: runs[panel.place][curve] for curve in panel.curves})
+            (panel, {curve: runs[panel.group][curve] for curve in panel.curves})
             for panel in self.panels
         ]
 
-    def beside_the_first(self) -> list[Saving]:
-        """Every curve beside its panel's first."""
+    def compared_with_first_curve(self) -> list[Saving]:
+        """Every curve compared with the first one of its panel."""
         rows = (
             saving(panel.panel, curve, own, runs[panel.curves[0]])
             for panel, runs in self.curves()
@@ -239,19 +238,22 @@ class Reproduction:
         )
 
     def _tensors_of_shape(self, cell: Printed, node_types: int, link_types: int) -> float:
-        """What everyone sends in all rounds on data of a shape that we do not have."""
-        own = self._experiment(cell)
+        """Tensors that all clients send in all rounds, on data of a shape that we do not have."""
+        experiment = self._experiment(cell)
         shape = LinkShape(
             tuple((f"type {number}", 1) for number in range(node_types)),
             tuple(f"relation {number}" for number in range(link_types)),
         )
-        names = own.method.shared.pick(own.method.model(shape).state_dict())
-        return float(len(names) * own.settings.rounds * len(own.clients))
+        method = experiment.method
+        names = method.shared.pick(method.model(shape).state_dict())
+        return float(len(names) * experiment.settings.rounds * len(experiment.clients))
 
     def _kilobytes(self, cell: Printed) -> float:
         sizes = self._experiment(cell).sizes
         if cell.kind == "payload_kb":
             return sizes.shared_scalars() * _SCALAR_BYTES / _KB
         if cell.client is None:
-            raise RametError(f"{cell.table}: a model's size needs a client. Name it in the file.")
+            raise RametError(
+                f"{cell.table}: a model size needs a client. Name it in the experiment file."
+            )
         return sizes.scalars_of(cell.client) * _SCALAR_BYTES / _KB

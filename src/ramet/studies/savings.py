@@ -1,4 +1,4 @@
-"""A method that sends less beside one that sends everything, over the seeds that both have."""
+"""Comparison of methods that send less with a baseline, over common seeds."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ramet.experiment import MethodSpec
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 
 POINTS_LOST, SHARE_SENT = 0.5, 0.75
-"""FedDA's claim as it is tested here: no more points lost than this, no more bytes sent."""
+"""FedDA's claim as tested here: at most this many points lost, and this share of bytes sent."""
 
 
-def asking_everyone(spec: MethodSpec, baselines: Mapping[str, str]) -> MethodSpec:
-    """The same method without its activation; ``baselines`` has those that are nothing without."""
+def without_activation(spec: MethodSpec, baselines: Mapping[str, str]) -> MethodSpec:
+    """The same method without its activation, or its baseline if it consists of the activation."""
     return replace(spec, method=baselines.get(spec.method, spec.method), activation=None)
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Scores in points, what was sent as shares of what the baseline sent."""
+    """A method compared with its baseline: scores in points, traffic as shares."""
 
-    place: str
+    group: str
     label: str
     seeds: int
     gain: float
-    worst: float  # worst seed's score over the baseline's worst
+    worst: float  # worst seed's score minus that of the baseline
     tensors_up: float
     bytes_up: float
     bytes_both: float
@@ -37,19 +37,19 @@ class Saving:
         return self.gain >= -POINTS_LOST and self.bytes_both <= SHARE_SENT
 
     @property
-    def steadier(self) -> bool:
+    def worst_no_lower(self) -> bool:
         return self.worst >= 0
 
 
-def savings(place: str, runs: FinishedRuns, baseline: str, labels: Iterable[str]) -> list[Saving]:
-    """A row for each of the labels that has a seed in common with the baseline."""
+def savings(group: str, runs: FinishedRuns, baseline: str, labels: Iterable[str]) -> list[Saving]:
+    """A row for each label that has a seed in common with the baseline."""
     whole = runs.get(baseline, {})
-    rows = (saving(place, label, runs.get(label, {}), whole) for label in labels)
+    rows = (saving(group, label, runs.get(label, {}), whole) for label in labels)
     return [row for row in rows if row is not None]
 
 
 def saving(
-    place: str, label: str, own: Mapping[int, FinishedRun], whole: Mapping[int, FinishedRun]
+    group: str, label: str, own: Mapping[int, FinishedRun], whole: Mapping[int, FinishedRun]
 ) -> Saving | None:
     seeds = sorted(own.keys() & whole.keys())
     if not seeds:
@@ -60,7 +60,7 @@ def saving(
         return _sent_up(ours, kind) / _sent_up(theirs, kind)
 
     return Saving(
-        place=place,
+        group=group,
         label=label,
         seeds=len(seeds),
         gain=100 * (fmean(s.score for s in ours) - fmean(s.score for s in theirs)),

@@ -1,7 +1,7 @@
-"""Many runs side by side: every method with every seed, each in a process and folder of its own.
+"""Sweeps: every method with every seed, in parallel, each run in its own process and folder.
 
-A sweep's folder holds one run folder per method and seed. Rerun a sweep to continue it: finished
-runs are read and stopped ones resumed, so a crash costs one round of one run.
+A sweep's folder contains one run folder per method and seed. Rerun a sweep to continue it: finished
+runs are read and stopped ones are resumed, so a crash costs each run one round at most.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from ramet.studies.finished_run import FinishedRun, FinishedRuns
 _PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
 Observer: TypeAlias = Callable[[int, int, int], None]
-"""Called now and then with the rounds done, runs done and runs failed."""
+"""Called regularly with the number of rounds done, runs done and runs failed."""
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`1-5`, `1,3,7` or a mix."""
+    """Parse `1-5`, `1,3,7` or a mix of both."""
     seeds: list[int] = []
     try:
         for part in text.split(","):
             first, dash, last = part.partition("-")
-            named = range(int(first), int(last if dash else first) + 1)
-            if not named:
+            span = range(int(first), int(last if dash else first) + 1)
+            if not span:
                 raise ValueError(part)
-            seeds += named
+            seeds += span
     except ValueError as error:
-        raise RametError(f"'{text}' names no seeds. Write 1-5 or 1,2,3.") from error
+        raise RametError(f"'{text}' is not a list of seeds. Write 1-5 or 1,2,3.") from error
     return tuple(dict.fromkeys(seeds))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which runs there are, and where their folders are."""
+    """The runs of all methods and seeds, and the folder they are in."""
 
     methods: tuple[MethodSpec, ...]
     setting: str
@@ -69,56 +69,59 @@ class Sweep:
     options: dict[str, str] = field(default_factory=dict)
     """For all methods, and for the setting."""
     activation: str | None = None
-    """For the methods that name none themselves."""
+    """For methods that do not set their own."""
     merge: str | None = None
-    """For the methods that name none themselves."""
+    """For methods that do not set their own."""
     split_seed: int = SPLIT_SEED
     kept: tuple[FinishedRun, ...] = ()
-    """Runs that were finished elsewhere and need not be repeated."""
+    """Runs that finished elsewhere and are not repeated."""
 
     def pairs(self) -> Iterator[tuple[MethodSpec, int]]:
-        """Seed by seed, so that an early stop leaves whole comparisons."""
+        """Ordered by seed, so that an early stop leaves complete comparisons."""
         return ((method, seed) for seed in self.seeds for method in self.methods)
 
     def run_folder(self, method: MethodSpec, seed: int) -> RunFolder:
         return RunFolder(self.folder / f"{str(method).replace('/', '_')}-seed{seed}")
 
     def check(self) -> None:
-        """Complain before any process is started, also about runs with other settings."""
+        """Raise errors before any process starts, also for existing runs with other settings."""
         for label, times in Counter(map(str, self.methods)).items():
             if times > 1:
-                raise RametError(f"{label} is named {times} times. Name each method once.")
+                raise RametError(f"{label} is given {times} times. Give each method once.")
         for method, seed in self.pairs():
             settings, folder = self.settings(method, seed), self.run_folder(method, seed)
             if folder.started:
                 folder.check_same(settings)
             kept = self._kept(method, seed)
-            if kept is not None and not kept.is_of(settings.command, settings.code):
+            if kept is not None and not kept.matches(settings.command, settings.code):
                 raise RametError(
-                    f"the kept result of {method}, seed {seed}, is of another run "
-                    f"(`{kept.command}`) or of a method that has changed since. Give another "
-                    "folder with --keep."
+                    f"the kept result of {method}, seed {seed}, is from another run "
+                    f"(`{kept.command}`), or its method has changed since. Give another folder "
+                    "with --keep."
                 )
 
     def total_rounds(self) -> int:
         return sum(self.settings(method, seed).rounds for method, seed in self.pairs())
 
     def execute(self, jobs: int, observe: Observer) -> dict[str, str]:
-        """Do what is missing, ``jobs`` runs at a time; returns why runs failed, by run."""
+        """Execute the missing runs, ``jobs`` at a time. Returns the reason for each failed run."""
         failed: dict[str, str] = {}
         missing = (pair for pair in self.pairs() if not self._finished(*pair))
-        under_way: dict[Future[None], str] = {}
+        active: dict[Future[None], str] = {}
         spawn = get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool, _at_once():
+        with (
+            ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool,
+            _terminating_on_ctrl_c(),
+        ):
             while True:
-                for method, seed in islice(missing, jobs - len(under_way)):
+                for method, seed in islice(missing, jobs - len(active)):
                     settings, path = self.settings(method, seed), self.run_folder(method, seed).path
-                    under_way[pool.submit(_run_or_resume, settings, path)] = f"{method} seed {seed}"
-                if not under_way:
+                    active[pool.submit(_run_or_resume, settings, path)] = f"{method} seed {seed}"
+                if not active:
                     return failed
-                done, _ = wait(under_way, timeout=_PAUSE, return_when=FIRST_COMPLETED)
+                done, _ = wait(active, timeout=_PAUSE, return_when=FIRST_COMPLETED)
                 for future in done:
-                    name = under_way.pop(future)
+                    name = active.pop(future)
                     error = future.exception()
                     if error is not None:
                         failed[name] = str(error)
@@ -126,12 +129,12 @@ class Sweep:
 
     def finished(self) -> FinishedRuns:
         """Finished runs, by method and seed."""
-        found: dict[str, dict[int, FinishedRun]] = {str(method): {} for method in self.methods}
+        by_label: dict[str, dict[int, FinishedRun]] = {str(method): {} for method in self.methods}
         for method, seed in self.pairs():
             run = FinishedRun.of(self.run_folder(method, seed)) or self._kept(method, seed)
             if run is not None:
-                found[str(method)][seed] = run
-        return found
+                by_label[str(method)][seed] = run
+        return by_label
 
     def winner(self) -> MethodSpec:
         """The method with the best mean test score."""
@@ -139,12 +142,12 @@ class Sweep:
         return MethodSpec.parse(best.label)
 
     def scalars(self, method: MethodSpec) -> float:
-        """The size of a client's model, mean over the clients."""
+        """The size of a client's model, mean over clients."""
         settings = self.settings(method, self.seeds[0])
         return fmean(Experiment(settings).sizes.scalars().values())
 
     def matched(self, winner: MethodSpec) -> Sweep:
-        """This sweep with every smaller method once more, widened to the winner's size."""
+        """This sweep plus a copy of every smaller method, widened to the winner's size."""
         target = self.scalars(winner)
         wider = (
             self._widened(method, target)
@@ -154,9 +157,10 @@ class Sweep:
         return replace(self, methods=(*self.methods, *filter(None, wider)))
 
     def _widened(self, method: MethodSpec, target: float) -> MethodSpec | None:
-        """With the `hidden` width whose size is nearest to the target; None without such a width.
+        """The method with the `hidden` width whose size is nearest to the target.
 
-        A model's size grows with its width, so bisection finds it.
+        None if the method has no such option. A model's size grows with its width, so bisection
+        finds it.
         """
         known = arguments(method_factory(method.method))
         if _WIDTH not in known:
@@ -168,8 +172,8 @@ class Sweep:
                 narrow = middle
             else:
                 wide = middle
-        around = [method.with_option(_WIDTH, width) for width in (narrow, wide)]
-        return min(around, key=lambda candidate: abs(self.scalars(candidate) - target))
+        candidates = [method.with_option(_WIDTH, width) for width in (narrow, wide)]
+        return min(candidates, key=lambda candidate: abs(self.scalars(candidate) - target))
 
     def settings(self, method: MethodSpec, seed: int) -> RunSettings:
         whole = self._completed(method)
@@ -187,7 +191,7 @@ class Sweep:
         )
 
     def _completed(self, method: MethodSpec) -> MethodSpec:
-        """The method with what the sweep gives to all."""
+        """The method with the options, activation and merge of the sweep added."""
         return replace(
             method,
             options={**self.options, **method.options},
@@ -205,8 +209,8 @@ class Sweep:
         return rounds, finished
 
     def _finished(self, method: MethodSpec, seed: int) -> bool:
-        here = self.run_folder(method, seed).summary() is not None
-        return here or self._kept(method, seed) is not None
+        in_folder = self.run_folder(method, seed).summary() is not None
+        return in_folder or self._kept(method, seed) is not None
 
     def _kept(self, method: MethodSpec, seed: int) -> FinishedRun | None:
         whole = self._completed(method)
@@ -216,14 +220,14 @@ class Sweep:
 
     @cached_property
     def _kept_by_label(self) -> dict[tuple[str, int], FinishedRun]:
-        """Only those of this sweep's split."""
-        alike = (run for run in self.kept if run.split_seed == self.split_seed)
-        return {(run.label, run.seed): run for run in alike}
+        """Kept runs with the split seed of this sweep."""
+        same_split = (run for run in self.kept if run.split_seed == self.split_seed)
+        return {(run.label, run.seed): run for run in same_split}
 
 
 @contextmanager
-def _at_once() -> Iterator[None]:
-    """Ctrl-C ends the runs that are under way at once; everything they did is on disk."""
+def _terminating_on_ctrl_c() -> Iterator[None]:
+    """Terminate the active runs on Ctrl-C. Their finished rounds are on disk."""
     others = active_children()
     try:
         yield

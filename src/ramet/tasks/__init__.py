@@ -1,4 +1,4 @@
-"""What is learned: loss, batches and scores of each kind of task."""
+"""Tasks: loss, batches and scores of graph classification, node classification, link prediction."""
 
 from ramet.data import StructureEncoding
 from ramet.tasks.base import Samples, Scores, Shape, Task

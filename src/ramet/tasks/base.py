@@ -1,4 +1,4 @@
-"""What a method needs of a task; each task has samples and shapes of its own kind."""
+"""The protocol of tasks. Each task has its own types of samples and shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scores: TypeAlias = dict[str, float]
 
 
 class Samples(Protocol):
-    """What a client learns from."""
+    """A client's data in a task's form."""
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -26,14 +26,14 @@ class Samples(Protocol):
 
 
 class Shape(Protocol):
-    """The sizes in which clients differ."""
+    """The sizes in which clients may differ."""
 
     def plain(self) -> Any:
-        """The smallest shape like this one."""
+        """The smallest shape of this kind."""
         ...
 
     def other(self) -> Any:
-        """One that differs from this wherever two clients may."""
+        """A shape that differs from this one wherever two clients may differ."""
         ...
 
 
@@ -42,49 +42,49 @@ class Task(Protocol):
 
     name: ClassVar[TaskName]
     metric: ClassVar[str]
-    """What the scores ``val`` and ``test`` are, as people call it."""
+    """Name of the metric in ``val`` and ``test``."""
 
-    def samples(self, held: ClientData[Any, Any]) -> Any:
-        """A client's data in this task's form; an error if they are for another task."""
+    def samples(self, data: ClientData[Any, Any]) -> Any:
+        """Convert a client's data to this task's form; raise RametError if it is for another."""
         ...
 
     def plain_shape(self, inputs: StructureEncoding) -> Any:
-        """The smallest shape there is, for what does not depend on a client's data."""
+        """The smallest shape, for parts of a model that do not depend on a client's data."""
         ...
 
     def shape(self, samples: Any) -> Any:
-        """What the client's network is built for."""
+        """The shape for which the client's network is built."""
         ...
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> Any:
-        """The shape of the samples that a schema describes."""
+        """The shape of the data that a schema describes."""
         ...
 
     def weight(self, samples: Any) -> int:
-        """How much the client's reply counts."""
+        """The client's weight in means over replies."""
         ...
 
-    def batches(self, samples: Any, size: int, order: torch.Generator) -> Iterator[Any]:
-        """One epoch."""
+    def batches(self, samples: Any, size: int, generator: torch.Generator) -> Iterator[Any]:
+        """The batches of one epoch."""
         ...
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """A batch's loss, to be minimised."""
+        """The loss of a batch."""
         ...
 
     def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
-        """``val``, ``test`` and perhaps more, on the client's own held-out samples."""
+        """``val``, ``test`` and possibly more, on the client's held-out samples."""
         ...
 
     def extra_scores(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
-        """Further metrics that need the ground truth of a simulation."""
+        """Further metrics, which need the ground truth of a simulation."""
         ...
 
 
-def mismatch(task: TaskName, expected: type, held: ClientData[Any, Any]) -> RametError:
-    """The error for data that are for another task."""
+def mismatch(task: TaskName, expected: type, data: ClientData[Any, Any]) -> RametError:
+    """The error for data of another task."""
     return RametError(
-        f"{task} needs {expected.__name__} data, and these clients hold "
-        f"{type(held.content).__name__} data. Choose a method for their task; `ramet methods NAME` "
-        "says what a method is for."
+        f"{task} needs {expected.__name__} data, but these clients hold "
+        f"{type(data.content).__name__} data. Choose a method for their task; `ramet methods NAME` "
+        "shows a method's task."
     )

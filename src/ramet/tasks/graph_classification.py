@@ -1,4 +1,4 @@
-"""Tell the class of a graph: cross-entropy on batches of graphs, accuracy on held-out ones."""
+"""Graph classification: cross-entropy on batches of graphs, accuracy on held-out ones."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import GraphShape
 from ramet.tasks.base import Scores, mismatch
 
-_EVALUATED_AT_ONCE = 64
+_EVALUATION_BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
 class GraphSamples:
-    """One client's graphs and which of them are for training, validation and test."""
+    """A client's graphs, split into train, validation and test."""
 
     block: GraphBlock
     split: Split
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The split and a hash of the labels it was made from."""
+        """The split, and a hash of the labels it was made from."""
         labels = hashlib.sha256(self.block.labels.numpy().tobytes()).hexdigest()
         return {"graphs": self.block.graphs, "labels_sha256": labels, **self.split.manifest}
 
     @cached_property
     def held_out(self) -> list[Batch]:
-        """Validation graphs, then test graphs, cut once."""
+        """Batches of the validation graphs, then the test graphs."""
         both = torch.cat([self.split.val, self.split.test])
-        return [self.block.cut(graphs) for graphs in torch.split(both, _EVALUATED_AT_ONCE)]
+        return [self.block.cut(graphs) for graphs in torch.split(both, _EVALUATION_BATCH_SIZE)]
 
 
 @dataclass(frozen=True)
 class GraphClassification:
-    """Training and evaluation for graphs with one label each."""
+    """The task for graphs with one label each."""
 
     name: ClassVar[TaskName] = "graph-classification"
     metric: ClassVar[str] = "accuracy"
 
-    def samples(self, held: ClientData[Any, Any]) -> GraphSamples:
-        if not isinstance(held.content, GraphBlock):
-            raise mismatch(self.name, GraphBlock, held)
-        return GraphSamples(held.content, held.split)
+    def samples(self, data: ClientData[Any, Any]) -> GraphSamples:
+        if not isinstance(data.content, GraphBlock):
+            raise mismatch(self.name, GraphBlock, data)
+        return GraphSamples(data.content, data.split)
 
     def plain_shape(self, inputs: StructureEncoding) -> GraphShape:
         return GraphShape(0, inputs.width, 0).plain()
@@ -64,13 +64,15 @@ class GraphClassification:
         return GraphShape(schema.width, inputs.width, len(schema.classes))
 
     def weight(self, samples: GraphSamples) -> int:
-        """How much this client's reply counts: its number of training graphs."""
+        """The number of training graphs."""
         return samples.split.train.numel()
 
-    def batches(self, samples: GraphSamples, size: int, order: torch.Generator) -> Iterator[Batch]:
+    def batches(
+        self, samples: GraphSamples, size: int, generator: torch.Generator
+    ) -> Iterator[Batch]:
         """All training graphs once, shuffled."""
         train = samples.split.train
-        shuffled = train[torch.randperm(train.numel(), generator=order)]
+        shuffled = train[torch.randperm(train.numel(), generator=generator)]
         return (samples.block.cut(graphs) for graphs in torch.split(shuffled, size))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -78,16 +80,16 @@ class GraphClassification:
 
     @torch.inference_mode()
     def evaluate(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
-        """Accuracy on the validation and the test graphs."""
+        """Accuracy on the validation and test graphs."""
         model.eval()
-        right = torch.cat(
+        correct = torch.cat(
             [
                 model(batch.to(device)).argmax(dim=1).cpu() == batch.labels
                 for batch in samples.held_out
             ]
         )
         val, test = torch.split(
-            right.to(torch.float64), [samples.split.val.numel(), samples.split.test.numel()]
+            correct.to(torch.float64), [samples.split.val.numel(), samples.split.test.numel()]
         )
         return {"val": float(val.mean()), "test": float(test.mean())}
 

@@ -1,4 +1,4 @@
-"""Tell links from other pairs: cross-entropy on pairs, ROC-AUC and MRR on held-out ones."""
+"""Link prediction: cross-entropy on links and negatives, ROC-AUC and MRR on held-out pairs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ramet.tasks.base import Scores, mismatch
 
 @dataclass(frozen=True)
 class LinkSamples:
-    """One client's graph, and the pairs that choose and judge."""
+    """A client's graph, with held-out pairs for validation and test."""
 
     graph: HeteroGraph
     held_out: HeldOutPairs
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """How much there is, with a hash of the links and one of the questions."""
+        """Numbers of nodes and links, with hashes of the links and the held-out pairs."""
         counts = torch.bincount(self.graph.links.kinds, minlength=len(self.graph.relations))
         learned = torch.bincount(
             self.graph.links.kinds[self.graph.learned], minlength=len(self.graph.relations)
@@ -49,7 +49,7 @@ class LinkSamples:
 
 @dataclass(frozen=True)
 class LinkBatch:
-    """Some pairs to tell apart, and the graph that messages pass over."""
+    """Labelled pairs, and the graph for message passing."""
 
     graph: HeteroGraph
     pairs: Links
@@ -66,15 +66,15 @@ class LinkBatch:
 
 @dataclass(frozen=True)
 class LinkPrediction:
-    """Training and evaluation for links."""
+    """The task for links between nodes of typed graphs."""
 
     name: ClassVar[TaskName] = "link-prediction"
     metric: ClassVar[str] = "ROC-AUC"
 
-    def samples(self, held: ClientData[Any, Any]) -> LinkSamples:
-        if not isinstance(held.content, HeteroGraph) or not isinstance(held.split, HeldOutPairs):
-            raise mismatch(self.name, HeteroGraph, held)
-        return LinkSamples(held.content, held.split)
+    def samples(self, data: ClientData[Any, Any]) -> LinkSamples:
+        if not isinstance(data.content, HeteroGraph) or not isinstance(data.split, HeldOutPairs):
+            raise mismatch(self.name, HeteroGraph, data)
+        return LinkSamples(data.content, data.split)
 
     def plain_shape(self, inputs: StructureEncoding) -> LinkShape:  # noqa: ARG002
         return LinkShape((("node", 1),), ("link",))
@@ -92,19 +92,19 @@ class LinkPrediction:
         return LinkShape(types, tuple(sorted(schema.edges)))
 
     def weight(self, samples: LinkSamples) -> int:  # noqa: ARG002
-        """All clients count alike (eq. 5 of FedDA)."""
+        """1 for all clients (eq. 5 of FedDA)."""
         return 1
 
     def batches(
-        self, samples: LinkSamples, size: int, order: torch.Generator
+        self, samples: LinkSamples, size: int, generator: torch.Generator
     ) -> Iterator[LinkBatch]:
-        """All links to learn from once, shuffled, each with a random tail in its place."""
+        """All training links once, shuffled, each with a negative that has a random tail."""
         graph = samples.graph
-        chosen = graph.learned.nonzero().flatten()
-        shuffled = chosen[torch.randperm(chosen.numel(), generator=order)]
+        training = graph.learned.nonzero().flatten()
+        shuffled = training[torch.randperm(training.numel(), generator=generator)]
         for part in torch.split(shuffled, size):
             links = graph.links[part]
-            tails = graph.random_tails(links.kinds, order)
+            tails = graph.random_tails(links.kinds, generator)
             pairs = Links.joined([links, Links(links.heads, tails, links.kinds)])
             labels = torch.cat([torch.ones(len(links)), torch.zeros(len(links))])
             yield LinkBatch(graph, pairs, labels)
@@ -114,20 +114,20 @@ class LinkPrediction:
             model(batch.graph, batch.pairs), batch.labels
         )
 
-    @torch.no_grad()  # not inference_mode: what the graph keeps is used in training, too
+    @torch.no_grad()  # not inference_mode: tensors that the graph caches are used in training too
     def evaluate(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
-        """ROC-AUC (``val``, ``test``) and MRR, means over relations, and each relation's own."""
+        """ROC-AUC (``val``, ``test``) and MRR, as means over relations and for each relation."""
         model.eval()
         nodes = model.encode(samples.graph.to(device)).cpu()
         names = [relation.name for relation in samples.graph.relations]
         val = _by_relation(model, nodes, samples.held_out.val, len(names))
         test = _by_relation(model, nodes, samples.held_out.test, len(names))
-        found = {"val": fmean(auc for auc, _ in val.values())}
-        found["test"] = fmean(auc for auc, _ in test.values())
-        found["mrr"] = fmean(mrr for _, mrr in test.values())
-        for place, (auc, mrr) in test.items():
-            found |= {f"auc of {names[place]}": auc, f"mrr of {names[place]}": mrr}
-        return found
+        scores = {"val": fmean(auc for auc, _ in val.values())}
+        scores["test"] = fmean(auc for auc, _ in test.values())
+        scores["mrr"] = fmean(mrr for _, mrr in test.values())
+        for kind, (auc, mrr) in test.items():
+            scores |= {f"auc of {names[kind]}": auc, f"mrr of {names[kind]}": mrr}
+        return scores
 
     def extra_scores(
         self,
@@ -139,27 +139,27 @@ class LinkPrediction:
 
 
 def _by_relation(
-    model: Any, nodes: Tensor, asked: LabelledPairs, relations: int
+    model: Any, nodes: Tensor, held_out: LabelledPairs, relations: int
 ) -> dict[int, tuple[float, float]]:
-    """ROC-AUC and MRR of each relation that there are questions about."""
+    """ROC-AUC and MRR of each relation with held-out pairs."""
     from sklearn.metrics import roc_auc_score  # takes a second to import
 
-    scores = model.cpu().scores(nodes, asked.pairs).numpy()
-    labels, kinds = asked.labels.numpy(), asked.pairs.kinds.numpy()
-    heads = asked.pairs.heads.numpy()
-    found = {}
-    for place in range(relations):
-        own = kinds == place
+    scores = model.cpu().scores(nodes, held_out.pairs).numpy()
+    labels, kinds = held_out.labels.numpy(), held_out.pairs.kinds.numpy()
+    heads = held_out.pairs.heads.numpy()
+    by_relation = {}
+    for kind in range(relations):
+        own = kinds == kind
         if own.any():
             auc = float(roc_auc_score(labels[own], scores[own]))
-            found[place] = auc, mean_reciprocal_rank(heads[own], scores[own], labels[own])
-    return found
+            by_relation[kind] = auc, mean_reciprocal_rank(heads[own], scores[own], labels[own])
+    return by_relation
 
 
 def mean_reciprocal_rank(heads: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """1 / rank of a head's best link among its candidates, mean over the heads that have a link.
+    """1 / rank of a head's best link among its candidates, averaged over the heads with a link.
 
-    Of candidates with equal scores those that are no links come first.
+    Among candidates with equal scores, non-links are ranked first.
     """
     order = np.lexsort((labels, -scores, heads))
     heads, linked = heads[order], labels[order] > 0
@@ -171,8 +171,8 @@ def mean_reciprocal_rank(heads: NDArray[Any], scores: NDArray[Any], labels: NDAr
     return float(best[best > 0].mean())
 
 
-def _sha256(links: Links, beside: Tensor) -> str:
-    seen = hashlib.sha256()
-    for tensor in (links.heads, links.tails, links.kinds, beside):
-        seen.update(tensor.contiguous().numpy().tobytes())
-    return seen.hexdigest()
+def _sha256(links: Links, flags: Tensor) -> str:
+    digest = hashlib.sha256()
+    for tensor in (links.heads, links.tails, links.kinds, flags):
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""Observers that carry a run's rounds into TensorBoard, MLflow or Weights & Biases.
+"""Observers that log a run's rounds to TensorBoard, MLflow or Weights & Biases.
 
-One file for each. They watch in the process that started the run, so every engine has them, and
-none of them is imported before it is asked for.
+There is one module for each. Trackers run in the process that started the run, so they work with
+every engine. Their packages are imported only when they are used.
 """
 
 from ramet.tracking.trackers import (

@@ -1,7 +1,7 @@
 """Rounds as metrics of an MLflow run.
 
-Where, MLflow's own variables say: `MLFLOW_TRACKING_URI` (its default is `mlflow.db` in the current
-folder) and `MLFLOW_EXPERIMENT_NAME` (ours is `ramet`).
+MLflow's environment variables apply: `MLFLOW_TRACKING_URI` (default: `mlflow.db` in the current
+folder) and `MLFLOW_EXPERIMENT_NAME` (default here: `ramet`).
 """
 
 from __future__ import annotations
@@ -21,56 +21,56 @@ _AT_THE_END = ("test_at_best_val", "best_val_round")
 
 
 class MLflow(Tracker):
-    """A run that was stopped goes on in the same MLflow run, found by its tag."""
+    """A resumed run continues in the same MLflow run, which is identified by a tag."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._client = MlflowClient()
-        self._id = self._opened(run)
-        told = self._client.get_metric_history(self._id, _EVERY_ROUND)
-        self._last = max((int(metric.step) for metric in told), default=0)
+        self._id = self._open(run)
+        history = self._client.get_metric_history(self._id, _EVERY_ROUND)
+        self._last = max((int(metric.step) for metric in history), default=0)
 
     @property
     def last(self) -> int:
         return self._last
 
-    def note(self, number: int, told: Mapping[str, float]) -> None:
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
         now = _now()
-        metrics = [Metric(name, float(value), now, number) for name, value in told.items()]
-        self._client.log_batch(self._id, metrics=metrics)
+        batch = [Metric(name, float(value), now, number) for name, value in metrics.items()]
+        self._client.log_batch(self._id, metrics=batch)
 
     def close(self, summary: Summary | None) -> None:
         if summary is None:
             self._client.set_terminated(self._id, "KILLED")
             return
-        there = self._client.get_run(self._id).data.metrics
+        logged = self._client.get_run(self._id).data.metrics
         self._client.log_batch(
             self._id,
             metrics=[
                 Metric(name, float(getattr(summary.scores, name)), _now(), summary.rounds)
                 for name in _AT_THE_END
-                if name not in there
+                if name not in logged
             ],
             tags=[RunTag("ramet.sha256", summary.sha256)],
         )
         self._client.set_terminated(self._id, "FINISHED")
 
-    def _opened(self, run: TrackedRun) -> str:
+    def _open(self, run: TrackedRun) -> str:
         client = self._client
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "ramet")
         experiment = client.get_experiment_by_name(name)
-        place = experiment.experiment_id if experiment else client.create_experiment(name)
-        found = client.search_runs([place], f"tags.`ramet.run` = '{run.name}'")
-        if found:
-            known = str(found[0].info.run_id)
-            client.update_run(known, status="RUNNING")
-            return known
+        group = experiment.experiment_id if experiment else client.create_experiment(name)
+        existing = client.search_runs([group], f"tags.`ramet.run` = '{run.name}'")
+        if existing:
+            run_id = str(existing[0].info.run_id)
+            client.update_run(run_id, status="RUNNING")
+            return run_id
         tags = {"ramet.run": run.name, "ramet.folder": run.folder.name}
-        made = str(client.create_run(place, tags=tags, run_name=run.title).info.run_id)
+        run_id = str(client.create_run(group, tags=tags, run_name=run.title).info.run_id)
         params = [Param(key, value) for key, value in run.settings.items()]
-        client.log_batch(made, params=params)
-        return made
+        client.log_batch(run_id, params=params)
+        return run_id
 
 
 def _now() -> int:
-    """Milliseconds, as MLflow wants them."""
+    """The time in milliseconds, as MLflow expects it."""
     return int(time.time() * 1000)

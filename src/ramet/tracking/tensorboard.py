@@ -1,4 +1,4 @@
-"""Rounds as TensorBoard's event files, in the run's folder: `tensorboard --logdir runs`."""
+"""Rounds as TensorBoard event files in the run's folder: `tensorboard --logdir runs`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ramet.tracking.tracker import TrackedRun, Tracker
 
 
 class TensorBoard(Tracker):
-    """Begins anew each time it is opened: TensorBoard then hides what earlier files have."""
+    """Writes all rounds again each time it is opened, which hides earlier files."""
 
     last = 0
 
@@ -20,8 +20,8 @@ class TensorBoard(Tracker):
         rows = "\n".join(f"| {key} | {value} |" for key, value in run.settings.items())
         self._writer.add_text("settings", f"| setting | value |\n|---|---|\n{rows}", 0)
 
-    def note(self, number: int, told: Mapping[str, float]) -> None:
-        for name, value in told.items():
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
             self._writer.add_scalar(name, value, number)
         self._writer.flush()
 

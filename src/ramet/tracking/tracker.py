@@ -1,4 +1,4 @@
-"""What a tracker is told of a run."""
+"""The interface of a tracker, and what it receives of a run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ramet.metrics import Record, Summary
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A run as its trackers know it."""
+    """A run as its trackers see it."""
 
-    name: str  # no other run has it
+    name: str  # unique
     title: str  # method, setting and seed
     folder: Path
-    settings: Mapping[str, str]  # where data lie is left out
+    settings: Mapping[str, str]  # without the folder of the data
 
 
 class Tracker(ABC):
-    """Opened with a run, told its rounds in order, and closed."""
+    """Opened with a run, receives its rounds in order, and is closed."""
 
     @abstractmethod
     def __init__(self, run: TrackedRun) -> None: ...
@@ -30,19 +30,19 @@ class Tracker(ABC):
     @property
     @abstractmethod
     def last(self) -> int:
-        """The last round that was there when the tracker was opened; 0 if there was none."""
+        """The last round that had been logged when the tracker was opened; 0 if there was none."""
 
     @abstractmethod
-    def note(self, number: int, told: Mapping[str, float]) -> None:
-        """Keep the numbers of a round."""
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics of a round."""
 
     @abstractmethod
     def close(self, summary: Summary | None) -> None:
-        """No more rounds come now; a run that was stopped has no summary."""
+        """End the log; a run that was stopped has no summary."""
 
 
-def numbers(record: Record) -> dict[str, float]:
-    """A round as names and numbers: means over the clients, costs, and each client's own."""
+def metrics_of(record: Record) -> dict[str, float]:
+    """The metrics of a round: means over the clients, costs, and the scores of each client."""
     means = {name: _mean(record.evaluated, name) for name in _names(record.evaluated)}
     if "loss" in _names(record.trained):
         means["loss"] = _mean(record.trained, "loss")
@@ -66,9 +66,9 @@ def numbers(record: Record) -> dict[str, float]:
     return {**means, **costs, **of_clients, **of_server}
 
 
-def _names(told: Mapping[str, Mapping[str, float]]) -> list[str]:
-    return sorted({name for numbers in told.values() for name in numbers})
+def _names(clients: Mapping[str, Mapping[str, float]]) -> list[str]:
+    return sorted({name for numbers in clients.values() for name in numbers})
 
 
-def _mean(told: Mapping[str, Mapping[str, float]], name: str) -> float:
-    return fmean(numbers[name] for numbers in told.values() if name in numbers)
+def _mean(clients: Mapping[str, Mapping[str, float]], name: str) -> float:
+    return fmean(numbers[name] for numbers in clients.values() if name in numbers)

@@ -1,4 +1,4 @@
-"""Follow a run's rounds with any number of trackers."""
+"""Tracks a run with any number of trackers."""
 
 from __future__ import annotations
 
@@ -12,64 +12,64 @@ from ramet.engine import Observer
 from ramet.errors import RametError, unknown
 from ramet.experiment import RunFolder
 from ramet.metrics import Record
-from ramet.tracking.tracker import TrackedRun, Tracker, numbers
+from ramet.tracking.tracker import TrackedRun, Tracker, metrics_of
 
 TRACKERS: dict[str, str] = {
     "tensorboard": "TensorBoard",
     "mlflow": "MLflow",
     "wandb": "WeightsAndBiases",
 }
-"""A tracker's name, which is also its file's, its package's and its extra's; and its class."""
+"""The class of each tracker; module, package and extra have the tracker's name."""
 
 
 class TrackingWarning(UserWarning):
-    """A tracker no longer follows a run."""
+    """A tracker has failed and no longer tracks a run."""
 
 
 class Tracking:
-    """The trackers of one run: those asked for now, and those it had before it was stopped.
+    """The trackers of a run: those requested now, and those it had before it was stopped.
 
-    They are opened by ``start``, where one that is asked for and cannot be opened is an error, or
-    at the first round. One that fails later is left alone from then on and the run goes on; a
-    warning says so at once, and ``lost`` keeps the reason.
+    They are opened by ``start``, which fails if a requested one cannot be opened, or else at the
+    first round. A tracker that fails later is not used any more, and the run continues: a warning
+    is issued at once, and ``failures`` holds the reason.
     """
 
-    def __init__(self, folder: RunFolder, asked: Sequence[str] = ()) -> None:
-        check_trackers(asked)
-        self.lost: dict[str, str] = {}
+    def __init__(self, folder: RunFolder, requested: Sequence[str] = ()) -> None:
+        check_trackers(requested)
+        self.failures: dict[str, str] = {}
         self._folder = folder
-        self._asked = asked
+        self._requested = requested
         self._open: dict[str, Tracker] | None = None
         self._last: dict[str, int] = {}
 
     def start(self) -> None:
         """Open the trackers before the first round."""
-        self._start(needed=self._asked)
+        self._start(required=self._requested)
 
-    def _start(self, needed: Sequence[str]) -> None:
-        """Open the trackers, and tell them what they have missed."""
+    def _start(self, required: Sequence[str]) -> None:
+        """Open the trackers, and log the rounds that they have missed."""
         self._open = {}
-        names = list(dict.fromkeys([*self._folder.trackers(), *self._asked]))
+        names = list(dict.fromkeys([*self._folder.trackers(), *self._requested]))
         if not names:
             return
-        run = _described(self._folder)
+        run = _tracked_run(self._folder)
         for name in names:
             try:
                 tracker = _class_of(name)(run)
             except Exception as error:
-                if name not in needed:
-                    self._lose(name, error)
+                if name not in required:
+                    self._drop(name, error)
                     continue
                 raise RametError(
-                    f"{name} cannot track the run: {_said(error)} Mend that and go on with `ramet "
-                    f"resume {self._folder.path} --track {name}`, or without --track."
+                    f"{name} cannot track the run: {_one_line(error)} Fix that and continue with "
+                    f"`ramet resume {self._folder.path} --track {name}`, or without --track."
                 ) from error
             self._open[name], self._last[name] = tracker, tracker.last
-        self._folder.keep_trackers(names)
+        self._folder.save_trackers(names)
         self._catch_up(self._folder.records())
 
-    def watching(self, observe: Observer) -> Observer:
-        """An observer that tells the trackers too."""
+    def wrap(self, observe: Observer) -> Observer:
+        """An observer that calls ``observe``, then logs to the trackers."""
 
         def both(record: Record) -> None:
             observe(record)
@@ -78,14 +78,14 @@ class Tracking:
         return both
 
     def observe(self, record: Record) -> None:
-        """Tell the trackers of a round, and of those before it that they have missed."""
+        """Log a round, and any rounds before it that the trackers have missed."""
         if self._open is None:
-            self._start(needed=())
+            self._start(required=())
         behind = any(last < record.round - 1 for last in self._last.values())
         self._catch_up(self._folder.records() if behind else [record])
 
     def close(self) -> None:
-        """Tell the trackers how the run ended."""
+        """Log any missed rounds and the summary, and close the trackers."""
         if not self._open:
             return
         self._catch_up(self._folder.records())
@@ -94,46 +94,46 @@ class Tracking:
             try:
                 tracker.close(summary)
             except Exception as error:  # noqa: BLE001 - whatever a tracker raises
-                self._lose(name, error)
+                self._drop(name, error)
         self._open = None
 
     def _catch_up(self, records: Iterable[Record]) -> None:
         for record in records:
-            told = numbers(record)
+            metrics = metrics_of(record)
             for name, tracker in list((self._open or {}).items()):
                 if self._last[name] >= record.round:
                     continue
                 try:
-                    tracker.note(record.round, told)
+                    tracker.log_round(record.round, metrics)
                 except Exception as error:  # noqa: BLE001 - whatever a tracker raises
-                    self._lose(name, error)
+                    self._drop(name, error)
                 else:
                     self._last[name] = record.round
 
-    def _lose(self, name: str, error: Exception) -> None:
+    def _drop(self, name: str, error: Exception) -> None:
         if self._open:
             self._open.pop(name, None)
         self._last.pop(name, None)
-        self.lost[name] = _said(error)
+        self.failures[name] = _one_line(error)
         warnings.warn(
-            f"{name} no longer follows the run, which goes on: {self.lost[name]}",
+            f"{name} no longer tracks the run, which continues: {self.failures[name]}",
             TrackingWarning,
             stacklevel=2,
         )
 
 
 @contextmanager
-def tracking(folder: RunFolder, asked: Sequence[str] = ()) -> Iterator[Tracking]:
-    """Trackers are closed however the run ends."""
-    followed = Tracking(folder, asked)
+def tracking(folder: RunFolder, requested: Sequence[str] = ()) -> Iterator[Tracking]:
+    """The trackers of a run, closed however it ends."""
+    trackers = Tracking(folder, requested)
     try:
-        yield followed
+        yield trackers
     finally:
-        followed.close()
+        trackers.close()
 
 
 def check_trackers(names: Iterable[str]) -> None:
-    """Complain of trackers that there are not, or not here, before a run starts."""
+    """Reject unknown or uninstalled trackers before a run starts."""
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
@@ -145,11 +145,11 @@ def check_trackers(names: Iterable[str]) -> None:
 
 
 def _class_of(name: str) -> type[Tracker]:
-    found: type[Tracker] = getattr(import_module(f"ramet.tracking.{name}"), TRACKERS[name])
-    return found
+    tracker: type[Tracker] = getattr(import_module(f"ramet.tracking.{name}"), TRACKERS[name])
+    return tracker
 
 
-def _described(folder: RunFolder) -> TrackedRun:
+def _tracked_run(folder: RunFolder) -> TrackedRun:
     settings = folder.experiment().public_settings()
     known = settings.model_dump(mode="json", exclude={"data", "options"}, exclude_none=True)
     return TrackedRun(
@@ -164,7 +164,6 @@ def _described(folder: RunFolder) -> TrackedRun:
     )
 
 
-def _said(error: Exception) -> str:
-    """An error in one line."""
+def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith(".") else f"{text}."

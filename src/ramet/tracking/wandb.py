@@ -1,7 +1,7 @@
-"""Rounds as a run at Weights & Biases; its files lie in the run's folder.
+"""Rounds as a run of Weights & Biases, whose files are in the run's folder.
 
-Where, their own variables say: `WANDB_PROJECT` (ours is `ramet`), and `WANDB_MODE=offline`, which
-sends nothing until `wandb sync`.
+The environment variables of W&B apply: `WANDB_PROJECT` (default here: `ramet`), and
+`WANDB_MODE=offline`, which sends nothing until `wandb sync`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ramet.tracking.tracker import TrackedRun, Tracker
 
 
 class WeightsAndBiases(Tracker):
-    """A run that was stopped goes on under the same id; offline it is written anew under it."""
+    """A resumed run continues under the same id; offline it is written again under that id."""
 
     def __init__(self, run: TrackedRun) -> None:
         quiet = wandb.Settings(console="off", disable_code=True, disable_git=True, silent=True)
@@ -35,8 +35,8 @@ class WeightsAndBiases(Tracker):
     def last(self) -> int:
         return self._last
 
-    def note(self, number: int, told: Mapping[str, float]) -> None:
-        self._run.log(dict(told), step=number)
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        self._run.log(dict(metrics), step=number)
 
     def close(self, summary: Summary | None) -> None:
         if summary is None:

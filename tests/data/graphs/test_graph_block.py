@@ -26,7 +26,7 @@ def test_cut_by_hand(two_graphs: GraphBlock) -> None:
     assert dense.sum() == 10
 
 
-def test_pygs_names_by_hand(two_graphs: GraphBlock) -> None:
+def test_pyg_attributes_by_hand(two_graphs: GraphBlock) -> None:
     batch = two_graphs.cut(torch.tensor([1, 0]))
     assert batch.x.tolist() == [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1], [0, 1], [1, 0]]
     assert batch.x.dtype == torch.float32
@@ -54,7 +54,7 @@ def test_one_way_links_are_refused() -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["MUTAG", "ENZYMES", "Letter-high", "IMDB-BINARY"])
-def test_a_cut_batch_equals_pygs(name: str, data_root: object) -> None:
+def test_a_batch_equals_pygs(name: str, data_root: object) -> None:
     block = read_block(f"tu:{name}", StructureEncoding(0, 0), data_root)  # type: ignore[arg-type]
     dataset = TUDataset(f"{data_root}/TUDataset", name, use_node_attr=name.startswith("Letter"))
     if name.startswith("IMDB"):

@@ -28,25 +28,25 @@ def small() -> HeteroData:
     return data
 
 
-def test_types_of_links_that_only_turn_another_round_are_dropped() -> None:
+def test_reversed_edge_types_are_dropped() -> None:
     graph = from_hetero_data(small())
     assert [relation.name for relation in graph.relations] == [
         "film-with-person",
         "film-after-film",
     ]
     assert pairs(graph.links) == {(0, 3, 0), (1, 3, 0), (2, 4, 0), (1, 0, 1), (2, 1, 1)}
-    assert [kind.width for kind in graph.types] == [2, 2]  # features, and a vector per person
+    assert [kind.width for kind in graph.types] == [2, 2]  # features, and an embedding per person
     assert graph.type_starts == [0, 3, 5]
 
 
 @pytest.mark.parametrize("negatives", ["random", "2hop"])
-def test_held_out_links_are_apart_and_negatives_are_no_links(negatives: Negatives) -> None:
+def test_held_out_links_are_disjoint_and_negatives_are_not_links(negatives: Negatives) -> None:
     split = read_planted_hetero(100, 3, 400, 5, 1, negatives)
     train = pairs(split.graph.links)
     assert len(train) == 3 * 340
-    for asked, count in ((split.held_out.val, 3 * 20), (split.held_out.test, 3 * 40)):
-        links = asked.pairs[(asked.labels == 1).nonzero().flatten()]
-        others = asked.pairs[(asked.labels == 0).nonzero().flatten()]
+    for held_out, count in ((split.held_out.val, 3 * 20), (split.held_out.test, 3 * 40)):
+        links = held_out.pairs[(held_out.labels == 1).nonzero().flatten()]
+        others = held_out.pairs[(held_out.labels == 0).nonzero().flatten()]
         assert len(links) == len(others) == count
         assert not pairs(links) & train
         assert not pairs(others) & (train | pairs(links))
@@ -55,16 +55,16 @@ def test_held_out_links_are_apart_and_negatives_are_no_links(negatives: Negative
     assert not pairs(split.held_out.val.pairs) & pairs(split.held_out.test.pairs) & train
 
 
-def test_2hop_negatives_are_two_steps_away() -> None:
+def test_2hop_negatives_are_within_two_steps() -> None:
     split = read_planted_hetero(100, 3, 400, 5, 1, "2hop")
     flow = split.graph.flow
-    near: dict[int, set[int]] = {node: set() for node in range(200)}
+    neighbours: dict[int, set[int]] = {node: set() for node in range(200)}
     for source, target in zip(flow.sources.tolist(), flow.targets.tolist(), strict=True):
-        near[source].add(target)
-    asked = split.held_out.test
-    for place in (asked.labels == 0).nonzero().flatten().tolist():
-        head, tail = int(asked.pairs.heads[place]), int(asked.pairs.tails[place])
-        assert any(tail in near[middle] for middle in near[head])
+        neighbours[source].add(target)
+    held_out = split.held_out.test
+    for index in (held_out.labels == 0).nonzero().flatten().tolist():
+        head, tail = int(held_out.pairs.heads[index]), int(held_out.pairs.tails[index])
+        assert any(tail in neighbours[middle] for middle in neighbours[head])
 
 
 def test_the_same_seed_gives_the_same_split() -> None:
@@ -78,25 +78,25 @@ def test_the_same_seed_gives_the_same_split() -> None:
 
 
 @pytest.mark.data
-def test_amazon_is_gatnes(data_root: Path) -> None:
+def test_amazon_has_gatnes_sizes(data_root: Path) -> None:
     split = read_amazon(data_root, 123, "random")
     assert split.graph.nodes == 10_099
-    held = [int(asked.labels.sum()) for asked in (split.held_out.val, split.held_out.test)]
+    held = [int(held_out.labels.sum()) for held_out in (split.held_out.val, split.held_out.test)]
     assert [len(split.graph.links), *held] == [126_535, 7_378, 14_746]
 
 
 @pytest.mark.data
-def test_acm_is_hgbs_without_what_tells_the_links(data_root: Path) -> None:
+def test_acm_is_hgbs_without_leaking_features(data_root: Path) -> None:
     split = read_hgb(data_root, "acm", 123, "random")
     assert [kind.nodes for kind in split.graph.types] == [3025, 5959, 56]
     assert [kind.features is None for kind in split.graph.types] == [False, True, True]
-    held = sum(int(asked.labels.sum()) for asked in (split.held_out.val, split.held_out.test))
+    held = sum(int(held_out.labels.sum()) for held_out in (split.held_out.val, split.held_out.test))
     assert len(split.graph.links) + held == 547_872 // 2 - 255_619
 
 
 @pytest.mark.data
-def test_acm_as_it_is_tells_its_links(data_root: Path) -> None:
-    """Why some of it is left out: words are terms, and authors have their papers' words."""
+def test_features_of_the_original_acm_reveal_links(data_root: Path) -> None:
+    """Words equal terms, and authors have the words of their papers, so both are left out."""
     data = HGBDataset(str(data_root / "HGB"), "acm")[0]
     words, authors = data["paper"].x > 0, data["author"].x > 0
     paper, term = data["paper", "to", "term"].edge_index

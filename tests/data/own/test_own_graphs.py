@@ -1,4 +1,4 @@
-"""Own graphs: what is read is what was written, and every problem has its place."""
+"""User-defined graphs: files are read correctly, and problems are reported with their location."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ramet.data.own import Schema, Site, check_site, read_site, statistics
 from ramet.errors import RametError
 
 NO_ENCODING = StructureEncoding(0, 0)
-SAME_FOLDER = [HealthCheck.function_scoped_fixture]  # every example writes its files anew
+SAME_FOLDER = [HealthCheck.function_scoped_fixture]  # every example rewrites its files
 
 
-def told(path: Path) -> list[str]:
-    """The problems of a site that has some."""
+def reported(path: Path) -> list[str]:
+    """Return the problems of an invalid site."""
     checked = check_site(path)
     assert checked.site is None
     assert checked.count == len(checked.problems) > 0
@@ -47,10 +47,10 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_nodes_are_what_was_written(tmp_path: Path) -> None:
+def test_node_tables_are_read_as_written(tmp_path: Path) -> None:
     rows = [(f"n{i}", i, i * 0.5, "b" if i < 3 else "a") for i in range(12)]
     write_csv(tmp_path / "patients.csv", "id,age,dose,state", rows)
-    ends = [("n1", "n0"), ("n0", "n1"), ("n2", "n2"), ("n3", "n11")]  # twice, and a loop
+    ends = [("n1", "n0"), ("n0", "n1"), ("n2", "n2"), ("n3", "n11")]  # a duplicate and a self loop
     write_csv(tmp_path / "contacts.csv", "source,target", ends)
     toml = write_toml(
         tmp_path,
@@ -66,7 +66,7 @@ def test_nodes_are_what_was_written(tmp_path: Path) -> None:
     assert list(zip(graph.left.tolist(), graph.right.tolist(), strict=True)) == [(0, 1), (3, 11)]
 
 
-def test_graphs_are_what_was_written(tmp_path: Path) -> None:
+def test_graph_tables_are_read_as_written(tmp_path: Path) -> None:
     site = read_site(graph_site(tmp_path, ("mass", "charge")))
     block = site.graph
     assert isinstance(block, GraphBlock)
@@ -82,7 +82,7 @@ def test_graphs_are_what_was_written(tmp_path: Path) -> None:
     assert counts["edges"]["bond"] == {"edges": 89, "mean degree": 1.8, "largest degree": 2}
 
 
-def test_a_class_that_no_graph_here_has_still_counts(tmp_path: Path) -> None:
+def test_classes_without_any_graph_are_counted(tmp_path: Path) -> None:
     toml = graph_site(tmp_path)
     replace(toml, '"path"]', '"path", "star"]')
     block = read_site(toml).graph
@@ -90,9 +90,9 @@ def test_a_class_that_no_graph_here_has_still_counts(tmp_path: Path) -> None:
     assert block.classes == 3
 
 
-def test_a_site_may_lack_types_and_has_the_same_form(tmp_path: Path) -> None:
-    without, having = link_site(tmp_path / "a"), link_site(tmp_path / "b", genes=True)
-    one, other = read_site(without), read_site(having)
+def test_a_site_without_some_types_has_the_same_schema(tmp_path: Path) -> None:
+    without, with_genes = link_site(tmp_path / "a"), link_site(tmp_path / "b", genes=True)
+    one, other = read_site(without), read_site(with_genes)
     assert one.schema == other.schema
     graph = one.graph
     assert isinstance(graph, HeteroGraph)
@@ -106,7 +106,7 @@ def test_a_site_may_lack_types_and_has_the_same_form(tmp_path: Path) -> None:
     assert statistics(other, 1)["edges"]["acts-on"]["edges"] == 30
 
 
-def test_splits_are_drawn_by_seed_or_given(tmp_path: Path) -> None:
+def test_splits_are_seeded_or_given(tmp_path: Path) -> None:
     toml = node_site(tmp_path)
     site = read_site(toml)
     first, again, other = (site.client_data(seed, NO_ENCODING).split for seed in (1, 1, 2))
@@ -114,8 +114,8 @@ def test_splits_are_drawn_by_seed_or_given(tmp_path: Path) -> None:
     assert not torch.equal(first.train, other.train)
     lines = (tmp_path / "patients.csv").read_text().splitlines()
     parts = ["train", "val", "test", "none"] * 10
-    ending = [f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True)]
-    (tmp_path / "patients.csv").write_text("\n".join([f"{lines[0]},part", *ending]))
+    rows = [f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True)]
+    (tmp_path / "patients.csv").write_text("\n".join([f"{lines[0]},part", *rows]))
     replace(toml, 'label = "state"', 'label = "state"\nsplit = "part"')
     edit(tmp_path / "patients.csv", 5, "p3,0,0,,none")  # in no part, so it needs no class
     split = read_site(toml).client_data(7, NO_ENCODING).split
@@ -123,12 +123,12 @@ def test_splits_are_drawn_by_seed_or_given(tmp_path: Path) -> None:
     assert split.test.tolist() == list(range(2, 40, 4))
 
 
-def test_given_links_judge_and_are_not_trained_on(tmp_path: Path) -> None:
+def test_held_out_links_are_not_trained_on(tmp_path: Path) -> None:
     toml = link_site(tmp_path)
     lines = (tmp_path / "takes.csv").read_text().splitlines()
     parts = [("train", "train", "val", "test")[n % 4] for n in range(len(lines) - 1)]
-    ending = [f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True)]
-    (tmp_path / "takes.csv").write_text("\n".join([f"{lines[0]},part", *ending]))
+    rows = [f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True)]
+    (tmp_path / "takes.csv").write_text("\n".join([f"{lines[0]},part", *rows]))
     replace(toml, 'to = "drug"', 'to = "drug"\nsplit = "part"')
     site = read_site(toml)
     held = site.client_data(1, NO_ENCODING)
@@ -139,7 +139,7 @@ def test_given_links_judge_and_are_not_trained_on(tmp_path: Path) -> None:
     assert len(held.split.test.pairs) == 2 * parts.count("test")
 
 
-def test_all_problems_of_nodes_come_at_once_with_their_places(tmp_path: Path) -> None:
+def test_all_problems_are_reported_with_file_row_and_column(tmp_path: Path) -> None:
     toml = node_site(tmp_path)
     table = tmp_path / "patients.csv"
     edit(table, 3, "p1,old,0.5,ill")
@@ -148,15 +148,15 @@ def test_all_problems_of_nodes_come_at_once_with_their_places(tmp_path: Path) ->
     edit(table, 6, "p4,0.1,0.2,")
     edit(table, 41, "p39,1")
     edit(tmp_path / "contacts.csv", 2, "p0,nobody")
-    assert told(toml) == [
+    assert reported(toml) == [
         "patients.csv, row 3, column 'age': 'old' is not a number.",
         "patients.csv, row 4, column 'age': 'nan' is not a finite number.",
         "patients.csv, row 4, column 'dose': the number is missing.",
-        "patients.csv, row 5, column 'id': 'p0' is there already, in row 2.",
+        "patients.csv, row 5, column 'id': 'p0' already appears in row 2.",
         "patients.csv, row 5, column 'dose': '1e300' is not a finite number.",
-        "patients.csv, row 5, column 'state': 'dead' is none of the classes healthy, ill.",
+        "patients.csv, row 5, column 'state': 'dead' is not one of the classes healthy, ill.",
         "patients.csv, row 6, column 'state': the class is missing.",
-        "patients.csv, row 41: has 2 cells, the header 4.",
+        "patients.csv, row 41: has 2 cells, but the header has 4.",
         "contacts.csv, row 2, column 'target': there is no patient 'nobody'.",
         "contacts.csv, row 5, column 'source': there is no patient 'p3'.",
         "contacts.csv, row 38, column 'target': there is no patient 'p39'.",
@@ -171,31 +171,29 @@ def test_problems_of_graphs(tmp_path: Path) -> None:
     edit(tmp_path / "bonds.csv", 2, "0,9,g0")
     with (tmp_path / "graphs.csv").open("a") as file:
         file.write("g99,ring\n")
-    found = told(toml)
-    assert found[:3] == [
-        "graphs.csv, row 2, column 'label': 'square' is none of the classes ring, path.",
-        "graphs.csv, row 4, column 'id': 'g1' is there already, in row 3.",
+    problems = reported(toml)
+    assert problems[:3] == [
+        "graphs.csv, row 2, column 'label': 'square' is not one of the classes ring, path.",
+        "graphs.csv, row 4, column 'id': 'g1' already appears in row 3.",
         "graphs.csv, row 22: graph 'g99' has no nodes.",
     ]
-    assert "bonds.csv, row 2, column 'target': there is no atom '9' in graph 'g0'." in found
-    assert any("there is no graph 'g2'" in one for one in found)
+    assert "bonds.csv, row 2, column 'target': there is no atom '9' in graph 'g0'." in problems
+    assert any("there is no graph 'g2'" in text for text in problems)
 
 
-def test_a_link_to_predict_is_there_once(tmp_path: Path) -> None:
+def test_duplicate_links_to_predict_are_problems(tmp_path: Path) -> None:
     toml = link_site(tmp_path)
     with (tmp_path / "takes.csv").open("a") as file:
         file.write((tmp_path / "takes.csv").read_text().splitlines()[1] + "\n")
     lines = (tmp_path / "meets.csv").read_text().splitlines()
     a, b = lines[1].split(",")
     (tmp_path / "meets.csv").write_text("\n".join([*lines, f"{b},{a}", "p1,p1"]))
-    found = told(toml)
+    problems = reported(toml)
     last = len(lines) + 1
-    assert f"meets.csv, row {last}, column 'target': the edge is there already, in row 2." in found
-    assert (
-        f"meets.csv, row {last + 1}, column 'target': the edge joins a node with itself." in found
-    )
-    assert any(one.startswith("takes.csv") and "in row 2" in one for one in found)
-    assert len(found) == 3
+    assert f"meets.csv, row {last}, column 'target': the edge already appears in row 2." in problems
+    assert f"meets.csv, row {last + 1}, column 'target': the edge is a self loop." in problems
+    assert any(text.startswith("takes.csv") and "in row 2" in text for text in problems)
+    assert len(problems) == 3
 
 
 @pytest.mark.parametrize(
@@ -204,35 +202,37 @@ def test_a_link_to_predict_is_there_once(tmp_path: Path) -> None:
         ('site = "x"', 'site = "../x"', "site: String should match pattern"),
         ("node-classification", "guessing", "task: Input should be 'graph-classification'"),
         ('"ill"]', '"healthy"]', "two or more different classes"),
-        ("[nodes.patient]", "[nodes.state_dict]", "'state_dict' means something else already"),
+        ("[nodes.patient]", "[nodes.state_dict]", "'state_dict' is a reserved name"),
         ("[edges.contact]", '[edges.contact]\nto = "drug"', "there is no [nodes.drug]"),
         ("[edges.contact]", "[edges.contact]\ncolour = 1", "there is no such key"),
         ("[edges.contact]", '[edges.contact]\nsorce = "a"', "key; did you mean 'source'?"),
         ('label = "state"', "", "lacks 'label'"),
         ('"age", "dose"', '"age", "age"', "is listed twice"),
         ('"age", "dose"', '"age", "weight"', "column 'weight': there is no such column"),
-        ("[nodes.patient]", "[nodes.patient", "is not TOML"),
-        ("patients.csv", "nowhere.csv", "there is no 'nowhere.csv' beside it"),
+        ("[nodes.patient]", "[nodes.patient", "is not valid TOML"),
+        ("patients.csv", "nowhere.csv", "there is no 'nowhere.csv' in its folder"),
         ("patients.csv", "site.toml", "is neither .csv nor .parquet"),
-        ("patients.csv", "graphs.zip", "is an archive, and those are not read"),
+        ("patients.csv", "graphs.zip", "is an archive, which is not supported"),
     ],
 )
-def test_problems_of_the_description(tmp_path: Path, old: str, new: str, problem: str) -> None:
+def test_problems_of_the_toml_file(tmp_path: Path, old: str, new: str, problem: str) -> None:
     toml = node_site(tmp_path / "x")
     replace(toml, old, new)
-    found = told(toml)
-    assert len(found) == 1
-    assert problem in found[0]
+    problems = reported(toml)
+    assert len(problems) == 1
+    assert problem in problems[0]
 
 
-def test_one_mistake_is_told_once(tmp_path: Path) -> None:
+def test_a_mistake_is_reported_once(tmp_path: Path) -> None:
     toml = node_site(tmp_path / "empty")
     (toml.parent / "patients.csv").write_text("id,age,dose,state\n")
-    assert told(toml) == ["patients.csv: has no rows. Without any patient leave out its file."]
+    assert reported(toml) == [
+        "patients.csv: has no rows. If there are no patient nodes, omit 'file'."
+    ]
     toml = node_site(tmp_path / "semicolons")
     contacts = toml.parent / "contacts.csv"
     contacts.write_text(contacts.read_text().replace(",", ";"))
-    assert all(one.endswith("cells must be separated by commas.") for one in told(toml))
+    assert all(text.endswith("cells must be separated by commas.") for text in reported(toml))
 
 
 @pytest.mark.parametrize(
@@ -247,26 +247,26 @@ def test_one_mistake_is_told_once(tmp_path: Path) -> None:
         "\\u0000",
     ],
 )
-def test_paths_that_lead_out_are_refused(tmp_path: Path, given: str) -> None:
-    """Nothing outside the TOML's folder is opened, by no way of naming it."""
+def test_paths_outside_the_folder_are_refused(tmp_path: Path, given: str) -> None:
+    """No way of writing a path opens a file outside the TOML's folder."""
     outside = write_csv(tmp_path / "outside.csv", "id,age,dose,state", [("secret", 1, 1, "ill")])
     toml = node_site(tmp_path / "x")
     (tmp_path / "x" / "link.csv").symlink_to(outside)
     (tmp_path / "x" / "ring.csv").symlink_to("ring.csv")
     os.mkfifo(tmp_path / "x" / "pipe.csv")
     replace(toml, "patients.csv", given)
-    found = told(toml)
-    assert all(one.startswith("site.toml") for one in found)
-    assert "secret" not in "".join(found)
+    problems = reported(toml)
+    assert all(text.startswith("site.toml") for text in problems)
+    assert "secret" not in "".join(problems)
 
 
-def test_a_link_out_of_a_folder_of_graphs_is_refused(tmp_path: Path) -> None:
+def test_links_out_of_a_folder_of_graphs_are_refused(tmp_path: Path) -> None:
     outside = tmp_path / "secret.safetensors"
     save_file({"x": torch.ones(2, 1)}, outside)
     toml = _folder_site(tmp_path / "x")
     (tmp_path / "x" / "graphs" / "g.safetensors").symlink_to(outside)
-    assert told(toml) == [
-        "site.toml: 'graphs/g.safetensors' is a link that leads out of the folder of site.toml."
+    assert reported(toml) == [
+        "site.toml: 'graphs/g.safetensors' is a link that points outside the folder of site.toml."
     ]
 
 
@@ -307,7 +307,7 @@ def _same_block(one: Site, other: Site) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_a_folder_of_graphs_in_any_form_gives_the_same(tmp_path: Path) -> None:
+def test_folders_of_graphs_in_all_formats_are_equal(tmp_path: Path) -> None:
     plain = read_site(_folder_site(tmp_path / "a"))
     _same_block(plain, read_site(_folder_site(tmp_path / "b", pt=True)))
     for number in range(20):
@@ -318,8 +318,8 @@ def test_a_folder_of_graphs_in_any_form_gives_the_same(tmp_path: Path) -> None:
         write_csv(stem.with_name(f"{stem.name}.edges.csv"), "source,target", ends)
     labels = [(f"g{n:02d}", ("ring", "path")[n % 2]) for n in range(20)]
     write_csv(tmp_path / "c" / "graphs.csv", "id,label", labels)
-    told_of = FOLDER_TOML.replace("[graphs]\n", '[graphs]\nfile = "graphs.csv"\n')
-    _same_block(plain, read_site(write_toml(tmp_path / "c", told_of)))
+    toml = FOLDER_TOML.replace("[graphs]\n", '[graphs]\nfile = "graphs.csv"\n')
+    _same_block(plain, read_site(write_toml(tmp_path / "c", toml)))
 
 
 def test_a_hetero_graph_as_tensors(tmp_path: Path) -> None:
@@ -384,26 +384,26 @@ def test_one_graph_as_tensors_with_masks(tmp_path: Path) -> None:
     [
         ({"x": torch.rand(12, 3)}, "has 3 columns, but 2 features are declared"),
         ({"x": torch.full((12, 2), float("nan"))}, "row 12, column 'x1': is not a finite number"),
-        ({"y": torch.full((12,), 2)}, "row 1, column 'y': 2 is no class; they are 0 to 1"),
-        ({"y": torch.zeros(3)}, "must be 12 whole numbers"),
-        ({"edge_index": torch.full((2, 4), 12)}, "there is no node 12; they are 0 to 11"),
-        ({"edge_index": torch.zeros(4)}, "must be two rows of whole numbers"),
+        ({"y": torch.full((12,), 2)}, "row 1, column 'y': 2 is not a class index; expected 0 to 1"),
+        ({"y": torch.zeros(3)}, "must be 12 integers"),
+        ({"edge_index": torch.full((2, 4), 12)}, "there is no node 12; expected 0 to 11"),
+        ({"edge_index": torch.zeros(4)}, "must be two rows of integers"),
         ({"val_mask": torch.ones(12, dtype=torch.bool)}, "is in two masks"),
-        ({"train_mask": torch.zeros(12, dtype=torch.bool)}, "has nothing for train"),
+        ({"train_mask": torch.zeros(12, dtype=torch.bool)}, "has no samples for train"),
     ],
 )
 def test_problems_of_tensors(tmp_path: Path, change: dict[str, torch.Tensor], problem: str) -> None:
     save_file(_node_data() | change, tmp_path / "graph.safetensors")
-    assert any(problem in one for one in told(_tensor_site(tmp_path, "graph.safetensors")))
+    assert any(problem in text for text in reported(_tensor_site(tmp_path, "graph.safetensors")))
 
 
-def test_tensors_of_undeclared_types_are_told(tmp_path: Path) -> None:
+def test_tensors_of_undeclared_types_are_reported(tmp_path: Path) -> None:
     data = {f"n.{name}" if name == "x" else name: t for name, t in _node_data().items()}
     data["n.follows.n.edge_index"] = data.pop("edge_index")
     save_file(data, tmp_path / "graph.safetensors")
-    found = told(_tensor_site(tmp_path, "graph.safetensors"))
-    text = "belongs to no type that the TOML declares."
-    assert f"graph.safetensors, column 'n.follows.n.edge_index': {text}" in found
+    problems = reported(_tensor_site(tmp_path, "graph.safetensors"))
+    text = "belongs to a type that the TOML does not declare."
+    assert f"graph.safetensors, column 'n.follows.n.edge_index': {text}" in problems
 
 
 @pytest.mark.parametrize(
@@ -415,9 +415,9 @@ def test_tensors_of_undeclared_types_are_told(tmp_path: Path) -> None:
             "'edge_index': is missing",
         ),
         ("g.safetensors", {"y": torch.tensor([1])}, "'x' must have a row for each"),
-        ("g00.pt", {"x": torch.ones(2, 1)}, "graph 'g00' is there in 2 files"),
-        ("g.edges.csv", None, "a table with the classes of graphs in tables"),
-        ("notes.txt", None, "graphs/notes.txt: is no graph"),
+        ("g00.pt", {"x": torch.ones(2, 1)}, "graph 'g00' is in 2 files"),
+        ("g.edges.csv", None, "a table with the classes, for graphs in tables"),
+        ("notes.txt", None, "graphs/notes.txt: is not NAME.nodes.csv"),
     ],
 )
 def test_problems_of_a_folder(
@@ -431,12 +431,12 @@ def test_problems_of_a_folder(
         torch.save(content, path)
     else:
         save_file(content, path)
-    assert any(problem in one for one in told(toml))
+    assert any(problem in text for text in reported(toml))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SAME_FOLDER)
 @given(file=st.sampled_from(["graph.pt", "graph.safetensors"]), data=st.data())
-def test_damaged_tensors_give_named_problems(
+def test_damaged_tensors_are_reported_as_problems(
     tmp_path: Path, file: str, data: st.DataObject
 ) -> None:
     path, stored = tmp_path / file, io.BytesIO()
@@ -454,20 +454,20 @@ def test_damaged_tensors_give_named_problems(
 
 
 class _Bomb:
-    """Would make a folder when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
 
     def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
-        return os.mkdir, (str(self.mark),)
+        return os.mkdir, (str(self.marker),)
 
 
-def test_nothing_in_a_file_is_run_or_unpacked(tmp_path: Path) -> None:
-    """Pickles, whole `Data` objects and compressed archives are refused by name."""
-    mark = tmp_path / "ran"
-    torch.save({"x": _Bomb(mark)}, tmp_path / "bomb.pt")
-    (tmp_path / "plain.pt").write_bytes(pickle.dumps(_Bomb(mark)))
+def test_unsafe_tensor_files_are_refused(tmp_path: Path) -> None:
+    """Pickles, `Data` objects and compressed archives are refused, and no code in them is run."""
+    marker = tmp_path / "ran"
+    torch.save({"x": _Bomb(marker)}, tmp_path / "bomb.pt")
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps(_Bomb(marker)))
     torch.save(Data(x=torch.ones(2, 2)), tmp_path / "whole.pt")
     torch.save(torch.ones(2), tmp_path / "lone.pt")
     (tmp_path / "cut.safetensors").write_bytes(b"\xff" * 40)
@@ -481,19 +481,19 @@ def test_nothing_in_a_file_is_run_or_unpacked(tmp_path: Path) -> None:
             packed.writestr(name, source.read(name))
     for file, problem in {
         "bomb.pt": "more than plain tensors",
-        "plain.pt": "not a file of torch.save",
+        "plain.pt": "not written by torch.save",
         "whole.pt": "torch.save(data.to_dict(), file)",
         "lone.pt": "holds a Tensor",
         "cut.safetensors": "cannot be read",
         "deflated.pt": "compressed archive",
     }.items():
-        (found,) = told(_tensor_site(tmp_path, file))
-        assert found.startswith(file)
-        assert problem in found
-    assert not mark.exists()
+        (message,) = reported(_tensor_site(tmp_path, file))
+        assert message.startswith(file)
+        assert problem in message
+    assert not marker.exists()
 
 
-def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
+def test_parquet_equals_csv(tmp_path: Path) -> None:
     pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     toml = node_site(tmp_path)
     before = read_site(toml)
@@ -509,16 +509,16 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     frame.loc[2, "age"] = None
     frame.loc[3, "state"] = None
     frame.to_parquet(tmp_path / "patients.parquet")
-    assert told(toml) == [
+    assert reported(toml) == [
         "patients.parquet, row 3, column 'age': the number is missing.",
         "patients.parquet, row 4, column 'state': the class is missing.",
     ]
     (tmp_path / "patients.parquet").write_bytes(b"PAR1 and then nothing of the kind PAR1")
-    assert all("is not Parquet" in one for one in told(toml))
+    assert all("is not a readable Parquet file" in text for text in reported(toml))
 
 
-def test_the_fingerprint_tells_no_data(tmp_path: Path) -> None:
-    """Two sites with other rows, and more of them, have the same."""
+def test_the_fingerprint_contains_no_data(tmp_path: Path) -> None:
+    """Sites with different rows, and a different number of them, have the same fingerprint."""
     few, many = node_site(tmp_path / "x"), node_site(tmp_path / "y", seed=9, patients=400)
     texts = {read_site(path).schema.text() for path in (few, many)}
     assert len(texts) == 1
@@ -532,7 +532,7 @@ def test_the_fingerprint_tells_no_data(tmp_path: Path) -> None:
     }
 
 
-def test_fingerprints_come_back_and_strangers_are_refused(tmp_path: Path) -> None:
+def test_fingerprints_round_trip_and_invalid_ones_are_refused(tmp_path: Path) -> None:
     schema = read_site(link_site(tmp_path)).schema
     assert Schema.parse(schema.text(), "north") == schema
     for text in ("", "{}", '{"format": 2}', "[" * 100_000, schema.text().replace("gene", "a.b")):
@@ -542,8 +542,8 @@ def test_fingerprints_come_back_and_strangers_are_refused(tmp_path: Path) -> Non
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SAME_FOLDER)
 @given(st.data())
-def test_garbage_gives_named_problems_and_nothing_else(tmp_path: Path, data: st.DataObject) -> None:
-    """Any bytes in any place of any file: a site or a list of problems, never another error."""
+def test_corrupted_files_give_a_site_or_problems(tmp_path: Path, data: st.DataObject) -> None:
+    """Any bytes anywhere in a file give a site or a list of problems, never another error."""
     makers: dict[str, Callable[[Path], Path]] = {"n": node_site, "g": graph_site, "l": link_site}
     kind = data.draw(st.sampled_from(sorted(makers)))
     toml = makers[kind](tmp_path / kind)
@@ -567,13 +567,13 @@ def test_garbage_gives_named_problems_and_nothing_else(tmp_path: Path, data: st.
     ends=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30),
     seed=st.integers(0, 1000),
 )
-def test_any_graph_comes_back(
+def test_any_graph_round_trips(
     tmp_path: Path, nodes: int, ends: list[tuple[int, int]], seed: int
 ) -> None:
     draw = random.Random(seed)
     ids = draw.sample(range(1000), nodes)
     features = [(draw.uniform(-5, 5), draw.gauss(0, 1e6)) for _ in ids]
-    rows = [(i, *own, i % 2) for i, own in zip(ids, features, strict=True)]
+    rows = [(i, *values, i % 2) for i, values in zip(ids, features, strict=True)]
     write_csv(tmp_path / "n.csv", "id,a,b,y", rows)
     write_csv(tmp_path / "e.csv", "source,target", [(ids[a], ids[b]) for a, b in ends])
     toml = write_toml(

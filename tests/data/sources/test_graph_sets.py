@@ -11,7 +11,7 @@ from ramet.data.sources import tiny
 from ramet.data.sources.graph_sets import read_block
 from ramet.errors import RametError
 
-SIZES = {  # features, training graphs: METHODS §1 and FedDense's appendix
+SIZES = {  # features and training graphs, from FedDense's appendix
     "MUTAG": (7, 150),
     "BZR": (53, 324),
     "COX2": (35, 373),
@@ -41,43 +41,43 @@ def test_feature_widths_and_training_sizes(name: str, data_root: Path) -> None:
         assert 0 <= int(block.features.min()) <= int(block.features.max()) < block.feature_width
 
 
-def test_a_split_is_even_whole_and_repeatable() -> None:
+def test_a_split_is_stratified_complete_and_reproducible() -> None:
     labels = torch.arange(200) % 4
     split = stratified(labels, 123)
-    together = torch.cat([split.train, split.val, split.test])
-    assert torch.equal(together.sort().values, torch.arange(200))
+    joined = torch.cat([split.train, split.val, split.test])
+    assert torch.equal(joined.sort().values, torch.arange(200))
     assert [split.train.numel(), split.val.numel(), split.test.numel()] == [160, 20, 20]
     assert torch.bincount(labels[split.test]).tolist() == [5, 5, 5, 5]
     assert split.manifest == stratified(labels, 123).manifest
     assert split.manifest["sha256"] != stratified(labels, 124).manifest["sha256"]
 
 
-def test_too_few_graphs_say_what_to_do() -> None:
+def test_too_few_graphs_are_refused_with_advice() -> None:
     with pytest.raises(RametError, match="needs 10 or more"):
         stratified(torch.zeros(1, dtype=torch.int64), 1)
 
 
 @pytest.mark.parametrize("name", tiny.NAMES)
-def test_tiny_is_the_same_every_time(name: str) -> None:
+def test_tiny_is_deterministic(name: str) -> None:
     one, two = tiny.make(name), tiny.make(name)
     assert all(torch.equal(a, two.tensors()[key]) for key, a in one.tensors().items())
     assert one.graphs == tiny.GRAPHS
     assert torch.bincount(one.labels).tolist() == [75, 75]
 
 
-def test_missing_data_without_a_network_say_what_to_do(
+def test_missing_data_without_a_network_are_refused_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no network")
 
-    # The one thing that must not happen in a test: a download.
+    # Tests must not download anything.
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(RametError, match=r"MUTAG is not in .* could not be downloaded.*--data"):
         read_block("tu:MUTAG", FEATURES_ONLY, tmp_path)
 
 
-def test_unknown_sets_list_the_choices(tmp_path: Path) -> None:
+def test_unknown_sources_list_the_choices(tmp_path: Path) -> None:
     with pytest.raises(RametError, match="Did you mean 'MUTAG'"):
         read_block("tu:MUTAGG", FEATURES_ONLY, tmp_path)
     with pytest.raises(RametError, match="tu:NAME or tiny:NAME"):

@@ -1,4 +1,4 @@
-"""Graphs with hidden kinds of links: planted, and made by rules."""
+"""Graphs with hidden kinds of links, planted or made by rules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ramet.data.graphs.node_graph import edge_homophily
 from ramet.data.sources.link_rules import Direct, Noise, Rule, Shares, latent_graph
 from ramet.data.sources.linked_kinds import read_acm_links
 from ramet.data.sources.planted import PlantedKind, planted
-from ramet.data.splits import nodes_in_folds
+from ramet.data.splits import node_fold_split
 from ramet.errors import RametError
 
 
-def test_planted_kinds_have_the_homophily_they_were_given() -> None:
+def test_planted_kinds_have_the_given_homophily() -> None:
     kinds = [PlantedKind(5000, 0.9, 1.0), PlantedKind(5000, 0.3, 0.0)]
     graph = planted(1000, 4, kinds, seed=1)
     first, second = ((graph.kinds == kind).nonzero().flatten() for kind in (0, 1))
@@ -26,7 +26,7 @@ def test_planted_kinds_have_the_homophily_they_were_given() -> None:
     touched = [
         torch.unique(torch.cat([graph.left[k], graph.right[k]])).numel() for k in (first, second)
     ]
-    assert touched[0] < 720 < 990 < touched[1]  # two of three groups, and all
+    assert touched[0] < 720 < 990 < touched[1]  # two of three groups, and all of them
     assert (graph.left < graph.right).all()
     again = planted(1000, 4, kinds, seed=1)
     assert torch.equal(graph.features, again.features)
@@ -44,8 +44,8 @@ def papers() -> HeteroData:
     return data
 
 
-def pairs(found: torch.Tensor) -> set[tuple[int, int]]:
-    return {(int(a), int(b)) for a, b in found.T}
+def pairs(links: torch.Tensor) -> set[tuple[int, int]]:
+    return {(int(a), int(b)) for a, b in links.T}
 
 
 def test_rules_by_hand(papers: HeteroData) -> None:
@@ -61,7 +61,7 @@ def test_rules_by_hand(papers: HeteroData) -> None:
         Direct("likes")(papers, "paper", draw)
 
 
-def test_a_latent_graph_keeps_the_true_kinds_beside_the_links(papers: HeteroData) -> None:
+def test_a_latent_graph_keeps_the_true_kinds_of_links(papers: HeteroData) -> None:
     rules: dict[str, Rule] = {"cites": Direct("cites"), "author": Shares("author")}
     graph = latent_graph(papers, "paper", rules)
     assert graph.kind_names == ("cites", "author")
@@ -71,17 +71,17 @@ def test_a_latent_graph_keeps_the_true_kinds_beside_the_links(papers: HeteroData
         latent_graph(papers, "paper", rules)
 
 
-def test_the_real_acm(data_root: Path) -> None:
+def test_acm_links(data_root: Path) -> None:
     graph = read_acm_links(data_root, 30_000, 30_000)
     assert (graph.nodes, graph.features.size(1), graph.classes) == (3025, 1902, 3)
     assert torch.bincount(graph.kinds).tolist() == [5310, 13374, 30_000, 30_000]
-    found = [edge_homophily(graph, (graph.kinds == k).nonzero().flatten()) for k in range(4)]
-    assert found == pytest.approx([0.88, 0.79, 0.64, 0.33], abs=0.01)
+    homophily = [edge_homophily(graph, (graph.kinds == k).nonzero().flatten()) for k in range(4)]
+    assert homophily == pytest.approx([0.88, 0.79, 0.64, 0.33], abs=0.01)
 
 
 def test_folds_share_the_test_nodes_and_cover_the_rest() -> None:
     labels = torch.arange(100) % 4
-    splits = [nodes_in_folds(labels, 123, fold) for fold in range(10)]
+    splits = [node_fold_split(labels, 123, fold) for fold in range(10)]
     assert all(torch.equal(split.test, splits[0].test) for split in splits)
     chosen = torch.cat([split.val for split in splits])
     assert sorted([*chosen.tolist(), *splits[0].test.tolist()]) == list(range(100))

@@ -1,1 +1,1 @@
-"""The graphs that models compute on, and what is derived from them."""
+"""The graphs that models take as input, and quantities derived from them."""

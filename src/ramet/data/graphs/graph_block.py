@@ -1,8 +1,7 @@
 """One site's graphs as one block of tensors, from which batches are cut by indexing.
 
-Nothing is collated: a batch of graphs is a set of row ranges of the block. Links are kept in
-compressed rows (CSR), sorted by row, with columns counted from the first node of their graph, so
-a batch only has to shift them.
+Nothing is collated: a batch is a set of row ranges of the block. Links are stored in CSR format,
+sorted by row. Columns count from the first node of their graph, so a batch only has to shift them.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from torch.nn import functional
 from ramet.errors import RametError
 
 with warnings.catch_warnings():
-    # PyTorch says once per process that CSR is in beta; say it here, where nobody listens.
+    # PyTorch warns once per process that CSR is in beta. Trigger and discard the warning here.
     warnings.simplefilter("ignore", UserWarning)
     torch.empty((0, 0)).to_sparse_csr()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some graphs side by side: what a model computes on.
+    """A batch of graphs, the input of a model.
 
-    ``x``, ``edge_index`` and ``batch`` are made when they are asked for, for networks written for
-    PyTorch Geometric.
+    ``x``, ``edge_index`` and ``batch`` are for networks written for PyTorch Geometric. They are
+    computed on first access.
     """
 
     features: Tensor
-    """[nodes, features] numbers, or [nodes] the index of the one-hot feature."""
+    """[nodes, features] of floats, or [nodes] with the index of the one-hot feature."""
     structure: Tensor
-    """[nodes, structure] what the method's ``inputs`` gave; of width 0 if it has none."""
+    """[nodes, structure] from the method's ``inputs``; of width 0 if it has none."""
     row_starts: Tensor  # [nodes + 1] where each node's links start
     columns: Tensor  # [links] the other end of each link
     graph: Tensor  # [nodes] which graph a node belongs to
@@ -46,12 +45,12 @@ class Batch:
 
     @property
     def nodes(self) -> int:
-        """How many, of all graphs together."""
+        """Number of nodes in all graphs together."""
         return self.graph.numel()
 
     @property
     def graphs(self) -> int:
-        """How many."""
+        """Number of graphs."""
         return self.labels.numel()
 
     @cached_property
@@ -65,7 +64,7 @@ class Batch:
 
     @cached_property
     def adjacency(self) -> Tensor:  # [nodes, nodes]
-        """[nodes, nodes] in compressed rows, 1 for each link."""
+        """[nodes, nodes] in CSR format, 1 for each link."""
         return torch.sparse_csr_tensor(
             self.row_starts,
             self.columns,
@@ -80,14 +79,14 @@ class Batch:
 
     @cached_property
     def x(self) -> Tensor:  # [nodes, features]
-        """[nodes, features] as numbers, also where they are kept as indices."""
+        """[nodes, features] of floats; indices are expanded to one-hot vectors."""
         if self.features.is_floating_point():
             return self.features
         return functional.one_hot(self.features, self.feature_width).to(torch.float32)
 
     @cached_property
     def edge_index(self) -> Tensor:  # [2, links]
-        """[2, links] from and to; each link in both directions."""
+        """[2, links] sources and targets; each link in both directions."""
         return torch.stack([self.columns.to(torch.int64), self.rows])
 
     @property
@@ -98,13 +97,13 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         if self.labels.device == device:
             return self
-        moved: dict[str, Any] = {name: own.to(device) for name, own in _tensors(self).items()}
+        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in _tensors(self).items()}
         return replace(self, **moved)
 
 
 @dataclass(frozen=True)
 class GraphBlock:
-    """All graphs of one site. Links are undirected: each stands in both rows."""
+    """All graphs of one site. Links are undirected: each is in the rows of both its ends."""
 
     features: Tensor  # as in Batch
     feature_width: int
@@ -113,7 +112,7 @@ class GraphBlock:
     degrees: Tensor  # [nodes]
     node_starts: Tensor  # [graphs + 1]
     labels: Tensor  # [graphs]
-    class_count: int = 0  # where the site says so; otherwise as many as the labels show
+    class_count: int = 0  # 0: derived from the labels
 
     @property
     def graphs(self) -> int:
@@ -140,7 +139,7 @@ class GraphBlock:
         return self.row_starts[self.node_starts]
 
     def cut(self, graphs: Tensor) -> Batch:
-        """The batch of these graphs, in this order."""
+        """Cut a batch of these graphs, in this order."""
         nodes, graph, first_node = _ranges(self.node_starts, graphs)
         links, link_graph, _ = _ranges(self.link_starts, graphs)
         columns = self.columns[links].add_(first_node.to(torch.int32)[link_graph])
@@ -158,8 +157,8 @@ class GraphBlock:
         return replace(self, structure=structure)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything but the counts, by name, for storing."""
-        return {name: own.contiguous() for name, own in _tensors(self).items()}
+        """Return all tensor fields by name, for storing."""
+        return {name: tensor.contiguous() for name, tensor in _tensors(self).items()}
 
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor], feature_width: int) -> GraphBlock:
@@ -175,7 +174,10 @@ class GraphBlock:
         labels: Tensor,
         name: str,
     ) -> GraphBlock:
-        """Build from links (both directions listed, node numbers over the whole block)."""
+        """Build a block from links in both directions, with nodes numbered across all graphs.
+
+        Self loops and duplicates are dropped.
+        """
         keep = rows != columns
         rows, columns = rows[keep], columns[keep]
         nodes = int(node_starts[-1])
@@ -183,7 +185,7 @@ class GraphBlock:
         backward = torch.unique(columns * nodes + rows)
         if not torch.equal(forward, backward):
             raise RametError(
-                f"the graphs of {name} have one-way links, and graph classification takes "
+                f"the graphs of {name} have one-way links, but graph classification needs "
                 "undirected ones. Apply torch_geometric.transforms.ToUndirected() first."
             )
         rows, columns = forward // nodes, forward % nodes
@@ -200,18 +202,18 @@ class GraphBlock:
 
 
 def _tensors(of: Batch | GraphBlock) -> dict[str, Tensor]:
-    """Its fields that are tensors."""
-    own = {f.name: getattr(of, f.name) for f in fields(of)}
-    return {name: value for name, value in own.items() if isinstance(value, Tensor)}
+    """Return the fields that are tensors."""
+    values = {f.name: getattr(of, f.name) for f in fields(of)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def _starts(sizes: Tensor) -> Tensor:
-    """[n] sizes -> [n + 1] where each part starts, and where the last one ends."""
+    """Turn [n] sizes into [n + 1] offsets."""
     return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
 
 
 def _ranges(starts: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The members of the chosen parts, the place of their part among the chosen, and its start."""
+    """Return the members of the chosen parts, the new part of each, and the new starts of parts."""
     sizes = starts[chosen + 1] - starts[chosen]
     new_starts = _starts(sizes)[:-1]
     part = torch.repeat_interleave(sizes)

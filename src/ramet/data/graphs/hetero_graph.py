@@ -14,7 +14,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class NodeType:
-    """Nodes of one type; without features each node has a learned vector of its own."""
+    """Nodes of one type. Without features, each node gets a learned embedding."""
 
     name: str
     nodes: int
@@ -27,7 +27,7 @@ class NodeType:
 
 @dataclass(frozen=True)
 class Relation:
-    """Links from one node type to another; both are places in the list of types."""
+    """Links from one node type to another, given as indices into the list of types."""
 
     name: str
     head: int
@@ -36,11 +36,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class Links:
-    """Pairs of nodes, each of one relation; nodes are numbered through all types."""
+    """Pairs of nodes, each of one relation. Nodes are numbered across all types."""
 
     heads: Tensor  # [links]
     tails: Tensor  # [links]
-    kinds: Tensor  # [links] the relation's place
+    kinds: Tensor  # [links] index of the relation
 
     def __len__(self) -> int:
         return self.heads.numel()
@@ -59,7 +59,7 @@ class Links:
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """Pairs of which some are links and some are not."""
+    """Pairs of nodes, labelled as links or non-links."""
 
     pairs: Links
     labels: Tensor  # [pairs] 1.0 or 0.0
@@ -67,19 +67,20 @@ class LabelledPairs:
 
 @dataclass(frozen=True)
 class Flow:
-    """Links in both directions and a loop at every node, ready for sums over what comes in.
+    """Links in both directions plus a self loop per node, sorted for sums over incoming links.
 
-    A kind is a relation, R + a relation against its direction, or 2R for a loop.
+    With R relations, the kind of a link is its relation r, R + r in the reverse direction, or 2R
+    for a self loop.
     """
 
     nodes: int
-    starts: Tensor  # [nodes + 1] where each target's links begin
+    starts: Tensor  # [nodes + 1] offset of each target's links
     sources: Tensor  # [links]
     targets: Tensor  # [links]
     kinds: Tensor  # [links]
-    back_starts: Tensor  # [nodes + 1] the same links by source: where each begins,
-    back_targets: Tensor  # [links] whereto they lead,
-    back_order: Tensor  # [links] and their place in the order by target
+    back_starts: Tensor  # [nodes + 1] the same links sorted by source: offsets,
+    back_targets: Tensor  # [links] targets,
+    back_order: Tensor  # [links] and indices into the order by target
 
     @staticmethod
     def of(links: Links, nodes: int, relations: int) -> Flow:
@@ -106,12 +107,12 @@ class Flow:
 
 @dataclass(frozen=True)
 class HeteroGraph:
-    """Node types, relations, the links that messages pass over, and those to learn from."""
+    """Node types, relations, the links for message passing, and those to train on."""
 
     types: tuple[NodeType, ...]
     relations: tuple[Relation, ...]
     links: Links
-    learned: Tensor  # [links] whether the link is one to predict in training
+    learned: Tensor  # [links] whether training predicts the link
 
     @property
     def nodes(self) -> int:
@@ -129,7 +130,7 @@ class HeteroGraph:
         return Flow.of(self.links, self.nodes, len(self.relations))
 
     def random_tails(self, kinds: Tensor, draw: torch.Generator) -> Tensor:
-        """For each relation's place, a random node of the relation's tail type."""
+        """Draw a random node of the relation's tail type for each relation index in ``kinds``."""
         first = torch.tensor([self.type_starts[r.tail] for r in self.relations])[kinds]
         sizes = torch.tensor([self.types[r.tail].nodes for r in self.relations])[kinds]
         share = torch.rand(kinds.numel(), generator=draw, dtype=torch.float64)
@@ -160,9 +161,9 @@ _FLOW = ("starts", "sources", "targets", "kinds", "back_starts", "back_targets",
 
 
 def from_hetero_data(data: Any) -> HeteroGraph:
-    """PyG's ``HeteroData`` as a graph, without types of links that only turn another one round.
+    """Convert PyG's ``HeteroData``, dropping edge types that are the reverse of an earlier one.
 
-    All links are for messages and for learning until somebody splits them.
+    All links serve message passing and training until they are split.
     """
     names = list(data.node_types)
     types = tuple(
@@ -174,14 +175,14 @@ def from_hetero_data(data: Any) -> HeteroGraph:
     seen: list[tuple[int, int, Tensor]] = []
     for head, name, tail in data.edge_types:
         ends = torch.unique(data[head, name, tail].edge_index, dim=1)
-        place = names.index(head), names.index(tail)
-        turned = torch.unique(ends.flip(0), dim=1)
-        if any(place == (b, a) and torch.equal(turned, other) for a, b, other in seen):
+        type_pair = names.index(head), names.index(tail)
+        reversed_ends = torch.unique(ends.flip(0), dim=1)
+        if any(type_pair == (b, a) and torch.equal(reversed_ends, other) for a, b, other in seen):
             continue
-        seen.append((*place, ends))
+        seen.append((*type_pair, ends))
         kinds = torch.full((ends.size(1),), len(relations))
-        parts.append(Links(ends[0] + starts[place[0]], ends[1] + starts[place[1]], kinds))
-        relations.append(Relation(f"{head}-{name}-{tail}", *place))
+        parts.append(Links(ends[0] + starts[type_pair[0]], ends[1] + starts[type_pair[1]], kinds))
+        relations.append(Relation(f"{head}-{name}-{tail}", *type_pair))
     links = Links.joined(parts)
     return HeteroGraph(types, tuple(relations), links, torch.ones(len(links), dtype=torch.bool))
 
@@ -190,8 +191,8 @@ def _features(store: Any) -> Tensor | None:
     return store.x.float() if "x" in store else None
 
 
-def _starts(sorted_or_not: Tensor, nodes: int) -> Tensor:
-    return functional.pad(torch.bincount(sorted_or_not, minlength=nodes).cumsum(0), (1, 0))
+def _starts(ends: Tensor, nodes: int) -> Tensor:
+    return functional.pad(torch.bincount(ends, minlength=nodes).cumsum(0), (1, 0))
 
 
 def _tensors(links: Links) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Parts of a graph around some of its nodes, drawn by PyG's NeighborLoader."""
+"""Mini-batches of nodes with sampled neighbours, drawn by PyG's NeighborLoader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ramet.data.graphs.node_graph import NodeGraph
 from ramet.errors import RametError
 
 
-def around(
+def sample_batches(
     graph: NodeGraph, nodes: Tensor, neighbours: Sequence[int], size: int, order: torch.Generator
 ) -> Iterator[NodeGraph]:
-    """Batches of ``size`` of the nodes, each with so many drawn neighbours per step.
+    """Yield batches of ``size`` nodes with sampled neighbours; ``neighbours`` has a number per hop.
 
-    Only the batch's own nodes are marked for training. A drawn link serves both its ends.
+    Only the nodes of the batch itself are marked for training. A sampled link is used in both
+    directions.
     """
     from torch_geometric import typing
     from torch_geometric.data import Data
@@ -25,8 +26,8 @@ def around(
 
     if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
         raise RametError(
-            "drawing neighbours needs pyg-lib or torch-sparse, and neither is here. Install one of "
-            "them, or leave `sample` out and train on the whole graph."
+            "neighbour sampling needs pyg-lib or torch-sparse. Install one of them, or leave out "
+            "`sample` to train on the whole graph."
         )
     both_ways = torch.stack(
         [torch.cat([graph.left, graph.right]), torch.cat([graph.right, graph.left])]
@@ -39,13 +40,13 @@ def around(
     )
     for drawn in loader:
         links = torch.unique(drawn.e_id % max(graph.links, 1))
-        yield part_around(graph, drawn.n_id, links, drawn.batch_size)
+        yield sampled_subgraph(graph, drawn.n_id, links, drawn.batch_size)
 
 
-def part_around(graph: NodeGraph, nodes: Tensor, links: Tensor, batch: int) -> NodeGraph:
-    place = torch.full((graph.nodes,), -1, dtype=torch.int32)
-    place[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
-    left, right = place[graph.left[links]], place[graph.right[links]]
+def sampled_subgraph(graph: NodeGraph, nodes: Tensor, links: Tensor, batch: int) -> NodeGraph:
+    new_index = torch.full((graph.nodes,), -1, dtype=torch.int32)
+    new_index[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
+    left, right = new_index[graph.left[links]], new_index[graph.right[links]]
     return replace(
         graph,
         features=graph.features[nodes],

@@ -1,4 +1,4 @@
-"""One site's graph whose nodes are classified: links of hidden kinds, each stored once."""
+"""One site's graph for node classification. Links may have hidden kinds; each is stored once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_LINKS_AT_ONCE = 2**20
-_MOSTLY_ZERO = 0.1
+_LINKS_PER_CHUNK = 2**20
+_MAX_DENSITY = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
 
 
 @dataclass(frozen=True)
 class Channel:
-    """Some of a graph's links, ready for products; each stands in both rows."""
+    """Some of a graph's links in CSR format; each is in the rows of both its ends."""
 
     row_starts: Tensor  # [nodes + 1]
     columns: Tensor  # [2 · links]
@@ -41,7 +41,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class SparseFeatures:
-    """Features that are mostly zeros, as bags of words are: only the others, by node and word."""
+    """Mostly zero features, such as bags of words, as sparse matrices by node and by feature."""
 
     by_node: Tensor  # [nodes, features] CSR
     by_feature: Tensor  # [features, nodes] CSR
@@ -49,22 +49,23 @@ class SparseFeatures:
 
 @dataclass(frozen=True)
 class NodeGraph:
-    """Nodes with features and labels, and links between them, the smaller node first.
+    """Nodes with features and labels, and undirected links from ``left`` to ``right``.
 
-    ``x`` and ``edge_index`` are there for networks written for PyTorch Geometric.
+    ``left`` has the smaller node of each link. ``x`` and ``edge_index`` are for networks written
+    for PyTorch Geometric.
     """
 
     features: Tensor  # [nodes, features]
     labels: Tensor
     """[nodes]"""
     classes: int
-    """Of the whole federation, also those that no node here has."""
+    """Number of classes in the federation, including those that no node here has."""
     left: Tensor  # [links] int32
     right: Tensor  # [links] int32
-    kinds: Tensor  # [links] the true kind, for those who know it
+    kinds: Tensor  # [links] the true kind, for methods that may know it
     kind_names: tuple[str, ...]
     trained: Tensor
-    """[nodes] which nodes' labels may be learned from."""
+    """[nodes] whether training may use the node's label."""
 
     @property
     def nodes(self) -> int:
@@ -81,7 +82,7 @@ class NodeGraph:
 
     @cached_property
     def edge_index(self) -> Tensor:  # [2, 2 · links]
-        """[2, 2 · links] from and to; each link in both directions."""
+        """[2, 2 · links] sources and targets; each link in both directions."""
         return torch.stack([self._columns.to(torch.int64), self.whole.rows])
 
     @cached_property
@@ -90,14 +91,14 @@ class NodeGraph:
 
     @cached_property
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
-        """(degree + 1)^-½: the factor of GCN's norm with self loops, from all links."""
+        """(degree + 1)^-½, the factor of GCN's symmetric norm with self loops, over all links."""
         return scale(self.degrees)
 
     @cached_property
     def sparse_features(self) -> SparseFeatures | None:
-        """None where most features are not zero, or the device has no sparse products."""
-        filled = self.features.count_nonzero() / max(self.features.numel(), 1)
-        if filled > _MOSTLY_ZERO or self.features.device.type == "mps":
+        """None unless the features are mostly zero and the device supports sparse products."""
+        density = self.features.count_nonzero() / max(self.features.numel(), 1)
+        if density > _MAX_DENSITY or self.features.device.type == "mps":
             return None
         by_feature = self.features.T.contiguous().to_sparse_csr()
         return SparseFeatures(self.features.to_sparse_csr(), by_feature)
@@ -108,18 +109,18 @@ class NodeGraph:
         return Channel(self._row_starts, self._columns)
 
     def channels(self, kinds: Tensor, count: int) -> Iterator[Channel]:
-        """The links of each kind, one kind after the other."""
+        """Yield a channel with the links of each kind."""
         by_row = kinds[self._link_of]
         for kind in range(count):
             chosen = by_row == kind
             before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
             yield Channel(before[self._row_starts], self._columns[chosen])
 
-    def part(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
-        """The graph of the chosen links and the nodes they touch, and which nodes these are."""
+    def edge_subgraph(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
+        """Return the graph of the chosen links and their end nodes, and these nodes' indices."""
         ends = torch.stack([self.left[chosen], self.right[chosen]])
-        nodes, places = torch.unique(ends, return_inverse=True)
-        left, right = places.to(torch.int32)
+        nodes, new_ends = torch.unique(ends, return_inverse=True)
+        left, right = new_ends.to(torch.int32)
         return (
             replace(
                 self,
@@ -133,11 +134,11 @@ class NodeGraph:
             nodes,
         )
 
-    def inside(self, nodes: Tensor) -> NodeGraph:
-        """The graph of some nodes, in the order given, and the links between them."""
-        place = torch.full((self.nodes,), -1, dtype=torch.int32, device=nodes.device)
-        place[nodes] = torch.arange(nodes.numel(), dtype=torch.int32, device=nodes.device)
-        left, right = place[self.left], place[self.right]
+    def subgraph(self, nodes: Tensor) -> NodeGraph:
+        """Return the induced subgraph of some nodes, in the order given."""
+        new_index = torch.full((self.nodes,), -1, dtype=torch.int32, device=nodes.device)
+        new_index[nodes] = torch.arange(nodes.numel(), dtype=torch.int32, device=nodes.device)
+        left, right = new_index[self.left], new_index[self.right]
         chosen = (left >= 0) & (right >= 0)
         return replace(
             self,
@@ -150,7 +151,7 @@ class NodeGraph:
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
-        """The same graph with one new node for each of the owners, linked to its owner alone."""
+        """Return a copy with one new node for each owner, linked only to that owner."""
         count = owners.numel()
         added = torch.arange(self.nodes, self.nodes + count, device=owners.device)
         return replace(
@@ -164,17 +165,17 @@ class NodeGraph:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """For storing."""
+        """Return all tensors by name, for storing."""
         return {name: getattr(self, name).contiguous() for name in _TENSORS}
 
     def with_trained(self, nodes: Tensor) -> NodeGraph:
-        """The same graph with these nodes to learn from; what was computed for it is kept."""
+        """Return a copy with these nodes marked for training, sharing cached values."""
         trained = torch.zeros(self.nodes, dtype=torch.bool)
         trained[nodes] = True
-        fresh = replace(self, trained=trained)
+        marked = replace(self, trained=trained)
         for computed in ("_by_row", "sparse_features"):
-            fresh.__dict__[computed] = getattr(self, computed)
-        return fresh
+            marked.__dict__[computed] = getattr(self, computed)
+        return marked
 
     def to(self, device: torch.device) -> NodeGraph:
         if self.labels.device == device:
@@ -183,7 +184,7 @@ class NodeGraph:
 
     @cached_property
     def _by_row(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Both directions of every link, sorted by row: where rows start, columns, which link."""
+        """Both directions of every link in CSR format: row offsets, columns, index of the link."""
         rows = torch.cat([self.left, self.right])
         order = torch.argsort(rows, stable=True)
         starts = functional.pad(torch.bincount(rows, minlength=self.nodes).cumsum(0), (1, 0))
@@ -208,16 +209,16 @@ def scale(degrees: Tensor) -> Tensor:  # [nodes, 1]
 
 
 def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:
-    """The share of the chosen links that join nodes of one class (eq. 3 of FedLIT)."""
-    alike = graph.labels[graph.left[chosen]] == graph.labels[graph.right[chosen]]
-    return float(alike.double().mean()) if alike.numel() else float("nan")
+    """Share of the chosen links that join nodes of the same class (FedLIT, eq. 3)."""
+    same_class = graph.labels[graph.left[chosen]] == graph.labels[graph.right[chosen]]
+    return float(same_class.double().mean()) if same_class.numel() else float("nan")
 
 
 def attribute_homophily(graph: NodeGraph, chosen: Tensor) -> float:
-    """The mean cosine similarity of the features of the chosen links' ends (eq. 4 of FedLIT)."""
+    """Mean cosine similarity of the features at both ends of the chosen links (FedLIT, eq. 4)."""
     unit = functional.normalize(graph.features.float())
     total = 0.0
-    for links in torch.split(chosen, _LINKS_AT_ONCE):
+    for links in torch.split(chosen, _LINKS_PER_CHUNK):
         ends = unit[graph.left[links]], unit[graph.right[links]]
         total += float((ends[0] * ends[1]).sum(dtype=torch.float64))
     return total / chosen.numel() if chosen.numel() else float("nan")

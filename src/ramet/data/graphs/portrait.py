@@ -1,9 +1,9 @@
-"""How a site's graphs look from afar, and how far two sites are apart.
+"""Summarise a site's graphs by two distributions, and measure how far two sites are apart.
 
-After Fig. 1 of FedDense: the *feature* side is the distribution of cosine similarity between the
-features of linked nodes; the *structure* side is the degree distribution beside that of the local
-clustering coefficient. Sites are compared by the Jensen-Shannon divergence (base 2: 0 is alike, 1
-is nothing in common).
+Follows Fig. 1 of FedDense. The *feature* distribution is that of the cosine similarity between the
+features of linked nodes. The *structure* distribution joins those of the degree and of the local
+clustering coefficient. Sites are compared by the Jensen-Shannon divergence to base 2, which is 0
+for equal distributions and 1 for disjoint ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ramet.data.graphs.graph_block import Batch, GraphBlock
-from ramet.data.graphs.structure import dense_adjacency, of_like_size
+from ramet.data.graphs.structure import dense_adjacency, size_groups
 
 _BINS = 20
 _DEGREE_EDGES = torch.tensor([*range(17), 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024])
@@ -29,44 +29,44 @@ _DENSE_UP_TO = 512
 
 @dataclass(frozen=True)
 class Portrait:
-    """Two distributions over fixed bins, each adding up to 1."""
+    """Two distributions over fixed bins; each sums to 1."""
 
     feature: NDArray[np.float64]
     structure: NDArray[np.float64]
 
 
 def portrait(block: GraphBlock, graphs: Tensor) -> Portrait:
-    """Draw these graphs of a block."""
+    """Summarise these graphs of a block."""
     feature = torch.zeros(_BINS, dtype=torch.float64)
     degrees = torch.zeros(_DEGREE_EDGES.numel(), dtype=torch.float64)
     clustering = torch.zeros(_BINS, dtype=torch.float64)
     sizes = block.node_starts.diff()
-    for some in of_like_size(graphs[torch.argsort(sizes[graphs])], sizes):
-        batch = block.cut(some)
+    for group in size_groups(graphs[torch.argsort(sizes[graphs])], sizes):
+        batch = block.cut(group)
         feature += _counts(_similarity(batch), -1.0, 1.0)
-        places = torch.bucketize(batch.degrees, _DEGREE_EDGES).clamp(max=degrees.numel() - 1)
-        degrees += torch.bincount(places, minlength=degrees.numel())
+        bins = torch.bucketize(batch.degrees, _DEGREE_EDGES).clamp(max=degrees.numel() - 1)
+        degrees += torch.bincount(bins, minlength=degrees.numel())
         clustering += _counts(clustering_coefficients(batch), 0.0, 1.0)
-    both = torch.cat([degrees, clustering])
-    return Portrait(_distribution(feature), _distribution(both))
+    structure = torch.cat([degrees, clustering])
+    return Portrait(_distribution(feature), _distribution(structure))
 
 
 def divergences(sites: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The Jensen-Shannon divergence of every pair."""
+    """Jensen-Shannon divergence of every pair of sites."""
     return np.array([[jensenshannon(one, other, base=2) ** 2 for other in sites] for one in sites])
 
 
 def clustering_coefficients(batch: Batch) -> Tensor:  # [nodes]
-    """Which share of a node's neighbours are linked with each other; 0 below two neighbours."""
+    """Share of each node's pairs of neighbours that are linked; 0 below two neighbours."""
     pairs = batch.degrees * (batch.degrees - 1)
     return _closed_pairs(batch) / pairs.clamp(min=1)
 
 
 def _closed_pairs(batch: Batch) -> Tensor:  # [nodes]
-    """Ordered pairs of neighbours that are linked: the row sums of A² ⊙ A."""
+    """Number of ordered pairs of neighbours that are linked: the row sums of A² ⊙ A."""
     if batch.graph.bincount(minlength=1).max() <= _DENSE_UP_TO:
-        matrix, place = dense_adjacency(batch)
-        return ((matrix @ matrix) * matrix).sum(dim=2)[batch.graph, place]
+        matrix, local_index = dense_adjacency(batch)
+        return ((matrix @ matrix) * matrix).sum(dim=2)[batch.graph, local_index]
     links = (np.ones(batch.columns.numel()), batch.columns.numpy(), batch.row_starts.numpy())
     sparse = csr_array(links, shape=(batch.nodes, batch.nodes))
     return torch.from_numpy(np.asarray((sparse @ sparse).multiply(sparse).sum(axis=1)).ravel())

@@ -1,4 +1,4 @@
-r"""Structure encodings: what a graph tells about a node without its features.
+r"""Structure encodings: features of a node that depend only on the links of its graph.
 
 .. math::
     s_v = [\mathbb 1(d_v = 1), \dots, \mathbb 1(d_v \ge k_1),\;
@@ -12,7 +12,7 @@ k₂, width of RWSE     ``walk``
 ====================  =====================
 
 The diagonal of T^k equals that of S^k with the symmetric S = D^-½ A D^-½, and
-diag(S^(a+b)) is the row sum of S^a ⊙ S^b: so only the first half of the powers is ever computed.
+diag(S^(a+b)) is the row sum of S^a ⊙ S^b, so only the first half of the powers is computed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from torch import Tensor
 from ramet.data.graphs.graph_block import Batch, GraphBlock
 
 _DENSE_UP_TO = 128
-"""Graphs with more nodes are walked by sparse products, a slice of start nodes at a time."""
-_SLICE_CELLS = 2**18
+"""Larger graphs use sparse products, for a slice of start nodes at a time."""
+_MAX_CELLS = 2**18
 
 
 @dataclass(frozen=True)
 class StructureEncoding:
-    """One-hot degree (capped, degree 0 all zero) beside random-walk return probabilities.
+    """Capped one-hot degree, all zero for degree 0, and random-walk return probabilities.
 
-    ``isolated_as_one`` puts degree 0 with degree 1, as the FedStar authors' program does.
+    ``isolated_as_one`` encodes degree 0 as degree 1, as the FedStar authors' code does.
     """
 
     degrees: NonNegativeInt = 16
@@ -59,52 +59,54 @@ class StructureEncoding:
         sizes = block.node_starts.diff()
         small = sizes <= _DENSE_UP_TO
         order = torch.argsort(sizes, stable=True)
-        for graphs in of_like_size(order[small[order]], sizes):
+        for graphs in size_groups(order[small[order]], sizes):
             result[_nodes(block, graphs)] = _dense_returns(block, graphs, self.walk)
         for graphs in order[~small[order]].unsqueeze(1):
             result[_nodes(block, graphs)] = _sparse_returns(block, graphs, self.walk)
         return result
 
 
-def of_like_size(ordered: Tensor, sizes: Tensor) -> list[Tensor]:
-    """Cut graphs ordered by size into groups whose padded square matrices stay small."""
+def size_groups(ordered: Tensor, sizes: Tensor) -> list[Tensor]:
+    """Group graphs, ordered by size, so that the padded square matrices of a group stay small."""
     groups: list[Tensor] = []
     start = 0
     for end in range(1, ordered.numel() + 1):
         cells = (end - start) * int(sizes[ordered[end - 1]]) ** 2
-        if end == ordered.numel() or cells > _SLICE_CELLS:
+        if end == ordered.numel() or cells > _MAX_CELLS:
             groups.append(ordered[start:end])
             start = end
     return groups
 
 
 def _nodes(block: GraphBlock, graphs: Tensor) -> Tensor:
-    """Where in the block the nodes of these graphs stand, graph by graph."""
+    """Return the indices of these graphs' nodes in the block, graph by graph."""
     return torch.cat(
         [torch.arange(*block.node_starts[graph : graph + 2].tolist()) for graph in graphs.tolist()]
     )
 
 
 def _values(batch: Batch) -> Tensor:  # [links]
-    """The entries of S for the batch's links."""
+    """Return the entries of S for the batch's links."""
     scale = batch.degrees.clamp(min=1).to(torch.float32).rsqrt()
     return scale[batch.rows] * scale[batch.columns]
 
 
 def dense_adjacency(batch: Batch) -> tuple[Tensor, Tensor]:
-    """[graphs, widest, widest] with zeros behind small graphs, and each node's place in its own."""
+    """[graphs, largest, largest] padded with zeros, and each node's index within its graph."""
     sizes = batch.graph.bincount(minlength=batch.graphs)
-    place = torch.arange(batch.nodes) - (sizes.cumsum(0) - sizes)[batch.graph]
-    widest = int(sizes.max())
-    matrix = torch.zeros((batch.graphs, widest, widest))
-    matrix[batch.graph[batch.rows], place[batch.rows], place[batch.columns]] = 1.0
-    return matrix, place
+    local_index = torch.arange(batch.nodes) - (sizes.cumsum(0) - sizes)[batch.graph]
+    largest = int(sizes.max())
+    matrix = torch.zeros((batch.graphs, largest, largest))
+    matrix[batch.graph[batch.rows], local_index[batch.rows], local_index[batch.columns]] = 1.0
+    return matrix, local_index
 
 
 def _dense_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
     batch = block.cut(graphs)
-    matrix, place = dense_adjacency(batch)
-    matrix[batch.graph[batch.rows], place[batch.rows], place[batch.columns]] = _values(batch)
+    matrix, local_index = dense_adjacency(batch)
+    matrix[batch.graph[batch.rows], local_index[batch.rows], local_index[batch.columns]] = _values(
+        batch
+    )
     powers = [matrix]
     while 2 * len(powers) < walk:
         powers.append(powers[-1] @ matrix)
@@ -112,7 +114,7 @@ def _dense_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
     for step in range(2, walk + 1):
         half = step // 2
         diagonals.append((powers[half - 1] * powers[step - half - 1]).sum(dim=2))
-    return torch.stack(diagonals, dim=2)[batch.graph, place]
+    return torch.stack(diagonals, dim=2)[batch.graph, local_index]
 
 
 def _sparse_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
@@ -122,7 +124,7 @@ def _sparse_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
         batch.row_starts, batch.columns, _values(batch), (size, size), check_invariants=False
     )
     returns = torch.zeros((size, walk))
-    for chosen in torch.split(torch.arange(size), max(1, _SLICE_CELLS // size)):
+    for chosen in torch.split(torch.arange(size), max(1, _MAX_CELLS // size)):
         starts = torch.zeros((size, chosen.numel()))
         starts[chosen, torch.arange(chosen.numel())] = 1.0
         powers = [matrix @ starts]

@@ -1,17 +1,17 @@
-"""A site's own graphs: one TOML that says what its files hold."""
+"""User-defined graphs: a TOML file per site describes its data files."""
 
-from ramet.data.own.problems import Problem, UnfitError
+from ramet.data.own.problems import Problem, SiteDataError
 from ramet.data.own.schema import Aspect, Schema, TaskName, check_fit, check_task, width_of
-from ramet.data.own.site import Checked, Site, check_site, read_site, site_name, statistics
+from ramet.data.own.site import Site, SiteCheck, check_site, read_site, site_name, statistics
 
 __all__ = [
     "Aspect",
-    "Checked",
     "Problem",
     "Schema",
     "Site",
+    "SiteCheck",
+    "SiteDataError",
     "TaskName",
-    "UnfitError",
     "check_fit",
     "check_site",
     "check_task",

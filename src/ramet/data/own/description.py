@@ -1,4 +1,4 @@
-"""A site's TOML: where its tables or tensors lie and what their columns mean."""
+"""A site's TOML file: where its tables or tensors are, and what their columns mean."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pydantic import (
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import Column, Schema, SiteName, TaskName, TypeName
 
-_LONGEST = 2**20
+_MAX_BYTES = 2**20
 
 
 def _texts(given: Any) -> Any:
-    """Classes may be written as numbers."""
+    """Convert to text, since classes may be written as numbers."""
     if isinstance(given, list):
         return [str(one) if type(one) in (int, float, bool) else one for one in given]
     return given
@@ -38,7 +38,7 @@ class _Part(BaseModel):
 
 
 class NodePart(_Part):
-    """Nodes of one type. Without a file the site has none of them, or they are in the tensors."""
+    """Nodes of one type. Without a file, they are in the tensors or the site has none."""
 
     file: str | None = None
     id: Column = "id"
@@ -49,7 +49,7 @@ class NodePart(_Part):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """A number of features stands for x0, x1, …"""
+        """Names of the features; an integer stands for x0, x1, …"""
         if isinstance(self.features, int):
             return tuple(f"x{number}" for number in range(self.features))
         return self.features
@@ -68,7 +68,7 @@ class EdgePart(_Part):
 
 
 class GraphPart(_Part):
-    """Many graphs: a table with a row for each, or a folder with a file for each, or both."""
+    """Many graphs: a table with a row per graph, a folder with files per graph, or both."""
 
     file: str | None = None
     folder: str | None = None
@@ -78,7 +78,7 @@ class GraphPart(_Part):
 
 
 class Description(_Part):
-    """What the TOML says."""
+    """Content of the TOML file."""
 
     site: SiteName
     task: TaskName
@@ -89,19 +89,19 @@ class Description(_Part):
     graphs: GraphPart | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Description:
-        faults = [*self._type_faults(), *self._task_faults()]
-        if faults:
-            raise ValueError("; ".join(faults))
+    def _check_consistency(self) -> Description:
+        errors = [*self._type_errors(), *self._task_errors()]
+        if errors:
+            raise ValueError("; ".join(errors))
         return self
 
     def ends(self, edges: str) -> tuple[str, str]:
-        """The node types that edges join; where there is one type, it need not be named."""
-        part, only = self.edges[edges], next(iter(self.nodes))
-        return part.head or only, part.tail or only
+        """Return the node types that edges join; with a single node type it can be omitted."""
+        part, default = self.edges[edges], next(iter(self.nodes))
+        return part.head or default, part.tail or default
 
     @cached_property
-    def form(self) -> Schema:
+    def site_schema(self) -> Schema:
         return Schema(
             task=self.task,
             classes=self.classes,
@@ -109,79 +109,81 @@ class Description(_Part):
             edges={name: self.ends(name) for name in sorted(self.edges)},
         )
 
-    def _type_faults(self) -> list[str]:
-        found = []
+    def _type_errors(self) -> list[str]:
+        errors = []
         for kind, parts in (("nodes", self.nodes), ("edges", self.edges)):
             if not parts:
-                found.append(f"[{kind}.NAME] is missing")
+                errors.append(f"[{kind}.NAME] is missing")
         for name, part in self.nodes.items():
             if len(set(part.names)) < len(part.names):
-                found.append(f"a feature of [nodes.{name}] is listed twice")
+                errors.append(f"a feature of [nodes.{name}] is listed twice")
         for name, edges in self.edges.items():
             for end, word in ((edges.head, "from"), (edges.tail, "to")):
                 if end is None and len(self.nodes) > 1:
-                    found.append(f"[edges.{name}] lacks '{word}', the node type of its {word} end")
+                    errors.append(f"[edges.{name}] lacks '{word}', the node type at that end")
                 elif end is not None and end not in self.nodes:
-                    found.append(
+                    errors.append(
                         f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}]"
                     )
-        return found
+        return errors
 
-    def _task_faults(self) -> list[str]:
-        found = []
+    def _task_errors(self) -> list[str]:
+        errors = []
         if self.task == "link-prediction":
             if self.classes:
-                found.append("link-prediction has no classes")
+                errors.append("link-prediction takes no classes")
         elif len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
-            found.append("'classes' must list two or more different classes")
+            errors.append("'classes' must list two or more different classes")
         if self.task != "link-prediction" and len(self.nodes) > 1:
-            found.append(f"{self.task} takes one type of nodes")
+            errors.append(f"{self.task} takes a single node type")
         if (self.task == "graph-classification") != (self.graphs is not None):
-            found.append("[graphs] belongs to graph-classification, and only there")
+            errors.append("[graphs] is required for graph-classification and not allowed otherwise")
         if self.graphs is not None:
-            found += self._graph_faults(self.graphs)
+            errors += self._graph_errors(self.graphs)
         if self.task == "node-classification" and self.tensors is None:
-            found += [
+            errors += [
                 f"[nodes.{name}] lacks 'label', the column with the class"
                 for name, part in self.nodes.items()
                 if part.label is None
             ]
-        return found
+        return errors
 
-    def _graph_faults(self, graphs: GraphPart) -> list[str]:
-        found = []
+    def _graph_errors(self, graphs: GraphPart) -> list[str]:
+        errors = []
         if len(self.edges) > 1:
-            found.append("graph-classification takes one type of edges")
+            errors.append("graph-classification takes a single edge type")
         if graphs.file is None and graphs.folder is None:
-            found.append("[graphs] needs 'file' or 'folder'")
+            errors.append("[graphs] needs 'file' or 'folder'")
         if self.tensors is not None:
-            found.append("graph-classification takes [graphs] folder instead of 'tensors'")
+            errors.append("graph-classification takes [graphs] folder instead of 'tensors'")
         in_tables = [p.file for p in self.nodes.values()] + [p.file for p in self.edges.values()]
         if graphs.folder is not None and any(in_tables):
-            found.append("with [graphs] folder, [nodes] and [edges] name no file")
+            errors.append("with [graphs] folder, [nodes] and [edges] must not have 'file'")
         if graphs.folder is None and not all(in_tables):
-            found.append("without [graphs] folder, [nodes] and [edges] each need 'file'")
-        return found
+            errors.append("without [graphs] folder, [nodes] and [edges] each need 'file'")
+        return errors
 
 
 def read_description(path: Path, problems: Problems) -> Description | None:
-    """The TOML as it is meant, or None with its problems."""
+    """Parse the TOML file; on failure report its problems and return None."""
     try:
         content = path.read_bytes()
-        if len(content) > _LONGEST:
-            problems.add(path.name, f"has {len(content):,} bytes, more than a description needs")
+        if len(content) > _MAX_BYTES:
+            problems.add(
+                path.name, f"has {len(content):,} bytes; at most {_MAX_BYTES:,} are allowed"
+            )
             return None
         return Description.model_validate(tomllib.loads(content.decode()))
     except OSError as error:
         problems.add(path.name, f"cannot be read ({error.strerror or error})")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        problems.add(path.name, f"is not TOML ({error})")
+        problems.add(path.name, f"is not valid TOML ({error})")
     except ValidationError as error:
-        for one in error.errors():
-            where = ".".join(map(str, one["loc"]))
-            text = one["msg"].removeprefix("Value error, ")
-            if one["type"] == "extra_forbidden":
-                text = _no_such_key(str(one["loc"][-1]))
+        for detail in error.errors():
+            where = ".".join(map(str, detail["loc"]))
+            text = detail["msg"].removeprefix("Value error, ")
+            if detail["type"] == "extra_forbidden":
+                text = _no_such_key(str(detail["loc"][-1]))
             problems.add(path.name, f"{where}: {text}" if where else text)
     return None
 

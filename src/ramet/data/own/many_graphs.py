@@ -1,4 +1,4 @@
-"""Many graphs of one site, from three tables or from a folder with files for each."""
+"""Read many graphs of one site from three tables, or from a folder with files per graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ramet.data.own.content import Content, Edges, Graphs, Nodes
 from ramet.data.own.description import Description, EdgePart, GraphPart, NodePart
-from ramet.data.own.paths import inside, members
+from ramet.data.own.paths import list_files, resolve_inside
 from ramet.data.own.problems import Problems, shown
 from ramet.data.own.tables import TABLES, Table, read_table
 from ramet.data.own.tensors import SUFFIXES, read_tensors
@@ -20,7 +20,7 @@ from ramet.data.own.tensors import SUFFIXES, read_tensors
 
 @dataclass(frozen=True)
 class _Labels:
-    """The rows of the table of graphs."""
+    """Content of the table of graphs."""
 
     rows: Mapping[str, int]
     labels: Tensor
@@ -30,21 +30,21 @@ class _Labels:
 
 @dataclass(frozen=True)
 class ManyGraphs:
-    """Reads the graphs of a site; the description has said that there is one type of each."""
+    """Reads the graphs of a site. The description has one node type and one edge type."""
 
     folder: Path
     toml: str
-    said: Description
+    description: Description
     problems: Problems
 
     def read(self) -> Content | None:
         part = self._graphs
         listed = None if part.file is None else self._listed(part, part.file)
         if part.file is not None and listed is None:
-            self._look_at_the_rest()
+            self._check_other_tables()
             return None
-        found = self._from_folder(listed) if part.folder else self._from_tables(listed)
-        return None if self.problems else found
+        content = self._from_folder(listed) if part.folder else self._from_tables(listed)
+        return None if self.problems else content
 
     def _listed(self, part: GraphPart, given: str) -> _Labels | None:
         table = self._table(given)
@@ -52,11 +52,11 @@ class ManyGraphs:
         if table is None or not table.has(columns):
             return None
         parts = table.parts(part.split)
-        labels = table.labels(part.label, self.said.classes, parts)
+        labels = table.labels(part.label, self.description.classes, parts)
         return _Labels(table.ids(part.id), labels, parts, table)
 
-    def _look_at_the_rest(self) -> None:
-        """Problems of the other tables are told in the same go."""
+    def _check_other_tables(self) -> None:
+        """Report the problems of the other tables as well."""
         for part in (self._node_part, self._edge_part):
             if part.file is not None:
                 self._table(part.file)
@@ -64,31 +64,31 @@ class ManyGraphs:
     def _from_tables(self, listed: _Labels | None) -> Content | None:
         nodes = self._table(str(self._node_part.file))
         edges = self._table(str(self._edge_part.file))
-        own, between = self._node_part, self._edge_part
-        sound = [
-            nodes is not None and nodes.has([own.id, own.graph, *own.names]),
-            edges is not None and edges.has([between.source, between.target, between.graph]),
+        node_part, edge_part = self._node_part, self._edge_part
+        has_columns = [
+            nodes is not None and nodes.has([node_part.id, node_part.graph, *node_part.names]),
+            edges is not None and edges.has([edge_part.source, edge_part.target, edge_part.graph]),
         ]
-        if nodes is None or edges is None or listed is None or not all(sound):
+        if nodes is None or edges is None or listed is None or not all(has_columns):
             return None
-        of_node = nodes.references(own.graph, listed.rows, "graph")
-        rows = nodes.keys([nodes.texts(own.graph), nodes.texts(own.id)], own.id)
-        features = nodes.numbers(own.names)
-        where = edges.texts(between.graph)
+        of_node = nodes.references(node_part.graph, listed.rows, "graph")
+        rows = nodes.keys([nodes.texts(node_part.graph), nodes.texts(node_part.id)], node_part.id)
+        features = nodes.numbers(node_part.names)
+        graph_of_edge = edges.texts(edge_part.graph)
         heads, tails = (
-            edges.references(column, rows, self._node_name, where)
-            for column in (between.source, between.target)
+            edges.references(column, rows, self._node_name, graph_of_edge)
+            for column in (edge_part.source, edge_part.target)
         )
         filled = set(of_node.tolist())
         for name, row in listed.rows.items():
             if row not in filled:
-                self._tell_empty(listed, name, "no nodes")
+                self._report_empty(listed, name, "no nodes")
         graphs = Graphs(list(listed.rows), of_node, listed.labels, listed.parts)
         return self._content(Nodes(features), torch.stack([heads, tails]), graphs)
 
     def _from_folder(self, listed: _Labels | None) -> Content | None:
         given = str(self._graphs.folder)
-        path = inside(self.folder, given, self.toml, self.problems)
+        path = resolve_inside(self.folder, given, self.toml, self.problems)
         if path is None:
             return None
         if not path.is_dir():
@@ -96,26 +96,26 @@ class ManyGraphs:
             return None
         files = {
             file.name: file
-            for file in members(path, self.folder.resolve(), self.toml, self.problems)
+            for file in list_files(path, self.folder.resolve(), self.toml, self.problems)
         }
         names = self._names(files, given)
         if listed is not None:
             for name in sorted(listed.rows.keys() - set(names)):
-                self._tell_empty(listed, name, f"no file in {given}")
+                self._report_empty(listed, name, f"no file in {given}")
         read: list[tuple[Tensor, Tensor]] = []
         labels: list[int] = []
         for name in names:
-            found = self._graph(name, files, given)
+            graph = self._graph(name, files, given)
             label = self._label(name, given, listed)
-            if found is not None and label is not None:
-                (features, ends, y) = found
+            if graph is not None and label is not None:
+                (features, ends, y) = graph
                 read.append((features, ends))
                 labels.append(y if label == -1 and listed is None else label)
         if self.problems:
             return None
         sizes = torch.tensor([features.size(0) for features, _ in read])
         starts = (sizes.cumsum(0) - sizes).tolist()
-        shifted = [own + start for (_, own), start in zip(read, starts, strict=True)]
+        shifted = [ends + start for (_, ends), start in zip(read, starts, strict=True)]
         parts = None
         if listed is not None and listed.parts is not None:
             parts = listed.parts[torch.tensor([listed.rows[name] for name in names])]
@@ -123,12 +123,12 @@ class ManyGraphs:
         graphs = Graphs(names, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
         return self._content(Nodes(features), torch.cat(shifted, dim=1), graphs)
 
-    def _tell_empty(self, listed: _Labels, name: str, lacks: str) -> None:
+    def _report_empty(self, listed: _Labels, name: str, lacks: str) -> None:
         table, row = listed.table, listed.rows[name]
         self.problems.add(table.file, f"graph {shown(name)} has {lacks}", table.lines[row])
 
     def _names(self, files: Mapping[str, Path], given: str) -> list[str]:
-        """The graphs of a folder; a file that belongs to none is a problem."""
+        """Return the names of the graphs in a folder; files of no graph are problems."""
         names: list[str] = []
         for file in files.values():
             stem, suffix = file.stem, file.suffix.lower()
@@ -137,49 +137,49 @@ class ManyGraphs:
             elif stem.endswith(".nodes"):
                 names.append(stem.removesuffix(".nodes"))
             elif not stem.endswith(".edges"):
-                text = "is no graph: neither NAME.nodes.csv, NAME.edges.csv nor NAME.safetensors"
+                text = "is not NAME.nodes.csv, NAME.edges.csv, NAME.safetensors or NAME.pt"
                 self.problems.add(f"{given}/{file.name}", text)
             elif self._graphs.file is None:
-                text = "[graphs] needs 'file', a table with the classes of graphs in tables"
+                text = "[graphs] needs 'file', a table with the classes, for graphs in tables"
                 self.problems.add(self.toml, text)
                 return []
         for name, count in Counter(names).items():
             if count > 1:
-                self.problems.add(given, f"graph {shown(name)} is there in {count} files")
+                self.problems.add(given, f"graph {shown(name)} is in {count} files")
         if not names:
-            self.problems.add(given, "there is no graph in this folder")
+            self.problems.add(given, "the folder has no graphs")
         return names
 
     def _graph(
         self, name: str, files: Mapping[str, Path], given: str
     ) -> tuple[Tensor, Tensor, int] | None:
-        """Features, edges and, where the file has it, the class."""
+        """Read the features, the edges and the class, which is -1 if the file does not have it."""
         for suffix in SUFFIXES:
             if f"{name}{suffix}" in files:
                 return self._from_tensors(files[f"{name}{suffix}"], f"{given}/{name}{suffix}")
-        found = {}
+        tables = {}
         for kind in ("nodes", "edges"):
-            held = [n for s in TABLES if (n := f"{name}.{kind}{s}") in files]
-            if not held:
-                self.problems.add(given, f"graph {shown(name)} has no {kind}: {name}.{kind}.csv")
+            matches = [n for s in TABLES if (n := f"{name}.{kind}{s}") in files]
+            if not matches:
+                self.problems.add(given, f"graph {shown(name)} lacks {name}.{kind}.csv")
                 return None
-            found[kind] = read_table(files[held[0]], f"{given}/{held[0]}", self.problems)
-        nodes, edges = found["nodes"], found["edges"]
-        own, between = self._node_part, self._edge_part
-        sound = [
-            nodes is not None and nodes.has([own.id, *own.names]),
-            edges is not None and edges.has([between.source, between.target]),
+            tables[kind] = read_table(files[matches[0]], f"{given}/{matches[0]}", self.problems)
+        nodes, edges = tables["nodes"], tables["edges"]
+        node_part, edge_part = self._node_part, self._edge_part
+        has_columns = [
+            nodes is not None and nodes.has([node_part.id, *node_part.names]),
+            edges is not None and edges.has([edge_part.source, edge_part.target]),
         ]
-        if nodes is None or edges is None or not all(sound):
+        if nodes is None or edges is None or not all(has_columns):
             return None
-        rows = nodes.ids(own.id)
+        rows = nodes.ids(node_part.id)
         heads, tails = (
             edges.references(column, rows, self._node_name)
-            for column in (between.source, between.target)
+            for column in (edge_part.source, edge_part.target)
         )
         if not len(nodes):
-            self.problems.add(nodes.file, "has no rows; a graph needs a node")
-        return nodes.numbers(own.names), torch.stack([heads, tails]), -1
+            self.problems.add(nodes.file, "has no rows; a graph needs at least one node")
+        return nodes.numbers(node_part.names), torch.stack([heads, tails]), -1
 
     def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Tensor, int] | None:
         tensors = read_tensors(file, name, self.problems)
@@ -187,46 +187,46 @@ class ManyGraphs:
             return None
         features = tensors.features("", self._node_part.names)
         if features is None or not features.size(0):
-            self.problems.add(name, "has no node: 'x' must have a row for each", column="x")
+            self.problems.add(name, "has no nodes: 'x' must have a row for each node", column="x")
             return None
         ends = tensors.ends("edge_index", features.size(0), features.size(0))
         if "edge_index" not in tensors.by_name:
             self.problems.add(name, "is missing", column="edge_index")
         if self._graphs.file is None:
-            y = tensors.labels(self.said.classes, 1, None)
+            y = tensors.labels(self.description.classes, 1, None)
             return None if y is None or ends is None else (features, ends, int(y[0]))
         return None if ends is None else (features, ends, -1)
 
     def _label(self, name: str, given: str, listed: _Labels | None) -> int | None:
-        """The class in the table; -1 where the file itself has it."""
+        """Return the class from the table, or -1 if there is no table."""
         if listed is None:
             return -1
         if name not in listed.rows:
-            self.problems.add(listed.table.file, f"graph {shown(name)} of {given} has no row here")
+            self.problems.add(listed.table.file, f"has no row for graph {shown(name)} of {given}")
             return None
         return int(listed.labels[listed.rows[name]])
 
     def _content(self, nodes: Nodes, ends: Tensor, graphs: Graphs) -> Content:
-        (edge_name,) = self.said.edges
+        (edge_name,) = self.description.edges
         return Content({self._node_name: nodes}, {edge_name: Edges(ends)}, graphs)
 
     @property
     def _graphs(self) -> GraphPart:
-        assert self.said.graphs is not None
-        return self.said.graphs
+        assert self.description.graphs is not None
+        return self.description.graphs
 
     @property
     def _node_name(self) -> str:
-        return next(iter(self.said.nodes))
+        return next(iter(self.description.nodes))
 
     @property
     def _node_part(self) -> NodePart:
-        return self.said.nodes[self._node_name]
+        return self.description.nodes[self._node_name]
 
     @property
     def _edge_part(self) -> EdgePart:
-        return next(iter(self.said.edges.values()))
+        return next(iter(self.description.edges.values()))
 
     def _table(self, given: str) -> Table | None:
-        path = inside(self.folder, given, self.toml, self.problems)
+        path = resolve_inside(self.folder, given, self.toml, self.problems)
         return None if path is None else read_table(path, given, self.problems)

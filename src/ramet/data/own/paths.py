@@ -1,4 +1,4 @@
-"""Files that a site's TOML names must lie in the TOML's own folder."""
+"""Resolve paths in a site's TOML file, which must stay inside its folder."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from ramet.data.own.problems import Problems
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".zst")
 
 
-def inside(folder: Path, given: str, says: str, problems: Problems) -> Path | None:
-    """The file or folder that ``given`` means, or None with a problem in the file that ``says`` so.
+def resolve_inside(folder: Path, given: str, toml: str, problems: Problems) -> Path | None:
+    """Resolve the path ``given`` in the file ``toml``, or report why not and return None.
 
-    Links are followed before looking where they lead, so that none leads out.
+    Symbolic links are resolved first, so that none can point outside the folder.
     """
     path = PurePath(given)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in given:
         text = (
-            f"'{given}' is no path inside the folder of {says}. Give one without '/' first or '..'"
+            f"'{given}' is not a path inside the folder of {toml}. Use a relative path without '..'"
         )
-        problems.add(says, text)
+        problems.add(toml, text)
         return None
     if path.suffix.lower() in ARCHIVES:
         problems.add(
-            says, f"'{given}' is an archive, and those are not read. Unpack it, name the folder"
+            toml, f"'{given}' is an archive, which is not supported. Unpack it and name the folder"
         )
         return None
-    return _existing(folder, folder / path, given, says, problems)
+    return _existing(folder, folder / path, given, toml, problems)
 
 
-def members(folder: Path, root: Path, says: str, problems: Problems) -> list[Path]:
-    """The files of a folder inside ``root``, by name; a link that leads out is a problem."""
-    found = []
+def list_files(folder: Path, root: Path, toml: str, problems: Problems) -> list[Path]:
+    """List the files of a folder inside ``root`` by name; links that point outside are problems."""
+    files = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
         name = path.relative_to(root).as_posix()
-        real = inside(root, name, says, problems)
+        real = resolve_inside(root, name, toml, problems)
         if real is not None:
-            found.append(path)
-    return found
+            files.append(path)
+    return files
 
 
-def _existing(folder: Path, path: Path, given: str, says: str, problems: Problems) -> Path | None:
+def _existing(folder: Path, path: Path, given: str, toml: str, problems: Problems) -> Path | None:
     try:
         real = path.resolve(strict=True)
-    except (OSError, RuntimeError):  # RuntimeError: links in a ring
-        problems.add(says, f"there is no '{given}' beside it")
+    except (OSError, RuntimeError):  # RuntimeError: a cycle of links
+        problems.add(toml, f"there is no '{given}' in its folder")
         return None
     if not real.is_relative_to(folder.resolve()):
-        problems.add(says, f"'{given}' is a link that leads out of the folder of {says}")
+        problems.add(toml, f"'{given}' is a link that points outside the folder of {toml}")
         return None
     if not (real.is_file() or real.is_dir()):
-        problems.add(says, f"'{given}' is neither a file nor a folder")
+        problems.add(toml, f"'{given}' is neither a file nor a folder")
         return None
     return real

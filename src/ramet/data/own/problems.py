@@ -1,4 +1,4 @@
-"""What is wrong with a site's files, each with its place."""
+"""Problems with a site's files, each with file, row and column."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from ramet.errors import RametError
 
-_LONGEST = 60
-MOST = 10_000
-"""Further problems are counted, not kept: a file full of them is one mistake made many times."""
+_MAX_LENGTH = 60
+_MAX_KEPT = 10_000
+"""Further problems are only counted, since they usually repeat the same mistake."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A file, if known a row (as an editor numbers lines) and a column, and what is wrong there."""
+    """What is wrong in a file, with the row (numbered as in an editor) and column if known."""
 
     file: str
     text: str
@@ -28,30 +28,30 @@ class Problem:
 
 @dataclass
 class Problems:
-    """Collects problems, so that a site hears of all of them at once."""
+    """Collects problems, so that all of them are reported at once."""
 
-    found: list[Problem] = field(default_factory=list)
+    items: list[Problem] = field(default_factory=list)
     count: int = 0
 
     def add(self, file: str, text: str, row: int | None = None, column: str | None = None) -> None:
         self.count += 1
-        if len(self.found) < MOST:
-            self.found.append(Problem(file, text, row, column))
+        if len(self.items) < _MAX_KEPT:
+            self.items.append(Problem(file, text, row, column))
 
     def sorted(self) -> list[Problem]:
-        """By file, in the order in which files were read, and row."""
-        files = list(dict.fromkeys(problem.file for problem in self.found))
-        return sorted(self.found, key=lambda one: (files.index(one.file), one.row or 0))
+        """Sort by file, in the order in which files were read, and by row."""
+        files = list(dict.fromkeys(problem.file for problem in self.items))
+        return sorted(self.items, key=lambda problem: (files.index(problem.file), problem.row or 0))
 
     def __bool__(self) -> bool:
         return self.count > 0
 
 
 def shown(text: str) -> str:
-    """A cell as it may be printed: in quotes, not too long, without signs that move the cursor."""
-    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return "'" + "".join(sign if sign.isprintable() else "?" for sign in short) + "'"
+    """Quote a cell for printing, shortened and without control characters."""
+    short = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
+    return "'" + "".join(char if char.isprintable() else "?" for char in short) + "'"
 
 
-class UnfitError(RametError):
-    """A site's files cannot be used as they are."""
+class SiteDataError(RametError):
+    """A site's files have problems."""

@@ -1,4 +1,4 @@
-"""The form of a site's graphs without any of their data: what sites compare before they start."""
+"""Schemas of sites' graphs, without any data, which are compared before a run starts."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ramet.version import __version__
 
 TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
 Aspect: TypeAlias = Literal["features", "classes", "types"]
-_LONGEST = 2**20
+_MAX_LENGTH = 2**20
 
 
-def _usable(name: str) -> str:
-    """Names become those of parameters, where PyTorch and Simple-HGN have some of their own."""
+def _not_reserved(name: str) -> str:
+    """Refuse names that PyTorch or Simple-HGN reserve, since types become parameter names."""
     taken = hasattr(nn.ModuleDict(), name) or hasattr(nn.ParameterDict(), name)
     if taken or name == "loop" or name.endswith("-back"):
-        raise ValueError(f"'{name}' means something else already; take another name")
+        raise ValueError(f"'{name}' is a reserved name; choose another")
     return name
 
 
 SiteName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-"""Also the name of a folder, so it is a plain word."""
-TypeName: TypeAlias = Annotated[SiteName, AfterValidator(_usable)]
+"""Restricted because it is also the name of a folder."""
+TypeName: TypeAlias = Annotated[SiteName, AfterValidator(_not_reserved)]
 Column: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Schema(BaseModel):
     """A fingerprint: task, classes, node types with their features, edge types with their ends.
 
-    It tells neither how much a site has nor which of the types it has anything of.
+    It reveals neither how much data a site has nor which of the types it has data for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,12 +47,12 @@ class Schema(BaseModel):
 
     @property
     def width(self) -> int:
-        """Of the features, where there is one node type."""
+        """Number of features, if there is a single node type."""
         (features,) = self.nodes.values()
         return width_of(features)
 
     def fits(self, other: Schema) -> bool:
-        """Whether the form is the same, made by whichever version."""
+        """Whether both are equal, ignoring the version of Ramet that wrote them."""
         return self.model_copy(update={"ramet": other.ramet}) == other
 
     def text(self) -> str:
@@ -60,27 +60,30 @@ class Schema(BaseModel):
 
     @staticmethod
     def parse(text: str, site: str) -> Schema:
-        """What a site sent; anything else is an error."""
+        """Parse and validate what a site sent."""
         try:
-            if len(text) > _LONGEST:
-                raise RametError(f"the fingerprint of {site} has {len(text):,} characters.")
+            if len(text) > _MAX_LENGTH:
+                raise RametError(
+                    f"the fingerprint of {site} has {len(text):,} characters; at most "
+                    f"{_MAX_LENGTH:,} are allowed."
+                )
             return Schema.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise RametError(
-                f"the fingerprint of {site} is not one of this version ({where}: {first['msg']}). "
-                "Use the same Ramet at all sites."
+                f"the fingerprint of {site} is not valid for this version "
+                f"({where}: {first['msg']}). Use the same version of Ramet at all sites."
             ) from error
 
 
 def width_of(features: Sequence[str]) -> int:
-    """Nodes without features get one that is 1 for all."""
+    """Return the number of features; nodes without any get one constant feature."""
     return max(len(features), 1)
 
 
 def check_task(schema: Schema, task: TaskName) -> None:
-    """A method is for one task."""
+    """Refuse data that are for another task than the method."""
     if schema.task != task:
         raise RametError(
             f"this method is for {task}, and the sites' graphs are for {schema.task}. Choose "
@@ -89,62 +92,63 @@ def check_task(schema: Schema, task: TaskName) -> None:
 
 
 def check_fit(schemas: Mapping[str, Schema], needed: Mapping[Aspect, str]) -> None:
-    """All sites must agree in task and in these aspects; those that do not are named, and how.
+    """Check that all sites agree in task and in these aspects, and name those that differ.
 
     ``needed`` names for each aspect a shared array that depends on it. Sites are compared with the
-    largest group of those that agree.
+    largest group that agrees.
     """
-    alike: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for site, schema in schemas.items():
         facts = [schema.task, *(_facts(schema, aspect) for aspect in sorted(needed))]
-        alike.setdefault(repr(facts), []).append(site)
-    most = max(alike.values(), key=len)
-    odd = [site for site in schemas if site not in most]
-    if not odd:
+        groups.setdefault(repr(facts), []).append(site)
+    majority = max(groups.values(), key=len)
+    differing = [site for site in schemas if site not in majority]
+    if not differing:
         return
-    like = schemas[most[0]]
-    told = " ".join(
-        f"{site} differs from {most[0]}: {'; '.join(differences(schemas[site], like, needed))}."
-        for site in odd
+    reference = schemas[majority[0]]
+    details = " ".join(
+        f"{site} differs from {majority[0]}: "
+        f"{'; '.join(differences(schemas[site], reference, needed))}."
+        for site in differing
     )
-    why = "".join(
-        f"The {aspect} must agree because '{array}' is shared. "
+    reasons = "".join(
+        f"The {aspect} must match because '{array}' is shared. "
         for aspect, array in needed.items()
-        if any(_facts(schemas[site], aspect) != _facts(like, aspect) for site in odd)
+        if any(_facts(schemas[site], aspect) != _facts(reference, aspect) for site in differing)
     )
     raise RametError(
-        f"the run does not start, because not all sites fit together. {told} {why}"
-        f"Change the TOML of {', '.join(odd)}, and run `ramet data check` there."
+        f"the run cannot start because the sites' fingerprints do not match. {details} {reasons}"
+        f"Change the TOML of {', '.join(differing)} and run `ramet data check` there."
     )
 
 
 def differences(here: Schema, there: Schema, aspects: Collection[Aspect]) -> list[str]:
-    """How a site's form differs from another's, in words."""
-    found = []
+    """Describe how one site's schema differs from another's."""
+    texts = []
     if here.task != there.task:
-        found.append(f"its task is {here.task}, not {there.task}")
+        texts.append(f"its task is {here.task}, not {there.task}")
     if "classes" in aspects:
-        found += _lists("classes", here.classes, there.classes)
+        texts += _list_differences("classes", here.classes, there.classes)
     if "types" in aspects:
-        found += _lists("node types", sorted(here.nodes), sorted(there.nodes))
-        found += _lists("edge types", sorted(here.edges), sorted(there.edges))
+        texts += _list_differences("node types", sorted(here.nodes), sorted(there.nodes))
+        texts += _list_differences("edge types", sorted(here.edges), sorted(there.edges))
         for name in sorted(here.edges.keys() & there.edges.keys()):
-            own, other = (" to ".join(one.edges[name]) for one in (here, there))
-            if own != other:
-                found.append(f"its edges '{name}' go from {own}, not from {other}")
+            ours, theirs = (" to ".join(schema.edges[name]) for schema in (here, there))
+            if ours != theirs:
+                texts.append(f"its edges '{name}' go from {ours}, not from {theirs}")
     if "features" in aspects:
-        found += _feature_differences(here, there)
-    return found
+        texts += _feature_differences(here, there)
+    return texts
 
 
 def _feature_differences(here: Schema, there: Schema) -> list[str]:
-    if len(here.nodes) == len(there.nodes) == 1:  # one type, whatever its name
+    if len(here.nodes) == len(there.nodes) == 1:  # the name of a single type does not matter
         (what,) = here.nodes
-        return _lists(f"features of {what}", *here.nodes.values(), *there.nodes.values())
-    found = []
+        return _list_differences(f"features of {what}", *here.nodes.values(), *there.nodes.values())
+    texts = []
     for name in sorted(here.nodes.keys() & there.nodes.keys()):
-        found += _lists(f"features of {name}", here.nodes[name], there.nodes[name])
-    return found
+        texts += _list_differences(f"features of {name}", here.nodes[name], there.nodes[name])
+    return texts
 
 
 def _facts(schema: Schema, aspect: Aspect) -> object:
@@ -155,11 +159,11 @@ def _facts(schema: Schema, aspect: Aspect) -> object:
     return [features for _, features in sorted(schema.nodes.items())]
 
 
-def _lists(what: str, here: Sequence[str], there: Sequence[str]) -> list[str]:
+def _list_differences(what: str, here: Sequence[str], there: Sequence[str]) -> list[str]:
     if tuple(here) == tuple(there):
         return []
-    lacking = [name for name in there if name not in here]
-    more = [name for name in here if name not in there]
-    parts = [f"its {what} lack {', '.join(lacking)}"] if lacking else []
-    parts += [f"its {what} have {', '.join(more)} besides"] if more else []
-    return parts or [f"its {what} are in another order ({', '.join(here)})"]
+    missing = [name for name in there if name not in here]
+    extra = [name for name in here if name not in there]
+    parts = [f"its {what} lack {', '.join(missing)}"] if missing else []
+    parts += [f"its {what} also include {', '.join(extra)}"] if extra else []
+    return parts or [f"its {what} are in a different order ({', '.join(here)})"]

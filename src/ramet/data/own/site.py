@@ -1,4 +1,4 @@
-"""A site's own graphs, ready to be learned from, and what can be said of them."""
+"""A site's user-defined graphs, ready for training, and statistics about them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negati
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.many_graphs import ManyGraphs
-from ramet.data.own.problems import Problem, Problems, UnfitError
+from ramet.data.own.problems import Problem, Problems, SiteDataError
 from ramet.data.own.schema import Schema
-from ramet.data.splits import PARTS, Split, nodes_in_shares, stratified
+from ramet.data.splits import PARTS, Split, node_split, stratified
 
-FEWEST_SAMPLES = 10
-FEWEST_LINKS = 20
-"""Of one edge type at least, so that 5 % of them are a link that chooses."""
+MIN_SAMPLES = 10
+MIN_LINKS = 20
+"""At least one edge type needs this many, so that 5 % of them is a validation link."""
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
 
 @dataclass(frozen=True)
 class Site:
-    """One site: its name, the form of its graphs, the graphs, and its own split if it gives one."""
+    """One site: its name, schema, graphs and, if it provides one, its split."""
 
     name: str
     schema: Schema
@@ -41,14 +41,14 @@ class Site:
     def client_data(
         self, seed: int, inputs: StructureEncoding, negatives: Negatives = "random"
     ) -> ClientData[Any, Any]:
-        """The graphs with their structure encodings, split as given or by the seed."""
+        """Return the graphs with structure encodings, split as given or by the seed."""
         graph = self.graph
         if isinstance(graph, HeteroGraph):
             links = self._links(graph, seed, negatives)
             return ClientData(links.graph, links.held_out)
-        given = None if self.parts is None else Split(*_places(self.parts))
+        given = None if self.parts is None else Split(*_indices(self.parts))
         if isinstance(graph, NodeGraph):
-            return ClientData(graph, given or nodes_in_shares(graph.labels, seed))
+            return ClientData(graph, given or node_split(graph.labels, seed))
         return ClientData(
             graph.with_structure(inputs(graph)), given or stratified(graph.labels, seed)
         )
@@ -56,72 +56,72 @@ class Site:
     def _links(self, whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
         if self.parts is None:
             return split_links(whole, seed, negatives)
-        train, val, test = _places(self.parts)
+        train, val, test = _indices(self.parts)
         graph = whole.with_links(train, torch.ones(train.numel(), dtype=torch.bool))
         draw = torch.Generator().manual_seed(seed)
-        asked = whole.links[val], whole.links[test]
-        return with_negatives(graph, whole.links, *asked, negatives, draw)
+        held_out = whole.links[val], whole.links[test]
+        return with_negatives(graph, whole.links, *held_out, negatives, draw)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What looking at a site's files gave: the site, or all that is wrong."""
+class SiteCheck:
+    """Result of checking a site's files: the site, or its problems."""
 
-    problems: Sequence[Problem]  # by file and row, as many as were kept
-    count: int
+    problems: Sequence[Problem]  # by file and row, up to a limit
+    count: int  # of all problems
     site: Site | None
 
     @property
-    def hidden(self) -> int:
+    def omitted(self) -> int:
         return self.count - len(self.problems)
 
 
-def check_site(path: Path) -> Checked:
-    """Read a site's TOML and all that it names."""
+def check_site(path: Path) -> SiteCheck:
+    """Read and check a site's TOML file and all files that it names."""
     problems = Problems()
-    said = read_description(path, problems)
-    site = None if said is None else _site(path, said, problems)
-    return Checked(problems.sorted(), problems.count, None if problems else site)
+    description = read_description(path, problems)
+    site = None if description is None else _site(path, description, problems)
+    return SiteCheck(problems.sorted(), problems.count, None if problems else site)
 
 
 def read_site(path: Path) -> Site:
-    """The site, or one error that tells how many problems there are."""
+    """Read a site, or raise an error with the first problem and the number of problems."""
     checked = check_site(path)
     if checked.site is None:
-        raise UnfitError(
+        raise SiteDataError(
             f"{checked.problems[0]} (problem 1 of {checked.count}; "
-            f"`ramet data check {path}` tells all)"
+            f"`ramet data check {path}` lists them)"
         )
     return checked.site
 
 
 def site_name(path: Path) -> str:
-    """The name that a site's TOML gives, without a look at its data."""
+    """Return the site's name from its TOML file, without reading its data."""
     problems = Problems()
-    said = read_description(path, problems)
-    if said is None:
-        raise UnfitError(f"{problems.found[0]} (`ramet data check {path}` tells all)")
-    return said.site
+    description = read_description(path, problems)
+    if description is None:
+        raise SiteDataError(f"{problems.items[0]} (`ramet data check {path}` lists them)")
+    return description.site
 
 
-def _site(path: Path, said: Description, problems: Problems) -> Site | None:
-    reader = ManyGraphs if said.task == "graph-classification" else OneGraph
-    content = reader(path.absolute().parent, path.name, said, problems).read()
+def _site(path: Path, description: Description, problems: Problems) -> Site | None:
+    reader = ManyGraphs if description.task == "graph-classification" else OneGraph
+    content = reader(path.absolute().parent, path.name, description, problems).read()
     if content is None:
         return None
-    graph, parts = _BUILDERS[said.task](content, said)
-    _tell_too_few(path.name, graph, parts, problems)
-    return Site(said.site, said.form, graph, parts)
+    graph, parts = _BUILDERS[description.task](content, description)
+    _report_too_few(path.name, graph, parts, problems)
+    return Site(description.site, description.site_schema, graph, parts)
 
 
-def _graph_block(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
+def _graph_block(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     (nodes,), (edges,), graphs = content.nodes.values(), content.edges.values(), content.graphs
     assert graphs is not None
     order = torch.argsort(graphs.of_node, stable=True)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(order.numel())
+    new_index = torch.empty_like(order)
+    new_index[order] = torch.arange(order.numel())
     sizes = torch.bincount(graphs.of_node, minlength=graphs.labels.numel())
-    ends = place[torch.cat([edges.ends, edges.ends.flip(0)], dim=1)]
+    ends = new_index[torch.cat([edges.ends, edges.ends.flip(0)], dim=1)]
     block = GraphBlock.from_links(
         rows=ends[0],
         columns=ends[1],
@@ -129,21 +129,21 @@ def _graph_block(content: Content, said: Description) -> tuple[Graph, Tensor | N
         features=nodes.features[order],
         feature_width=nodes.features.size(1),
         labels=graphs.labels.clamp(min=0),
-        name=said.site,
+        name=description.site,
     )
-    return replace(block, class_count=len(said.classes)), graphs.parts
+    return replace(block, class_count=len(description.classes)), graphs.parts
 
 
-def _node_graph(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
+def _node_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     (nodes,) = content.nodes.values()
     assert nodes.labels is not None
     pairs = [_undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
-    kinds = [torch.full((own.size(1),), kind, dtype=torch.uint8) for kind, own in enumerate(pairs)]
+    kinds = [torch.full((p.size(1),), kind, dtype=torch.uint8) for kind, p in enumerate(pairs)]
     left, right = torch.cat(pairs, dim=1).to(torch.int32)
     graph = NodeGraph(
         features=nodes.features,
         labels=nodes.labels.clamp(min=0),
-        classes=len(said.classes),
+        classes=len(description.classes),
         left=left.contiguous(),
         right=right.contiguous(),
         kinds=torch.cat(kinds),
@@ -154,22 +154,22 @@ def _node_graph(content: Content, said: Description) -> tuple[Graph, Tensor | No
 
 
 def _undirected(ends: Tensor, nodes: int) -> Tensor:
-    """Each pair of different nodes once, the smaller first."""
+    """Drop self loops and duplicates, and put the smaller node first."""
     left, right = ends.amin(dim=0), ends.amax(dim=0)
     keys = torch.unique((left * nodes + right)[left != right])
     return torch.stack([keys // max(nodes, 1), keys % max(nodes, 1)])
 
 
-def _hetero_graph(content: Content, said: Description) -> tuple[Graph, Tensor | None]:
-    names = sorted(said.nodes)
+def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
+    names = sorted(description.nodes)
     types = tuple(
         NodeType(name, content.nodes[name].count, content.nodes[name].features) for name in names
     )
     counts = torch.tensor([0, *(kind.nodes for kind in types)])
     starts = dict(zip(names, counts.cumsum(0).tolist(), strict=False))
     relations, links, parts = [], [], []
-    for kind, name in enumerate(sorted(said.edges)):
-        (head, tail), edges = said.ends(name), content.edges[name]
+    for kind, name in enumerate(sorted(description.edges)):
+        (head, tail), edges = description.ends(name), content.edges[name]
         relations.append(Relation(name, names.index(head), names.index(tail)))
         heads, tails = edges.ends
         links.append(
@@ -190,60 +190,60 @@ _BUILDERS = {
 }
 
 
-def _places(parts: Tensor) -> list[Tensor]:
+def _indices(parts: Tensor) -> list[Tensor]:
     return [(parts == number).nonzero().flatten() for number in range(len(PARTS))]
 
 
-def _tell_too_few(toml: str, graph: Graph, parts: Tensor | None, problems: Problems) -> None:
-    """Every part of the split needs a sample."""
+def _report_too_few(toml: str, graph: Graph, parts: Tensor | None, problems: Problems) -> None:
+    """Report if a part of the split would have no samples."""
     if parts is not None:
-        for name, places in zip(PARTS, _places(parts), strict=True):
-            if not places.numel():
-                problems.add(toml, f"the split that the files give has nothing for {name}")
+        for name, indices in zip(PARTS, _indices(parts), strict=True):
+            if not indices.numel():
+                problems.add(toml, f"the given split has no samples for {name}")
     elif isinstance(graph, HeteroGraph):
         most = int(torch.bincount(graph.links.kinds, minlength=1).max())
-        if most < FEWEST_LINKS:
-            text = f"no type of edges has {FEWEST_LINKS}, so that there is nothing to judge by"
+        if most < MIN_LINKS:
+            text = f"no edge type has {MIN_LINKS} or more edges, which the split needs"
             problems.add(toml, text)
-    elif graph.labels.numel() < FEWEST_SAMPLES:
+    elif graph.labels.numel() < MIN_SAMPLES:
         what = "nodes" if isinstance(graph, NodeGraph) else "graphs"
-        text = f"{graph.labels.numel()} {what} are too few to be split; {FEWEST_SAMPLES} are needed"
+        text = f"{graph.labels.numel()} {what} are too few to split; {MIN_SAMPLES} are needed"
         problems.add(toml, text)
 
 
 def statistics(site: Site, seed: int) -> dict[str, Any]:
-    """Counts of what there is; for the site's own eyes."""
+    """Count nodes, edges, classes and samples, for the site itself."""
     graph, held = site.graph, site.client_data(seed, StructureEncoding(0, 0))
     if isinstance(graph, HeteroGraph):
-        asked = held.split
-        sizes = [len(held.content.links), *(len(q.pairs) // 2 for q in (asked.val, asked.test))]
+        split = held.split
+        sizes = [len(held.content.links), *(len(p.pairs) // 2 for p in (split.val, split.test))]
         nodes = {kind.name: kind.nodes for kind in graph.types}
         starts = graph.type_starts
         edges = {}
         for kind, relation in enumerate(graph.relations):
-            own = graph.links[(graph.links.kinds == kind).nonzero().flatten()]
+            links = graph.links[(graph.links.kinds == kind).nonzero().flatten()]
             first, end = starts[relation.head], starts[relation.head + 1]
-            degrees = torch.bincount(own.heads, minlength=graph.nodes)[first:end]
-            edges[relation.name] = _degrees(len(own), degrees)
+            degrees = torch.bincount(links.heads, minlength=graph.nodes)[first:end]
+            edges[relation.name] = _degrees(len(links), degrees)
         return {"nodes": nodes, "edges": edges, "split": dict(zip(PARTS, sizes, strict=True))}
     chosen = torch.cat([getattr(held.split, part) for part in PARTS])
     counts = torch.bincount(graph.labels[chosen], minlength=len(site.schema.classes)).tolist()
     (node_type,) = site.schema.nodes
-    found: dict[str, Any] = {"nodes": {node_type: graph.nodes}}
+    counted: dict[str, Any] = {"nodes": {node_type: graph.nodes}}
     if isinstance(graph, GraphBlock):
         (name,) = site.schema.edges
-        found |= {
+        counted |= {
             "graphs": graph.graphs,
             "edges": {name: _degrees(graph.links // 2, graph.degrees)},
         }
     else:
         channels = graph.channels(graph.kinds, len(graph.kind_names))
-        found["edges"] = {
+        counted["edges"] = {
             name: _degrees(channel.columns.numel() // 2, channel.degrees)
             for name, channel in zip(graph.kind_names, channels, strict=True)
         }
-    found["classes"] = dict(zip(site.schema.classes, counts, strict=True))
-    return {**found, "split": {part: getattr(held.split, part).numel() for part in PARTS}}
+    counted["classes"] = dict(zip(site.schema.classes, counts, strict=True))
+    return {**counted, "split": {part: getattr(held.split, part).numel() for part in PARTS}}
 
 
 def _degrees(edges: int, degrees: Tensor) -> Mapping[str, float]:

@@ -1,6 +1,6 @@
 """Tables from CSV and Parquet, and their columns as numbers, classes and references.
 
-CSV is read by Python's own reader, because problems are told by the line they stand in.
+CSV is read by Python's own reader because it provides the line number of each problem.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ramet.data.own.problems import Problems, shown
 from ramet.data.splits import PARTS
 
 NO_PART = -1
-_NOWHERE = "none"
-_LARGEST_PARQUET = 2**34
+_NONE = "none"
+_MAX_PARQUET = 2**34
 Cells: TypeAlias = NDArray[Any]
-"""Text, or numbers where the file has types."""
+"""Text, or numbers if the file has typed columns."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns, and the line of each row."""
+    """Named columns, and the line number of each row."""
 
     file: str
     columns: Mapping[str, Cells]
@@ -39,85 +39,88 @@ class Table:
         return len(self.lines)
 
     def has(self, names: Sequence[str]) -> bool:
-        """Whether these columns are there; those that are not are problems."""
-        lacking = [name for name in names if name not in self.columns]
-        for name in lacking:
-            there = ", ".join(self.columns) or "none"
-            text = f"there is no such column. The columns are {there}"
-            if len(self.columns) == 1 and any(sign in there for sign in ";\t"):
+        """Whether the table has these columns; missing ones are reported as problems."""
+        missing = [name for name in names if name not in self.columns]
+        for name in missing:
+            existing = ", ".join(self.columns) or "none"
+            text = f"there is no such column. The columns are {existing}"
+            if len(self.columns) == 1 and any(char in existing for char in ";\t"):
                 text += ": cells must be separated by commas"
             self.problems.add(self.file, text, 1, name)
-        return not lacking
+        return not missing
 
     def texts(self, column: str) -> list[str]:
         return [str(cell).strip() for cell in self.columns[column].tolist()]
 
     def numbers(self, names: Sequence[str]) -> Tensor:  # [rows, names]
-        """Finite numbers; without any column, 1 for each row."""
+        """Read columns as finite numbers; without any columns, return a column of ones."""
         if not names:
             return torch.ones((len(self), 1))
         return torch.stack([self._number(name) for name in names], dim=1)
 
     def ids(self, column: str) -> dict[str, int]:
-        """The row of each id; one that is missing or there twice is a problem."""
+        """Map each id to its row; missing and duplicate ids are problems."""
         return self.keys([self.texts(column)], column)
 
     def keys(self, parts: Sequence[list[str]], column: str) -> dict[Any, int]:
-        """As for ids, where several columns together make one."""
-        found: dict[Any, int] = {}
+        """Like ``ids``, for ids that consist of several columns."""
+        row_of: dict[Any, int] = {}
         for row, key in enumerate(zip(*parts, strict=True)):
-            own = key if len(key) > 1 else key[0]
+            full_id = key if len(key) > 1 else key[0]
             if not key[-1]:
-                self._tell(row, column, "the id is missing")
-            elif own in found:
-                first = self.lines[found[own]]
-                self._tell(row, column, f"{shown(key[-1])} is there already, in row {first}")
+                self._report(row, column, "the id is missing")
+            elif full_id in row_of:
+                first = self.lines[row_of[full_id]]
+                self._report(row, column, f"{shown(key[-1])} already appears in row {first}")
             else:
-                found[own] = row
-        return found
+                row_of[full_id] = row
+        return row_of
 
     def labels(self, column: str, classes: Sequence[str], parts: Tensor | None) -> Tensor:
-        """[rows] the class's place; rows that are in no part need none, and get -1."""
-        place = {name: number for number, name in enumerate(classes)}
-        found = [-1] * len(self)
+        """[rows] index of the class; rows in no part may lack a class and get -1."""
+        index = {name: number for number, name in enumerate(classes)}
+        labels = [-1] * len(self)
         for row, text in enumerate(self.texts(column)):
-            if text in place:
-                found[row] = place[text]
+            if text in index:
+                labels[row] = index[text]
             elif parts is not None and not text and int(parts[row]) == NO_PART:
                 continue
             elif not text:
-                self._tell(row, column, "the class is missing")
+                self._report(row, column, "the class is missing")
             else:
-                text = f"{shown(text)} is none of the classes {', '.join(classes)}"
-                self._tell(row, column, text)
-        return torch.tensor(found)
+                text = f"{shown(text)} is not one of the classes {', '.join(classes)}"
+                self._report(row, column, text)
+        return torch.tensor(labels)
 
     def parts(self, column: str | None) -> Tensor | None:
         """[rows] 0, 1 or 2 for train, val and test, -1 for none of them."""
         if column is None:
             return None
-        place = {**{name: number for number, name in enumerate(PARTS)}, _NOWHERE: NO_PART}
-        found = [NO_PART] * len(self)
+        number_of = {**{name: number for number, name in enumerate(PARTS)}, _NONE: NO_PART}
+        parts = [NO_PART] * len(self)
         for row, text in enumerate(self.texts(column)):
-            if text not in place:
-                self._tell(row, column, f"{shown(text)} is none of train, val, test, none")
+            if text not in number_of:
+                self._report(row, column, f"{shown(text)} is not one of train, val, test, none")
             else:
-                found[row] = place[text]
-        return torch.tensor(found)
+                parts[row] = number_of[text]
+        return torch.tensor(parts)
 
     def references(
-        self, column: str, rows: Mapping[Any, int], what: str, beside: list[str] | None = None
+        self, column: str, rows: Mapping[Any, int], what: str, graphs: list[str] | None = None
     ) -> Tensor:
-        """[rows] where the named rows of another table stand; with ``beside``, keys are pairs."""
-        found = [-1] * len(self)
+        """[rows] index of the referenced row of another table.
+
+        With ``graphs``, the graph of each row, keys of ``rows`` are pairs of graph and id.
+        """
+        referenced = [-1] * len(self)
         for row, text in enumerate(self.texts(column)):
-            place = rows.get(text if beside is None else (beside[row], text))
-            if place is None:
-                within = "" if beside is None else f" in graph {shown(beside[row])}"
-                self._tell(row, column, f"there is no {what} {shown(text)}{within}")
+            target = rows.get(text if graphs is None else (graphs[row], text))
+            if target is None:
+                within = "" if graphs is None else f" in graph {shown(graphs[row])}"
+                self._report(row, column, f"there is no {what} {shown(text)}{within}")
             else:
-                found[row] = place
-        return torch.tensor(found, dtype=torch.int64)
+                referenced[row] = target
+        return torch.tensor(referenced, dtype=torch.int64)
 
     def _number(self, column: str) -> Tensor:
         cells = self.columns[column]
@@ -129,27 +132,30 @@ class Table:
             narrow = values.astype(np.float32)
         for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
             text = str(cells[row])
-            if _is_number(text):  # otherwise it was told already
-                self._tell(row, column, f"{shown(text)} is not a finite number")
+            if _is_number(text):  # otherwise it was reported already
+                self._report(row, column, f"{shown(text)} is not a finite number")
         return torch.from_numpy(narrow)
 
     def _parsed(self, row: int, column: str) -> float:
         text = str(self.columns[column][row])
         if _is_number(text):
             return float(text)
-        self._tell(
+        self._report(
             row,
             column,
             "the number is missing" if not text.strip() else f"{shown(text)} is not a number",
         )
         return float("nan")
 
-    def _tell(self, row: int, column: str, text: str) -> None:
+    def _report(self, row: int, column: str, text: str) -> None:
         self.problems.add(self.file, text, self.lines[row], column)
 
 
 def read_table(path: Path, name: str, problems: Problems) -> Table | None:
-    """A CSV or Parquet file, or None with what is wrong with it; ``name`` is how people call it."""
+    """Read a CSV or Parquet file, or report why not and return None.
+
+    ``name`` is the file's name in messages.
+    """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         problems.add(name, f"is neither {' nor '.join(_READERS)}")
@@ -168,16 +174,16 @@ def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
                 if len(cells) == len(header):
                     rows.append(cells)
                     lines.append(reader.line_num)
-                elif cells:  # an empty line is no row
-                    text = f"has {len(cells)} cells, the header {len(header)}"
+                elif cells:  # skip empty lines
+                    text = f"has {len(cells)} cells, but the header has {len(header)}"
                     problems.add(name, text, reader.line_num)
     except csv.Error as error:
-        problems.add(name, f"is not CSV ({error})", reader.line_num)
+        problems.add(name, f"is not valid CSV ({error})", reader.line_num)
         return None
     except (UnicodeDecodeError, OSError) as error:
-        problems.add(name, f"cannot be read as text in UTF-8 ({error})")
+        problems.add(name, f"cannot be read as UTF-8 text ({error})")
         return None
-    if not _sound_header(header, name, problems):
+    if not _is_valid_header(header, name, problems):
         return None
     by_column = [np.array(column, dtype=object) for column in zip(*rows, strict=True)]
     if not rows:
@@ -185,41 +191,41 @@ def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
     return Table(name, dict(zip(header, by_column, strict=True)), lines, problems)
 
 
-def _sound_header(header: list[str], name: str, problems: Problems) -> bool:
+def _is_valid_header(header: list[str], name: str, problems: Problems) -> bool:
     if not header:
-        problems.add(name, "is empty. The first line names the columns")
-    twice = sorted({column for column in header if header.count(column) > 1})
-    for column in twice:
-        problems.add(name, "the header has this column twice", 1, column)
-    return bool(header) and not twice
+        problems.add(name, "is empty. The first line must name the columns")
+    duplicates = sorted({column for column in header if header.count(column) > 1})
+    for column in duplicates:
+        problems.add(name, "the header has this column more than once", 1, column)
+    return bool(header) and not duplicates
 
 
 def _read_parquet(path: Path, name: str, problems: Problems) -> Table | None:
     try:
-        from pyarrow import ArrowException, parquet  # an extra
+        from pyarrow import ArrowException, parquet  # optional dependency
     except ImportError:
         problems.add(name, "Parquet needs pyarrow. Install it: pip install 'ramet[parquet]'")
         return None
     try:
         facts = parquet.read_metadata(path)
         unpacked = sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
-        if max(unpacked, facts.num_rows) > _LARGEST_PARQUET:
-            problems.add(name, f"would unpack to {unpacked:,} bytes, more than is allowed")
+        if max(unpacked, facts.num_rows) > _MAX_PARQUET:
+            problems.add(name, f"would unpack to {unpacked:,} bytes, more than allowed")
             return None
         read = parquet.read_table(path)
         header = list(read.column_names)
         columns = [_cells(column) for column in read.columns]
     except (ArrowException, OSError, ValueError) as error:
-        problems.add(name, f"is not Parquet that can be read ({_first_line(error)})")
+        problems.add(name, f"is not a readable Parquet file ({_first_line(error)})")
         return None
-    if not _sound_header(header, name, problems):
+    if not _is_valid_header(header, name, problems):
         return None
     lines = range(1, read.num_rows + 1)
     return Table(name, dict(zip(header, columns, strict=True)), lines, problems)
 
 
 def _cells(column: Any) -> Cells:
-    """Numbers as they are, all else as text; what is missing is empty."""
+    """Return numbers as they are and everything else as text; missing values are empty."""
     if not column.null_count:
         values: Cells = column.to_numpy()
         if values.dtype.kind in "iuf":

@@ -1,4 +1,4 @@
-"""PyG's `Data` and `HeteroData` as tensors in safetensors or `torch.save` files, never pickled.
+"""PyG's `Data` and `HeteroData` as plain tensors, in safetensors or `torch.save` files.
 
 ===============  ================================================================================
 safetensors      ``x``, ``edge_index``, ``y``, ``train_mask`` …; for several types ``patient.x`` and
@@ -29,101 +29,102 @@ SUFFIXES = (".safetensors", ".pt")
 
 @dataclass(frozen=True)
 class Tensors:
-    """Tensors by name; a type's own have the type's name and a dot before theirs."""
+    """Tensors by name; with several types, names start with the type and a dot."""
 
     file: str
     by_name: Mapping[str, Tensor]
     problems: Problems
 
     def features(self, store: str, names: Sequence[str]) -> Tensor | None:  # [nodes, features]
-        """The type's ``x``; without features only its number of rows counts."""
+        """Return the type's ``x``; without declared features, only its number of rows is used."""
         x = self.by_name.get(f"{store}x")
         if x is None:
             return None
-        if x.dim() != 2 or not (x.is_floating_point() or _whole(x)):
-            self._tell(
-                f"{store}x", f"has the shape {list(x.shape)} and type {x.dtype}, not a row per node"
+        if x.dim() != 2 or not (x.is_floating_point() or _is_integer(x)):
+            self._report(
+                f"{store}x",
+                f"has shape {list(x.shape)} and dtype {x.dtype}; expected one row per node",
             )
             return None
         if not names:
             return torch.ones((x.size(0), 1))
         if x.size(1) != len(names):
-            self._tell(
+            self._report(
                 f"{store}x", f"has {x.size(1)} columns, but {len(names)} features are declared"
             )
             return None
-        wide = x.to(torch.float32)
-        for row, column in (~torch.isfinite(wide)).nonzero().tolist():
+        values = x.to(torch.float32)
+        for row, column in (~torch.isfinite(values)).nonzero().tolist():
             self.problems.add(self.file, "is not a finite number", row + 1, names[column])
-        return wide.contiguous()
+        return values.contiguous()
 
     def labels(self, classes: Sequence[str], nodes: int, parts: Tensor | None) -> Tensor | None:
-        """``y``: each node's class by its place in the list; -1 for nodes in no part."""
+        """Return ``y``, the class index of each node; nodes in no part may have -1."""
         y = self.by_name.get("y")
-        if y is None or y.dim() != 1 or y.numel() != nodes or not _whole(y):
-            self._tell("y", f"must be {nodes} whole numbers, the places of the classes from 0 on")
+        if y is None or y.dim() != 1 or y.numel() != nodes or not _is_integer(y):
+            self._report("y", f"must be {nodes} integers, the indices of the classes")
             return None
         y = y.to(torch.int64)
         wrong = (y < 0) | (y >= len(classes))
         if parts is not None:
             wrong &= (y != -1) | (parts != NO_PART)
         for row in wrong.nonzero().flatten().tolist():
-            text = f"{int(y[row])} is no class; they are 0 to {len(classes) - 1}"
+            text = f"{int(y[row])} is not a class index; expected 0 to {len(classes) - 1}"
             self.problems.add(self.file, text, row + 1, "y")
         return y
 
     def parts(self, nodes: int) -> Tensor | None:
-        """The masks as one: 0, 1 or 2 for train, val and test, -1 for none of them."""
+        """Merge the masks: 0, 1 or 2 for train, val and test, -1 for none of them."""
         masks = [self.by_name.get(f"{part}_mask") for part in PARTS]
         if all(mask is None for mask in masks):
             return None
-        found = torch.full((nodes,), NO_PART)
+        parts = torch.full((nodes,), NO_PART)
         for number, (part, mask) in enumerate(zip(PARTS, masks, strict=True)):
             if mask is None or mask.dtype != torch.bool or mask.shape != (nodes,):
-                self._tell(f"{part}_mask", f"must be {nodes} booleans")
+                self._report(f"{part}_mask", f"must be {nodes} booleans")
                 continue
-            for row in (mask & (found != NO_PART)).nonzero().flatten().tolist():
+            for row in (mask & (parts != NO_PART)).nonzero().flatten().tolist():
                 self.problems.add(self.file, "is in two masks", row + 1, f"{part}_mask")
-            found[mask] = number
-        return found
+            parts[mask] = number
+        return parts
 
     def ends(self, name: str, heads: int, tails: int) -> Tensor | None:  # [2, edges]
-        """An ``edge_index`` within the nodes that there are; None if there is none."""
+        """Return an ``edge_index`` after checking its node indices; None if it is missing."""
         ends = self.by_name.get(name)
         if ends is None:
             return None
-        if ends.dim() != 2 or ends.size(0) != 2 or not _whole(ends):
-            self._tell(name, "must be two rows of whole numbers")
+        if ends.dim() != 2 or ends.size(0) != 2 or not _is_integer(ends):
+            self._report(name, "must be two rows of integers")
             return None
         ends = ends.to(torch.int64).contiguous()
         for side, nodes in ((0, heads), (1, tails)):
             wrong = (ends[side] < 0) | (ends[side] >= nodes)
-            for place in wrong.nonzero().flatten().tolist():
-                text = f"there is no node {int(ends[side, place])}; they are 0 to {nodes - 1}"
-                self.problems.add(self.file, text, side + 1, f"{name}[{place}]")
+            for edge in wrong.nonzero().flatten().tolist():
+                text = f"there is no node {int(ends[side, edge])}; expected 0 to {nodes - 1}"
+                self.problems.add(self.file, text, side + 1, f"{name}[{edge}]")
         return ends
 
-    def _tell(self, name: str, text: str) -> None:
+    def _report(self, name: str, text: str) -> None:
         self.problems.add(self.file, text, column=name)
 
 
 def read_tensors(path: Path, name: str, problems: Problems) -> Tensors | None:
-    """All tensors of a file, or None with what is wrong with it."""
+    """Read all tensors of a file, or report why not and return None."""
     if path.suffix.lower() not in SUFFIXES:
         problems.add(name, f"is neither {' nor '.join(SUFFIXES)}")
         return None
     try:
-        found = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pt(path)
+        by_name = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pt(path)
     except (SafetensorError, OSError, ValueError, zipfile.BadZipFile) as error:
         problems.add(name, f"cannot be read ({str(error).partition(chr(10))[0]})")
         return None
-    return Tensors(name, found, problems)
+    return Tensors(name, by_name, problems)
 
 
 def _load_pt(path: Path) -> dict[str, Tensor]:
-    """What `torch.save` wrote of plain dicts and tensors; nothing in it is run or unpacked."""
+    """Load plain dicts and tensors written by `torch.save`, without running any code."""
     if not zipfile.is_zipfile(path):
-        raise ValueError("it is not a file of torch.save")
+        raise ValueError("it was not written by torch.save")
     with zipfile.ZipFile(path) as parts:
         if any(part.compress_type != zipfile.ZIP_STORED for part in parts.infolist()):
             raise ValueError("it is a compressed archive, which torch.save does not write")
@@ -131,29 +132,29 @@ def _load_pt(path: Path) -> dict[str, Tensor]:
         content = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:
         raise ValueError(
-            "it has more than plain tensors. Save it with torch.save(data.to_dict(), file)"
+            "it contains more than plain tensors. Save it with torch.save(data.to_dict(), file)"
         ) from error
     if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__}, not what data.to_dict() gives")
+        raise ValueError(f"it holds a {type(content).__name__}, not the output of data.to_dict()")
     return _flat(content)
 
 
 def _flat(content: Mapping[Any, Any]) -> dict[str, Tensor]:
-    """`to_dict()` of `Data` or `HeteroData` with a dot between a type and its tensor."""
-    found: dict[str, Tensor] = {}
+    """Flatten `to_dict()` of `Data` or `HeteroData`, with a dot between type and tensor."""
+    flat: dict[str, Tensor] = {}
     for key, value in content.items():
         name = ".".join(map(str, key)) if isinstance(key, tuple) else str(key)
         if isinstance(value, Mapping):
-            found |= {f"{name}.{own}": t for own, t in value.items() if isinstance(t, Tensor)}
+            flat |= {f"{name}.{part}": t for part, t in value.items() if isinstance(t, Tensor)}
         elif isinstance(value, Tensor):
-            found[name] = value
-    return {name: tensor.detach() for name, tensor in found.items() if _plain(tensor)}
+            flat[name] = value
+    return {name: tensor.detach() for name, tensor in flat.items() if _is_plain(tensor)}
 
 
-def _plain(tensor: Tensor) -> bool:
+def _is_plain(tensor: Tensor) -> bool:
     dense = tensor.layout == torch.strided and tensor.device.type == "cpu"
     return dense and not tensor.is_quantized
 
 
-def _whole(tensor: Tensor) -> bool:
+def _is_integer(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)

@@ -1,4 +1,4 @@
-"""Tensors that take long to make are kept beside the data, and made once."""
+"""Tensors that are expensive to compute, cached on disk."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 
-def kept(
+def cached(
     root: Path, name: str, made_from: list[Any], make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """What ``make`` gives; ``made_from`` is all that decides it, and makes the file's name."""
+    """Return ``make()``, or its cached result from an earlier call.
+
+    ``made_from`` lists everything that the result depends on. Its hash is part of the file name.
+    """
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:12]
     stored = root / "ramet" / f"{name}-{key}.safetensors"
     if not stored.exists():

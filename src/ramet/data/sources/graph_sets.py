@@ -1,8 +1,7 @@
-"""From a source's name to a ready block: `tu:NCI1` or `tiny:rings`.
+"""Load a source by name, such as `tu:NCI1` or `tiny:rings`, as a block of graphs.
 
-Reading and encoding a real dataset takes seconds, and over a SuperLink every message starts a
-fresh process: so the ready block is kept beside the data, as safetensors, and read back in
-milliseconds.
+Reading and encoding a real dataset takes seconds, and over a SuperLink every message starts a new
+process. The encoded block is therefore cached on disk, as safetensors, in the data folder.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from ramet.data.sources import tiny
 from ramet.errors import RametError
 
 _FORMAT = 1
-"""Raise it when the meaning of a stored block changes; old ones are then made anew."""
+"""Increase this when the meaning of a stored block changes, so that old ones are rebuilt."""
 
 
 def read_block(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
-    """The graphs of a source with their structure encodings."""
+    """Return the graphs of a source with their structure encodings."""
     kind, _, name = source.partition(":")
     if kind == "tiny":
         block = tiny.make(name)
@@ -45,7 +44,7 @@ def read_block(source: str, encoding: StructureEncoding, root: Path) -> GraphBlo
 
 def _store(path: Path, name: str, encoding: StructureEncoding, root: Path) -> None:
     from ramet.data.sources import (
-        tu,  # brings PyG, which a client with a stored block does not need
+        tu,  # imports pandas, which a client with a cached block does not need
     )
 
     block = tu.read(root, name)

@@ -1,4 +1,4 @@
-"""Named heterogeneous graphs, split into links that train, choose and judge."""
+"""Named heterogeneous graphs, with links split into train, validation and test."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
 
 
-_DESCRIBED = {"acm": "paper", "imdb": "movie"}
-_SAID_BY_FEATURES = {"acm": ["term"]}
+_TYPE_WITH_FEATURES = {"acm": "paper", "imdb": "movie"}
+_REDUNDANT_TYPES = {"acm": ["term"]}
 
 
 @lru_cache(maxsize=4)
 def read_hgb(root: Path, name: str, seed: int, negatives: Negatives) -> LinkSplit:
-    """A graph of HGB's node classification sets, for its links.
+    """Read a graph of HGB's node classification sets, for link prediction.
 
-    HGB made the features of ACM's authors and subjects from all their papers' words, so these tell
-    the links to be found; and a paper's links to terms are its features once more. So one type
-    alone has features, as an option of HGB's has it, and ACM has no terms.
+    HGB built the features of ACM's authors and subjects from the words of all their papers, so
+    these features reveal the links to predict. A paper's links to terms repeat its features. So
+    only one node type keeps its features, which HGB offers as an option, and ACM has no terms.
     """
     data = load_hgb(root, name)
-    return split_links(from_hetero_data(_without_answers(data, name)), seed, negatives)
+    return split_links(from_hetero_data(_without_leaks(data, name)), seed, negatives)
 
 
 def load_hgb(root: Path, name: str) -> HeteroData:
-    """PyG's copy of one of HGB's graphs for node classification, downloaded if need be."""
+    """Load one of HGB's node classification graphs through PyG, which downloads it if necessary."""
     from torch_geometric.datasets import HGBDataset
 
     try:
@@ -50,15 +50,15 @@ def load_hgb(root: Path, name: str) -> HeteroData:
     except OSError as error:
         raise RametError(
             f"HGB's {name} is not in {root / 'HGB'} and could not be downloaded ({error}). "
-            "Connect to the network, or name the folder that has it with --data."
+            "Connect to the network, or point --data to a folder that has it."
         ) from error
 
 
-def _without_answers(data: HeteroData, name: str) -> HeteroData:
-    kept = [kind for kind in data.node_types if kind not in _SAID_BY_FEATURES.get(name, ())]
-    data = data.node_type_subgraph(kept)
-    for kind in kept:
-        if kind != _DESCRIBED[name]:
+def _without_leaks(data: HeteroData, name: str) -> HeteroData:
+    node_types = [kind for kind in data.node_types if kind not in _REDUNDANT_TYPES.get(name, ())]
+    data = data.node_type_subgraph(node_types)
+    for kind in node_types:
+        if kind != _TYPE_WITH_FEATURES[name]:
             data[kind].num_nodes = data[kind].num_nodes
             data[kind].pop("x", None)
     return data
@@ -66,33 +66,33 @@ def _without_answers(data: HeteroData, name: str) -> HeteroData:
 
 @lru_cache(maxsize=4)
 def read_amazon(root: Path, seed: int, negatives: Negatives) -> LinkSplit:
-    """GATNE's Amazon: products viewed together and bought together, split as GATNE splits them.
+    """Read GATNE's Amazon: products viewed together and bought together, with GATNE's split.
 
-    Its features are not among GATNE's files here, so every product has a learned vector.
+    Product features are not used, so every product gets a learned embedding.
     """
     parts = {part: _gatne(root / "amazon" / f"{part}.txt") for part in ("train", "valid", "test")}
-    numbers = torch.from_numpy(
+    product_ids = torch.from_numpy(
         np.unique(np.concatenate([rows[:, 1:3].ravel() for rows in parts.values()]))
     )
 
     def links(rows: np.ndarray) -> Links:
-        told = torch.from_numpy(rows)
-        heads, tails = (torch.searchsorted(numbers, told[:, c].contiguous()) for c in (1, 2))
-        return Links(heads, tails, told[:, 0] - 1)
+        table = torch.from_numpy(rows)
+        heads, tails = (torch.searchsorted(product_ids, table[:, c].contiguous()) for c in (1, 2))
+        return Links(heads, tails, table[:, 0] - 1)
 
     train = links(parts["train"])
     graph = HeteroGraph(
-        types=(NodeType("product", numbers.numel()),),
+        types=(NodeType("product", product_ids.numel()),),
         relations=(Relation("viewed", 0, 0), Relation("bought", 0, 0)),
         links=train,
         learned=torch.ones(len(train), dtype=torch.bool),
     )
     if negatives == "random":
-        asked = (
+        held_out = (
             LabelledPairs(links(rows), torch.from_numpy(rows[:, 3]).float())
             for rows in (parts["valid"], parts["test"])
         )
-        return LinkSplit(graph, HeldOutPairs(*asked))
+        return LinkSplit(graph, HeldOutPairs(*held_out))
     val, test = (links(rows[rows[:, 3] == 1]) for rows in (parts["valid"], parts["test"]))
     known, draw = Links.joined([train, val, test]), torch.Generator().manual_seed(seed)
     return with_negatives(graph, known, val, test, negatives, draw)
@@ -104,7 +104,7 @@ def _gatne(path: Path) -> np.ndarray:
     except OSError as error:
         raise RametError(
             f"GATNE's Amazon is not in {path.parent}. Put its train.txt, valid.txt and test.txt "
-            "there (github.com/THUDM/GATNE, data/amazon), or name another folder with --data."
+            "there (github.com/THUDM/GATNE, data/amazon), or point --data to another folder."
         ) from error
 
 
@@ -112,31 +112,31 @@ def _gatne(path: Path) -> np.ndarray:
 def read_planted_hetero(
     nodes: int, relations: int, links: int, graph_seed: int, seed: int, negatives: Negatives
 ) -> LinkSplit:
-    """Two node types in hidden groups; each relation joins groups by a rule of its own."""
+    """Generate two node types in hidden groups; each relation joins groups by its own rule."""
     draw = torch.Generator().manual_seed(graph_seed)
     groups = 4
-    own = torch.randint(groups, (2 * nodes,), generator=draw)
+    group_of = torch.randint(groups, (2 * nodes,), generator=draw)
     means = torch.randn(groups, 8, generator=draw)
-    features = means[own] + 0.5 * torch.randn(2 * nodes, 8, generator=draw)
+    features = means[group_of] + 0.5 * torch.randn(2 * nodes, 8, generator=draw)
     types = (NodeType("a", nodes, features[:nodes]), NodeType("b", nodes, features[nodes:]))
     parts, kinds = [], []
-    for place in range(relations):
-        head, tail = [(0, 0), (0, 1), (1, 1)][place % 3]
-        kinds.append(Relation(f"rule-{place}", head, tail))
-        parts.append(_planted_links(own, nodes, kinds[-1], place, links, draw))
-    both = Links.joined(parts)
-    whole = HeteroGraph(types, tuple(kinds), both, torch.ones(len(both), dtype=torch.bool))
+    for index in range(relations):
+        head, tail = [(0, 0), (0, 1), (1, 1)][index % 3]
+        kinds.append(Relation(f"rule-{index}", head, tail))
+        parts.append(_planted_links(group_of, nodes, kinds[-1], index, links, draw))
+    joined = Links.joined(parts)
+    whole = HeteroGraph(types, tuple(kinds), joined, torch.ones(len(joined), dtype=torch.bool))
     return split_links(whole, seed, negatives)
 
 
 def _planted_links(
-    groups: Tensor, nodes: int, relation: Relation, place: int, count: int, draw: torch.Generator
+    groups: Tensor, nodes: int, relation: Relation, index: int, count: int, draw: torch.Generator
 ) -> Links:
-    """Pairs whose groups differ by the relation's place, each once."""
+    """Draw pairs without duplicates whose groups differ by the relation's index."""
     heads = relation.head * nodes + torch.randint(nodes, (8 * count,), generator=draw)
     tails = relation.tail * nodes + torch.randint(nodes, (8 * count,), generator=draw)
-    fitting = ((groups[heads] + place) % 4 == groups[tails]) & (heads != tails)
-    pairs = torch.unique(torch.stack([heads, tails])[:, fitting], dim=1)
+    matching = ((groups[heads] + index) % 4 == groups[tails]) & (heads != tails)
+    pairs = torch.unique(torch.stack([heads, tails])[:, matching], dim=1)
     chosen = torch.randperm(pairs.size(1), generator=draw)[:count].sort().values
     heads, tails = pairs[:, chosen]
-    return Links(heads, tails, torch.full_like(heads, place))
+    return Links(heads, tails, torch.full_like(heads, index))

@@ -1,8 +1,8 @@
-"""A graph with hidden kinds of links, made from a heterogeneous graph by rules.
+"""Graphs with hidden kinds of links, made from a heterogeneous graph by rules.
 
-The target's nodes stay, with their features and labels; each rule gives links of one kind between
-them, and afterwards a link no longer says which rule made it. (The true kind is kept beside it for
-those methods and analyses that may know it.)
+The graph keeps the nodes of one target type, with their features and labels. Each rule produces
+links of one kind between them. The kind is hidden from most methods; ``kinds`` keeps it for methods
+and analyses that may know it.
 """
 
 from __future__ import annotations
@@ -20,38 +20,40 @@ from ramet.errors import RametError
 
 
 class Rule(Protocol):
-    """Gives links between the target's nodes, each once."""
+    """Returns links between the target's nodes, without duplicates."""
 
     def __call__(self, data: Any, target: str, draw: np.random.Generator) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Direct:
-    """The links of one type that join two target nodes."""
+    """The links of one edge type between target nodes."""
 
     relation: str
 
     def __call__(self, data: Any, target: str, draw: np.random.Generator) -> Tensor:  # noqa: ARG002
-        return _once(_links(data, target, self.relation, target))
+        return _deduplicated(_links(data, target, self.relation, target))
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Two nodes that have at least so many neighbours of a type in common; a draw if there are more
-    than ``most`` of such pairs."""
+    """Pairs of nodes with at least ``at_least`` common neighbours of a type.
+
+    If there are more than ``most`` such pairs, a random sample of that size.
+    """
 
     neighbour: str
     at_least: int = 1
     most: int | None = None
 
     def __call__(self, data: Any, target: str, draw: np.random.Generator) -> Tensor:
-        from scipy.sparse import csr_array, triu  # every client process imports this file
+        from scipy.sparse import csr_array, triu  # imported here to keep start-up fast
 
-        to_them = _links(data, target, None, self.neighbour)
+        ends = _links(data, target, None, self.neighbour)
         shape = (data[target].num_nodes, data[self.neighbour].num_nodes)
-        member = csr_array((np.ones(to_them.size(1)), to_them.numpy()), shape=shape)
-        member.data[:] = 1
-        common = triu(member @ member.T, k=1).tocoo()
+        incidence = csr_array((np.ones(ends.size(1)), ends.numpy()), shape=shape)
+        incidence.data[:] = 1
+        common = triu(incidence @ incidence.T, k=1).tocoo()
         enough = np.flatnonzero(common.data >= self.at_least)
         if self.most is not None and enough.size > self.most:
             enough = np.sort(draw.choice(enough, self.most, replace=False))
@@ -66,17 +68,17 @@ class Noise:
 
     def __call__(self, data: Any, target: str, draw: np.random.Generator) -> Tensor:
         nodes = data[target].num_nodes
-        found = np.empty((2, 0), dtype=np.int64)
-        while found.shape[1] < self.links:
+        drawn = np.empty((2, 0), dtype=np.int64)
+        while drawn.shape[1] < self.links:
             pairs = draw.integers(nodes, size=(2, self.links))
             pairs = np.sort(pairs[:, pairs[0] != pairs[1]], axis=0)
-            found = np.unique(np.concatenate([found, pairs], axis=1), axis=1)
-        kept = np.sort(draw.choice(found.shape[1], self.links, replace=False))
-        return torch.from_numpy(found[:, kept])
+            drawn = np.unique(np.concatenate([drawn, pairs], axis=1), axis=1)
+        chosen = np.sort(draw.choice(drawn.shape[1], self.links, replace=False))
+        return torch.from_numpy(drawn[:, chosen])
 
 
 def latent_graph(data: Any, target: str, rules: Mapping[str, Rule], seed: int = 0) -> NodeGraph:
-    """Apply the rules to PyG's ``HeteroData``; the same arguments give the same graph."""
+    """Apply the rules to PyG's ``HeteroData``. The same arguments give the same graph."""
     draw = np.random.default_rng(seed)
     pairs = [rule(data, target, draw) for rule in rules.values()]
     joined = torch.cat(pairs, dim=1).to(torch.int32)
@@ -100,14 +102,14 @@ def latent_graph(data: Any, target: str, rules: Mapping[str, Rule], seed: int = 
 def _links(data: Any, source: str, relation: str | None, end: str) -> Tensor:
     for key in data.edge_types:
         if key[0] == source and key[2] == end and relation in (None, key[1]):
-            found: Tensor = data[key].edge_index
-            return found
+            edge_index: Tensor = data[key].edge_index
+            return edge_index
     known = ", ".join("-".join(key) for key in data.edge_types)
-    raise RametError(f"no links {source}-{relation or '…'}-{end}. There are: {known}.")
+    raise RametError(f"there are no links {source}-{relation or '…'}-{end}, only {known}.")
 
 
-def _once(pairs: Tensor) -> Tensor:
-    """Each undirected link once, the smaller node first, without self loops."""
+def _deduplicated(pairs: Tensor) -> Tensor:
+    """Drop self loops and duplicates of undirected links, and put the smaller node first."""
     low, high = pairs.amin(dim=0), pairs.amax(dim=0)
-    once: Tensor = torch.unique(torch.stack([low, high])[:, low != high], dim=1)
-    return once
+    unique: Tensor = torch.unique(torch.stack([low, high])[:, low != high], dim=1)
+    return unique

@@ -1,4 +1,4 @@
-"""Named graphs with hidden kinds of links, read or made once."""
+"""Named graphs with hidden kinds of links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ramet.data.graphs.node_graph import NodeGraph
-from ramet.data.sources.cache import kept
+from ramet.data.sources.cache import cached
 from ramet.data.sources.hetero_graphs import load_hgb
 from ramet.data.sources.link_rules import Direct, Noise, Rule, Shares, latent_graph
 from ramet.data.sources.planted import PlantedKind, planted
@@ -19,7 +19,7 @@ _PLANTED_HOMOPHILY = (0.9, 0.05, 0.6, 0.25)
 
 @lru_cache(maxsize=4)
 def read_planted(nodes: int, links: int, contrast: float, seed: int) -> NodeGraph:
-    """Four kinds of as many links each; with contrast 0 all have one homophily and no group."""
+    """Generate four kinds of links, equally many; ``contrast`` 0 makes all kinds alike."""
     middle = fmean(_PLANTED_HOMOPHILY)
     kinds = [
         PlantedKind(links, middle + contrast * (homophily - middle), contrast)
@@ -30,8 +30,8 @@ def read_planted(nodes: int, links: int, contrast: float, seed: int) -> NodeGrap
 
 @lru_cache(maxsize=4)
 def read_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
-    """HGB's ACM papers: cites, shares an author, shares a subject (a draw), random pairs."""
-    tensors = kept(
+    """HGB's ACM papers: citations, shared authors, shared subjects (sampled), random pairs."""
+    tensors = cached(
         root,
         "acm-links",
         [_FORMAT, subjects, noise],

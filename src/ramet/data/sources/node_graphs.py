@@ -1,4 +1,4 @@
-"""Named real graphs whose nodes are classified, read once."""
+"""Named real graphs for node classification."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ramet.data.graphs.node_graph import NodeGraph
-from ramet.data.sources.cache import kept
+from ramet.data.sources.cache import cached
 from ramet.errors import RametError
 
 _FORMAT = 1
@@ -19,8 +19,11 @@ _SKETCH_SEED = 2021
 
 @lru_cache(maxsize=4)
 def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
-    """A graph of PyG's `Planetoid` or `Coauthor`; ``width`` sketches its features (0: as is)."""
-    tensors = kept(
+    """Read a graph of PyG's `Planetoid` or `Coauthor`.
+
+    ``width`` projects the features to that many dimensions; 0 leaves them as they are.
+    """
+    tensors = cached(
         root, name.lower(), [_FORMAT, family, name, width], lambda: _make(root, family, name, width)
     )
     classes = int(tensors["labels"].max()) + 1
@@ -28,9 +31,10 @@ def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
 
 
 def sketch(features: Tensor, width: int) -> Tensor:  # [nodes, width]
-    """Random projection onto ``width`` directions, the same for everyone: distances nearly stay.
+    """Project onto ``width`` random directions, which approximately preserves distances.
 
-    Nobody has to see anybody's data for it, unlike a choice of words or principal components.
+    The directions are the same for all clients and do not depend on data, unlike a selection of
+    words or principal components.
     """
     draw = torch.Generator().manual_seed(_SKETCH_SEED)
     directions = torch.randn(features.size(1), width, generator=draw) / width**0.5
@@ -39,7 +43,7 @@ def sketch(features: Tensor, width: int) -> Tensor:  # [nodes, width]
 
 
 def _make(root: Path, family: str, name: str, width: int) -> dict[str, Tensor]:
-    data = _loaded(root / family, family, name)
+    data = _load(root / family, family, name)
     left, right = data.edge_index[:, data.edge_index[0] < data.edge_index[1]].to(torch.int32)
     features = data.x.float()
     return {
@@ -52,13 +56,13 @@ def _make(root: Path, family: str, name: str, width: int) -> dict[str, Tensor]:
     }
 
 
-def _loaded(folder: Path, family: str, name: str) -> Any:
+def _load(folder: Path, family: str, name: str) -> Any:
     from torch_geometric.datasets import Coauthor, Planetoid
 
     try:
         return {"Planetoid": Planetoid, "Coauthor": Coauthor}[family](str(folder), name)[0]
     except OSError as error:
         raise RametError(
-            f"{name} is not in {folder} and could not be downloaded ({error}). Connect, or name "
-            "the folder that has it with --data."
+            f"{name} is not in {folder} and could not be downloaded ({error}). Connect to "
+            "the network, or point --data to a folder that has it."
         ) from error

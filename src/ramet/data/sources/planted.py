@@ -1,10 +1,11 @@
-"""Graphs whose hidden kinds of links are known, because they were planted.
+"""Generated graphs with hidden kinds of links that are known because they were planted.
 
-Groups of nodes stand in a ring, and each kind of link joins the nodes of a group with those of the
-next. So every node has links of two kinds. Features show a node's class and its group under noise;
-a kind is visible in them as far as its links keep to their groups (``bias``), and its links join
-nodes of one class with probability ``homophily``. A network that takes all links alike cannot tell
-a neighbour who speaks for its own class from one who speaks against it.
+Groups of nodes form a ring, and each kind of link joins the nodes of one group with those of the
+next, so with three or more kinds every group has links of two kinds. Features are noisy and depend
+on a node's class and group. With probability ``bias`` an end of a link is drawn from the group of
+its kind, otherwise from any group. The higher the bias, the more the features reveal the kind.
+``homophily`` is the probability that a link joins nodes of the same class. A network that treats
+all links alike mixes kinds of high homophily with kinds of low homophily.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from ramet.data.graphs.node_graph import NodeGraph
 
-_SMALLEST_RING = 3
+_MIN_RING = 3
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,22 @@ def planted(
     group_signal: float = 2.5,
     seed: int = 0,
 ) -> NodeGraph:
-    """Draw a graph; the same arguments give the same graph.
+    """Generate a graph. The same arguments give the same graph.
 
-    Nodes are numbered group by group, so that a link's smaller end tells its direction in the ring.
+    Nodes are numbered group by group, so the smaller ends of a kind's links are in the same group,
+    apart from those that ``bias`` leaves to chance.
     """
     draw = torch.Generator().manual_seed(seed)
-    ring = max(len(kinds), _SMALLEST_RING)
+    ring = max(len(kinds), _MIN_RING)
     labels = torch.randint(classes, (nodes,), generator=draw)
     groups = torch.randint(ring, (nodes,), generator=draw).sort().values
     class_means = torch.randn(classes, features, generator=draw)
     group_means = torch.randn(ring, features, generator=draw)
     noise = torch.randn(nodes, features, generator=draw)
     buckets = _Buckets.of(labels, groups, classes, ring)
-    ends = [_ends(place, kind, buckets, draw) for place, kind in enumerate(kinds)]
+    ends = [_ends(number, kind, buckets, draw) for number, kind in enumerate(kinds)]
     pairs = torch.cat(ends, dim=1)
-    known = torch.repeat_interleave(
+    kind_of_link = torch.repeat_interleave(
         torch.arange(len(kinds), dtype=torch.uint8),
         torch.tensor([pair.size(1) for pair in ends]),
     )
@@ -60,8 +62,8 @@ def planted(
         classes=classes,
         left=pairs.amin(dim=0).to(torch.int32),
         right=pairs.amax(dim=0).to(torch.int32),
-        kinds=known,
-        kind_names=tuple(f"kind {place}" for place in range(len(kinds))),
+        kinds=kind_of_link,
+        kind_names=tuple(f"kind {number}" for number in range(len(kinds))),
         trained=torch.zeros(nodes, dtype=torch.bool),
     )
 
@@ -76,16 +78,18 @@ class _Buckets:
 
     @staticmethod
     def of(labels: Tensor, groups: Tensor, classes: int, count: int) -> _Buckets:
-        place = labels * count + groups
-        sizes = torch.bincount(place, minlength=classes * count)
+        bucket = labels * count + groups
+        sizes = torch.bincount(bucket, minlength=classes * count)
         starts = sizes.cumsum(0) - sizes
         shape = (classes, count)
-        return _Buckets(torch.argsort(place, stable=True), starts.view(shape), sizes.view(shape))
+        return _Buckets(torch.argsort(bucket, stable=True), starts.view(shape), sizes.view(shape))
 
-    def draw(self, classes: Tensor, groups: Tensor, by: torch.Generator) -> Tensor:
-        """A node of each class and group."""
+    def draw(self, classes: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a node for each pair of class and group."""
         sizes = self.sizes[classes, groups]
-        within = (torch.rand(classes.numel(), generator=by, dtype=torch.float64) * sizes).long()
+        within = (
+            torch.rand(classes.numel(), generator=generator, dtype=torch.float64) * sizes
+        ).long()
         return self.order[self.starts[classes, groups] + within]
 
 
@@ -93,16 +97,19 @@ def _ends(group: int, kind: PlantedKind, buckets: _Buckets, draw: torch.Generato
     """[2, links] without self loops."""
     classes, groups = buckets.sizes.shape
 
-    def near(group: int) -> Tensor:
-        own = torch.rand(kind.links, generator=draw) < kind.bias
-        other = torch.randint(groups, (kind.links,), generator=draw)
-        return torch.where(own, group % groups, other)
+    def groups_near(group: int) -> Tensor:
+        biased = torch.rand(kind.links, generator=draw) < kind.bias
+        any_group = torch.randint(groups, (kind.links,), generator=draw)
+        return torch.where(biased, group % groups, any_group)
 
     one = torch.randint(classes, (kind.links,), generator=draw)
-    alike = torch.rand(kind.links, generator=draw) < kind.homophily
+    same = torch.rand(kind.links, generator=draw) < kind.homophily
     shift = torch.randint(1, max(classes, 2), (kind.links,), generator=draw)
-    other = torch.where(alike, one, (one + shift) % classes)
+    other = torch.where(same, one, (one + shift) % classes)
     pairs = torch.stack(
-        [buckets.draw(one, near(group), draw), buckets.draw(other, near(group + 1), draw)]
+        [
+            buckets.draw(one, groups_near(group), draw),
+            buckets.draw(other, groups_near(group + 1), draw),
+        ]
     )
     return pairs[:, pairs[0] != pairs[1]]

@@ -1,7 +1,7 @@
-"""Three small made-up domains for a first run and for tests: no download, ready in a blink.
+"""Three small generated domains for a first run and for tests, without any download.
 
-Each domain asks a question that the shape of a graph answers, and has its own feature alphabet,
-as different sites would. Labels alternate, so classes are even.
+In each domain the shape of a graph depends on its class. Each domain has its own feature alphabet,
+as different sites would. Labels alternate, so classes are balanced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Links = list[tuple[int, int]]
 
 
 def _rings(rng: np.random.Generator, nodes: int, label: int) -> Links:
-    """A ring, with chords across it (0) or without some of its links (1)."""
+    """A ring with chords (class 0) or with missing links (class 1)."""
     ring = [(node, (node + 1) % nodes) for node in range(nodes)]
     if label == 0:
         chords = rng.integers(0, nodes, (nodes // 4, 2))
@@ -28,7 +28,7 @@ def _rings(rng: np.random.Generator, nodes: int, label: int) -> Links:
 
 
 def _trees(rng: np.random.Generator, nodes: int, label: int) -> Links:
-    """A tree that grows from any node (0) or mostly from its hub (1)."""
+    """A tree that grows from any node (class 0) or mostly from its hub (class 1)."""
     hub_share = 0.1 if label == 0 else 0.45
     return [
         (node, 0 if rng.random() < hub_share else int(rng.integers(0, node)))
@@ -37,7 +37,7 @@ def _trees(rng: np.random.Generator, nodes: int, label: int) -> Links:
 
 
 def _blocks(rng: np.random.Generator, nodes: int, label: int) -> Links:
-    """One loose community (0) or two tight ones with little between them (1)."""
+    """One loose community (class 0) or two dense ones with few links between them (class 1)."""
     half = nodes // 2
     inside, across = (0.3, 0.3) if label == 0 else (0.5, 0.08)
     return [
@@ -57,7 +57,7 @@ NAMES = tuple(_DOMAINS)
 
 
 def make(name: str) -> GraphBlock:
-    """The graphs of one domain; every call, on every machine, gives the same."""
+    """Generate the graphs of one domain, always the same ones."""
     if name not in _DOMAINS:
         raise unknown("tiny domain", name, _DOMAINS)
     links_of, alphabet = _DOMAINS[name]
@@ -66,8 +66,8 @@ def make(name: str) -> GraphBlock:
     for graph in range(GRAPHS):
         nodes, label = int(rng.integers(8, 21)), graph % 2
         links += [(first + a, first + b) for a, b in links_of(rng, nodes, label) if a != b]
-        common = rng.random(nodes) < 0.25
-        features.append(np.where(common, label, rng.integers(0, alphabet, nodes)))
+        shows_label = rng.random(nodes) < 0.25
+        features.append(np.where(shows_label, label, rng.integers(0, alphabet, nodes)))
         sizes.append(nodes)
         first += nodes
     ends = torch.tensor(links)

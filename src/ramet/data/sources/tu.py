@@ -1,11 +1,11 @@
-"""TUDataset: downloaded by PyG, read by us, kept as a block of tensors.
+"""TUDataset: downloaded by PyG, but parsed here into one block of tensors.
 
-PyG's own parser makes one `Data` object per graph and takes minutes and gigabytes for COLLAB's 24
-million lines; here every file becomes one array. What is read is what PyG reads: node labels from
-their smallest one up, classes in sorted order, no self loops, no link twice.
+PyG's own parser makes one `Data` object per graph. Here every file becomes one array, since COLLAB
+has 24 million lines. The result is the same as PyG's: node labels count from the smallest one,
+classes are sorted, and self loops and duplicate links are dropped.
 
-Features follow the FedStar and FedDense papers: one-hot node labels; the Letter sets use their two
-coordinates; sets without either (COLLAB, IMDB) use the one-hot degree.
+Features follow the FedStar and FedDense papers. They are one-hot node labels, the two coordinates
+for the Letter sets, and the one-hot degree for sets without either (COLLAB, IMDB).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = (*WITH_NODE_LABELS, *DEGREE_CAPS, *WITH_COORDINATES)
 
 
 def read(root: Path, name: str) -> GraphBlock:
-    """The graphs of one TU dataset, without structure encodings."""
+    """Read the graphs of one TU dataset, without structure encodings."""
     if name not in NAMES:
         raise unknown("dataset", name, NAMES)
     raw = root / "TUDataset" / name / "raw"
@@ -70,25 +70,25 @@ def _features(raw: Path, name: str, degrees: Tensor) -> tuple[Tensor, int]:
     return kinds, int(kinds.max()) + 1
 
 
-def _table(path: Path, kind: type[np.generic]) -> np.ndarray:
-    """A file of numbers with commas between them."""
-    frame = pd.read_csv(path, header=None, dtype=kind, skipinitialspace=True)
+def _table(path: Path, dtype: type[np.generic]) -> np.ndarray:
+    """Read a file of comma-separated numbers."""
+    frame = pd.read_csv(path, header=None, dtype=dtype, skipinitialspace=True)
     return np.ascontiguousarray(frame.to_numpy())
 
 
 def _download(root: Path, name: str) -> None:
-    """Let PyG fetch the raw files, without its parser."""
+    """Let PyG download the raw files without parsing them."""
     from torch_geometric.datasets import TUDataset
 
     dataset = TUDataset.__new__(TUDataset)
     dataset.root, dataset.name, dataset.cleaned = str(root / "TUDataset"), name, False
     try:
-        with redirect_stderr(io.StringIO()):  # PyG tells of its downloading
+        with redirect_stderr(io.StringIO()):  # PyG prints its progress
             dataset.download()
     except (OSError, ValueError, RuntimeError) as error:
         raise RametError(
             f"dataset {name} is not in {root} and could not be downloaded "
-            f"({type(error).__name__}). Connect once, or unpack it to "
+            f"({type(error).__name__}). Connect to the network once, unpack it to "
             f"{root / 'TUDataset' / name / 'raw'}, or point --data (or RAMET_DATA) to a folder "
             "that has it."
         ) from error
