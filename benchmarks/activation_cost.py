@@ -23,7 +23,7 @@ from ramet.experiment import Experiment, MethodSpec, RunFolder, checked_settings
 from ramet.methods.base import switchable_arrays
 from ramet.methods.fedda import Explore, Restart
 from ramet.metrics.summary import tensors_sent
-from ramet.report import figures
+from ramet.report import drawing, figures
 from ramet.studies.archive import finished_runs
 from ramet.studies.fedda_cost import (
     Activity,
@@ -85,7 +85,7 @@ def main() -> None:
         print(run.line())
     for picture in pictures:
         drawn = figures.tensors_over_rounds(panels(runs))
-        figures.save(drawn, picture.parent, picture.stem)
+        drawing.save(drawn, picture.parent, picture.stem)
 
 
 def runs_of(path: Path) -> Iterator[Run]:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ramet.report import figures
+from ramet.report import drawing, figures
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import FinishedRuns
 
@@ -250,14 +250,14 @@ def test_heat_maps_of_many_clients_are_stacked() -> None:
 
 def test_saving_a_figure_twice_gives_the_same_svg(tiny_runs: FinishedRuns, tmp_path: Path) -> None:
     for name in ("first", "second"):
-        figures.save(figures.payload(standings(tiny_runs)), tmp_path, name)
+        drawing.save(figures.payload(standings(tiny_runs)), tmp_path, name)
     with Image.open(tmp_path / "first.png") as picture:
         assert min(picture.size) > 100
     assert (tmp_path / "first.svg").read_text() == (tmp_path / "second.svg").read_text()
 
 
 def test_an_inline_figure_is_one_svg_element(tiny_runs: FinishedRuns) -> None:
-    drawn = figures.inline(figures.payload(standings(tiny_runs)))
+    drawn = drawing.inline(figures.payload(standings(tiny_runs)))
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")
     assert not re.search(r"<script|<image", drawn)

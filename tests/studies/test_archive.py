@@ -15,7 +15,7 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.metrics import Round, Summary
 from ramet.metrics.summary import common_metric
-from ramet.report import figures
+from ramet.report import drawing, figures
 from ramet.report.page import write_report
 from ramet.studies.archive import finished_runs, keep, kept
 from ramet.studies.comparison import standings
@@ -106,7 +106,7 @@ def test_runs_of_different_lengths_are_not_put_on_one_page(sweep: Path, tmp_path
 
 def test_drawing_twice_gives_the_same_figure(sweep: Path) -> None:
     runs = finished_runs([sweep])
-    first, second = (figures.inline(figures.score_over_rounds(runs)) for _ in range(2))
+    first, second = (drawing.inline(figures.score_over_rounds(runs)) for _ in range(2))
     assert first == second
 
 

@@ -64,14 +64,14 @@ def inspect_data(
     from ramet.experiment.named import setting_named
     from ramet.partition import Reading
     from ramet.partition.inspection import GraphInspection, inspect
-    from ramet.report import figures
+    from ramet.report import drawing, figures
 
     name, options = setting_and_options(setting, site, option)
     inspection = inspect(setting_named(name, options), Reading(data_folder(data), SPLIT_SEED))
     if folder is not None and isinstance(inspection, GraphInspection):
         make_folder(folder)
         figure = figures.heterogeneity(list(inspection.clients), inspection.divergences)
-        figures.save(figure, folder, "heterogeneity")
+        drawing.save(figure, folder, "heterogeneity")
     if as_json:
         print_json(inspection.to_json())
         return

@@ -229,7 +229,7 @@ def _reproduce_table(plan: Reproduction, name: str) -> bool:
 def _reproduce_figure(plan: Reproduction, name: str) -> bool:
     """Draw a figure's curves from the finished runs, and print a table of their last round."""
     from ramet.experiment import make_folder
-    from ramet.report import figures
+    from ramet.report import drawing, figures
     from ramet.report.study_tables import saving_table
 
     curves = [(panel, runs) for panel, runs in plan.curves() if any(runs.values())]
@@ -240,7 +240,7 @@ def _reproduce_figure(plan: Reproduction, name: str) -> bool:
     )
     make_folder(plan.folder)
     file = name.replace(" ", "-")
-    figures.save(figure, plan.folder, file)
+    drawing.save(figure, plan.folder, file)
     rows = plan.compared_with_first_curve()
     if rows:
         title = f"{name}: last round, compared with the first curve of each panel"

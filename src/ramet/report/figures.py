@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.metrics import Round
 from ramet.metrics.summary import common_metric
+from ramet.report.drawing import (
+    COLOURS,
+    DASHES,
+    MARKS,
+    legend_right,
+    line_style,
+    new_figure,
+    sample_std,
+)
 from ramet.studies.comparison import Standing
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 from ramet.studies.printed import baselines
@@ -23,21 +28,6 @@ from ramet.studies.savings import without_activation
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-_COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
-"""After Okabe and Ito, whose palette is made for readers with colour blindness."""
-_DASHES = ("-", "--", ":", "-.")
-_STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "svg.hashsalt": "ramet",
-    "savefig.dpi": 150,
-}
 
 
 def score_over_rounds(by_label: FinishedRuns) -> Figure:
@@ -69,29 +59,29 @@ def _over_rounds(
     by_label: FinishedRuns, value: Callable[[Round], float | None], title: str, percent: bool
 ) -> Figure:
     factor = 100 if percent else 1
-    with _figure(8, 5) as (figure, axes):
+    with new_figure(8, 5) as (figure, axes):
         for index, (label, runs) in enumerate(by_label.items()):
             curves = [[value(one) for one in run.rounds] for run in runs.values()]
             if any(point is None for curve in curves for point in curve):
                 continue
             values = factor * np.array(curves, dtype=float)
             rounds = [one.number for one in next(iter(runs.values())).rounds]
-            middle, spread = _smooth(values.mean(axis=0)), _smooth(_std(values))
-            style = _line_style(index)
+            middle, spread = _smooth(values.mean(axis=0)), _smooth(sample_std(values))
+            style = line_style(index)
             axes.plot(rounds, middle, label=f"{label} ({len(runs)})", linewidth=1.4, **style)
             axes.fill_between(
                 rounds, middle - spread, middle + spread, color=style["color"], alpha=0.12, lw=0
             )
         axes.set(xlabel="round", ylabel=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        _legend_right(axes, "method (seeds)")
+        legend_right(axes, "method (seeds)")
     return figure
 
 
 def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figure:
     """A paper's curves on all data, one panel each: mean over seeds, or best and worst seed."""
     rows = [panels[at : at + 2] for at in range(0, len(panels), 2)]
-    with _figure(11, 4.2 * len(rows), 2, len(rows)) as (figure, axes):
+    with new_figure(11, 4.2 * len(rows), 2, len(rows)) as (figure, axes):
         for panel in np.atleast_1d(axes).flat[len(panels) :]:
             panel.set_axis_off()
         for panel, (title, by_label, extremes) in zip(
@@ -104,7 +94,7 @@ def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figur
                     [[one.overview for one in run.rounds] for run in runs.values()], dtype=float
                 )
                 rounds = [one.number for one in next(iter(runs.values())).rounds]
-                colour, name = _line_style(index)["color"], f"{label} ({len(runs)})"
+                colour, name = line_style(index)["color"], f"{label} ({len(runs)})"
                 if extremes:
                     panel.plot(rounds, scores.max(axis=0), color=colour, label=name, linewidth=1.4)
                     panel.plot(rounds, scores.min(axis=0), ":", color=colour, linewidth=1.4)
@@ -122,7 +112,7 @@ def tensors_over_rounds(
     panels: Mapping[str, tuple[NDArray[np.float64], Mapping[str, float]]],
 ) -> Figure:
     """Shares [seeds, rounds] of the tensors that all clients would send, and expected levels."""
-    with _figure(5.6 * len(panels), 4.2, len(panels)) as (figure, axes):
+    with new_figure(5.6 * len(panels), 4.2, len(panels)) as (figure, axes):
         for panel, (title, (shares, levels)) in zip(
             np.atleast_1d(axes), panels.items(), strict=True
         ):
@@ -130,18 +120,18 @@ def tensors_over_rounds(
             mean_so_far = np.cumsum(shares, axis=1) / rounds
             panel.plot(rounds, shares.mean(axis=0), color="#9aa5b1", lw=1, label="per round")
             panel.plot(
-                rounds, mean_so_far.mean(axis=0), color=_COLOURS[1], lw=2, label="running mean"
+                rounds, mean_so_far.mean(axis=0), color=COLOURS[1], lw=2, label="running mean"
             )
             panel.fill_between(
                 rounds,
                 mean_so_far.min(axis=0),
                 mean_so_far.max(axis=0),
-                color=_COLOURS[1],
+                color=COLOURS[1],
                 alpha=0.15,
                 lw=0,
             )
             for index, (name, level) in enumerate(levels.items()):
-                colour, dashes = _COLOURS[(2, 6, 7)[index]], _DASHES[1 + index]
+                colour, dashes = COLOURS[(2, 6, 7)[index]], DASHES[1 + index]
                 panel.axhline(level, color=colour, linestyle=dashes, label=f"{name}: {level:.2f}")
             panel.set(xlabel="round", ylim=(0, 1.03), title=title)
             panel.legend(fontsize=8, loc="lower left")
@@ -154,14 +144,14 @@ def score_over_bytes(by_label: FinishedRuns) -> Figure:
 
     Without the activation, only those seeds count that a run with an activation has too.
     """
-    with _figure(8, 6) as (figure, axes):
+    with new_figure(8, 6) as (figure, axes):
         for index, (whole, labels) in enumerate(pairs(by_label).items()):
-            colour = _line_style(index)["color"]
+            colour = line_style(index)["color"]
             seeds = {seed for label in labels for seed in by_label[label]}
             chosen = {seed: run for seed, run in by_label[whole].items() if seed in seeds}
             points = {whole: chosen, **{label: by_label[label] for label in labels}}
             start = _bytes_and_score(chosen)
-            for mark, (label, runs) in zip(_MARKS, points.items(), strict=False):
+            for mark, (label, runs) in zip(MARKS, points.items(), strict=False):
                 sent, mean, spread = _bytes_and_score(runs)
                 axes.plot([start[0], sent], [start[1], mean], color=colour, lw=0.9, alpha=0.5)
                 axes.errorbar(
@@ -199,7 +189,7 @@ def _bytes_and_score(runs: Mapping[int, FinishedRun]) -> tuple[float, float, flo
     """Megabytes sent, and mean and standard deviation of the score."""
     scores = np.array([100 * run.score for run in runs.values()])
     sent = np.mean([run.summary.traffic.total for run in runs.values()])
-    return float(sent) / 1e6, float(scores.mean()), float(_std(scores))
+    return float(sent) / 1e6, float(scores.mean()), float(sample_std(scores))
 
 
 def score_over_flops(rows: Sequence[Standing]) -> Figure:
@@ -209,7 +199,7 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
     """
     counted = [row.flops_per_client_round for row in rows if row.flops_per_client_round is not None]
     step = _SHIFT * max(counted, default=0.0) / 1e9
-    with _figure(8, 5) as (figure, axes):
+    with new_figure(8, 5) as (figure, axes):
         drawn: list[float] = []
         for index, row in enumerate(rows):
             if row.flops_per_client_round is None:
@@ -217,50 +207,50 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
             flops, mean, worst = row.flops_per_client_round / 1e9, 100 * row.test, 100 * row.worst
             x = flops + step * sum(abs(flops - other) < step for other in drawn)
             drawn.append(flops)
-            colour = _line_style(index)["color"]
+            colour = line_style(index)["color"]
             axes.plot([x, x], [worst, mean], color=colour, linewidth=1.2)
-            axes.plot(x, mean, _MARKS[index % len(_MARKS)], color=colour, label=row.label, ms=8)
+            axes.plot(x, mean, MARKS[index % len(MARKS)], color=colour, label=row.label, ms=8)
             axes.plot(x, worst, "_", color=colour, ms=10)
         metric = common_metric(row.metric for row in rows)
         axes.set(
             xlabel="GFLOPs per client and round", ylabel=f"test {metric}, %: mean and worst seed"
         )
         axes.set_xlim(left=0)
-        _legend_right(axes, "method")
+        legend_right(axes, "method")
     return figure
 
 
 def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], metric: str) -> Figure:
     """Score on all data over the number of link kinds, a line per method: mean ± std."""
-    with _figure(8, 4.5) as (figure, axes):
+    with new_figure(8, 4.5) as (figure, axes):
         for index, (label, by_kinds) in enumerate(scores.items()):
             kinds = sorted(by_kinds)
             values = [100 * np.array(by_kinds[count]) for count in kinds]
             axes.errorbar(
                 kinds,
                 [value.mean() for value in values],
-                [_std(value) for value in values],
-                marker=_MARKS[index % len(_MARKS)],
+                [sample_std(value) for value in values],
+                marker=MARKS[index % len(MARKS)],
                 capsize=3,
                 label=label,
-                **_line_style(index),
+                **line_style(index),
             )
         axes.set(xlabel="number of link kinds", ylabel=f"test {metric} on all data, %")
-        _legend_right(axes, "method")
+        legend_right(axes, "method")
     return figure
 
 
 def agreement(first: Mapping[str, float], last: Mapping[str, float]) -> Figure:
     """Similarity of the clients' centres in each group, in the first and the last round."""
     groups = sorted({*first, *last}, key=int)
-    with _figure(1.5 + 0.8 * len(groups), 3.5) as (figure, axes):
+    with new_figure(1.5 + 0.8 * len(groups), 3.5) as (figure, axes):
         for index, (name, values) in enumerate((("first round", first), ("last round", last))):
             xs = np.arange(len(groups)) + 0.4 * index - 0.2
             heights = [values.get(group, 0.0) for group in groups]
-            axes.bar(xs, heights, 0.38, label=name, color=_COLOURS[index + 1])
+            axes.bar(xs, heights, 0.38, label=name, color=COLOURS[index + 1])
         axes.set_xticks(range(len(groups)), groups)
         axes.set(xlabel="group of channels", ylabel="mean cosine of pairs of centres")
-        _legend_right(axes, "")
+        legend_right(axes, "")
     return figure
 
 
@@ -269,7 +259,7 @@ def by_client_and_channel(panels: Mapping[str, Mapping[tuple[str, str], float]])
     clients = sorted({client for values in panels.values() for client, _ in values})
     channels = sorted({channel for values in panels.values() for _, channel in values}, key=int)
     width = len(panels) * (2.2 + 0.55 * len(channels))
-    with _figure(width, 1.6 + 0.3 * len(clients), len(panels)) as (figure, axes):
+    with new_figure(width, 1.6 + 0.3 * len(clients), len(panels)) as (figure, axes):
         for index, (panel, (title, values)) in enumerate(
             zip(np.atleast_1d(axes), panels.items(), strict=True)
         ):
@@ -287,12 +277,12 @@ def by_client_and_channel(panels: Mapping[str, Mapping[tuple[str, str], float]])
 
 def payload(rows: Sequence[Standing]) -> Figure:
     """Kilobytes that a client sends per round."""
-    with _figure(8, 0.9 + 0.42 * len(rows)) as (figure, axes):
+    with new_figure(8, 0.9 + 0.42 * len(rows)) as (figure, axes):
         sent = [row.up_per_client_round / 1024 for row in rows]
         bars = axes.barh(
             [row.label for row in rows],
             sent,
-            color=[_line_style(index)["color"] for index in range(len(rows))],
+            color=[line_style(index)["color"] for index in range(len(rows))],
             height=0.65,
         )
         axes.bar_label(bars, [f"{kilobytes:.2f}" for kilobytes in sent], padding=4)
@@ -308,7 +298,7 @@ def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.f
     length, kinds = 2.2 + 0.42 * len(clients), len(divergences)
     side_by_side = len(clients) <= _SIDE_BY_SIDE_UP_TO
     columns, rows = (kinds, 1) if side_by_side else (1, kinds)
-    with _figure(columns * length + 0.6, rows * length, columns, rows) as (figure, axes):
+    with new_figure(columns * length + 0.6, rows * length, columns, rows) as (figure, axes):
         for index, (panel, (kind, matrix)) in enumerate(
             zip(np.atleast_1d(axes), divergences.items(), strict=True)
         ):
@@ -323,27 +313,6 @@ def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.f
     return figure
 
 
-def save(figure: Figure, folder: Path, name: str) -> None:
-    """Save a figure as PNG and SVG."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE):
-        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
-        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
-
-
-def inline(figure: Figure) -> str:
-    """Return a figure as an SVG element for an HTML page."""
-    import matplotlib as mpl
-
-    text = io.StringIO()
-    with mpl.rc_context(_STYLE):
-        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
-    svg = text.getvalue()
-    return svg[svg.index("<svg") :]
-
-
-_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "h", "<")
 _NUMBERS_UP_TO = 15
 _SIDE_BY_SIDE_UP_TO = 6
 """Clients; with more, heat maps are stacked, because side by side a page would shrink them."""
@@ -357,19 +326,6 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([values[max(0, i - reach) : i + reach + 1].mean() for i in range(len(values))])
 
 
-def _std(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sample standard deviation over the first axis; 0 for a single value."""
-    std: NDArray[np.float64] = values.std(axis=0, ddof=min(1, len(values) - 1))
-    return std
-
-
-def _line_style(index: int) -> dict[str, Any]:
-    return {
-        "color": _COLOURS[index % len(_COLOURS)],
-        "linestyle": _DASHES[index // len(_COLOURS) % len(_DASHES)],
-    }
-
-
 def _annotate(panel: Axes, matrix: NDArray[np.float64]) -> None:
     for row, values in enumerate(matrix):
         for column, value in enumerate(values):
@@ -378,24 +334,3 @@ def _annotate(panel: Axes, matrix: NDArray[np.float64]) -> None:
                 column, row, f"{value:.2f}"[1:] if value < 0.995 else "1", ha="center",
                 va="center", color=ink, fontsize=10,
             )  # fmt: skip
-
-
-def _legend_right(axes: Axes, title: str) -> None:
-    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), alignment="left")
-
-
-@contextmanager
-def _figure(
-    width: float, height: float, panels: int = 1, rows: int = 1
-) -> Iterator[tuple[Figure, Any]]:
-    """Create an empty figure in our style, without a display and without global state."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise RametError(
-            "figures need matplotlib. Install it: pip install 'ramet[report]'."
-        ) from error
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots(rows, panels)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.partition.inspection import GraphInspection
-from ramet.report import figures
+from ramet.report import drawing, figures
 from ramet.report.text import operations, percent, plural
 from ramet.studies.comparison import Standing, standings
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
@@ -46,7 +46,7 @@ def write_report(
     pictures = _pictures(by_label, rows, inspection)
     metric = figures.metric_of(by_label)
     for picture in pictures:
-        figures.save(picture.figure, folder, picture.name)
+        drawing.save(picture.figure, folder, picture.name)
     common = _with_common_clients(by_label)
     page = folder / "report.html"
     page.write_text(
@@ -58,7 +58,7 @@ def write_report(
             target=target,
             all_data=any(row.overview is not None for row in rows),
             figures=[
-                {"title": p.title, "note": p.note, "svg": figures.inline(p.figure)}
+                {"title": p.title, "note": p.note, "svg": drawing.inline(p.figure)}
                 for p in pictures
             ],
             clients=_client_scores(by_label, common),

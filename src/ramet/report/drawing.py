@@ -1,0 +1,88 @@
+"""How figures look and how they are saved."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy import float64
+from numpy.typing import NDArray
+
+from ramet.errors import RametError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#000000", "#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D31", "#D55E00", "#009E73")
+"""After Okabe and Ito, whose palette is made for readers with colour blindness."""
+DASHES = ("-", "--", ":", "-.")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "h", "<")
+_STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "ramet",
+    "savefig.dpi": 150,
+}
+
+
+@contextmanager
+def new_figure(
+    width: float, height: float, panels: int = 1, rows: int = 1
+) -> Iterator[tuple[Figure, Any]]:
+    """Create an empty figure in our style, without a display and without global state."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RametError(
+            "figures need matplotlib. Install it: pip install 'ramet[report]'."
+        ) from error
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots(rows, panels)
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Save a figure as PNG and SVG."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
+        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+def inline(figure: Figure) -> str:
+    """Return a figure as an SVG element for an HTML page."""
+    import matplotlib as mpl
+
+    text = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]
+
+
+def line_style(index: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": DASHES[index // len(COLOURS) % len(DASHES)],
+    }
+
+
+def legend_right(axes: Axes, title: str) -> None:
+    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), alignment="left")
+
+
+def sample_std(values: NDArray[float64]) -> NDArray[float64]:
+    """Sample standard deviation over the first axis; 0 for a single value."""
+    std: NDArray[float64] = values.std(axis=0, ddof=min(1, len(values) - 1))
+    return std
