@@ -1,4 +1,4 @@
-"""Finds built-in and user-defined factories by name, and builds them with `--set` options."""
+"""Find built-in and user-defined factories by name, and call them with `--set` options."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
 def build(factory: Callable[..., Built], options: Mapping[str, str], by: str = "--set") -> Built:
     """Call a factory with options given as text, which are converted and checked by type.
 
-    ``by`` is the command-line option that they came from, for error messages.
+    ``by`` is the command-line option that gave them, for error messages.
     """
     hints = _hints(factory)
     chosen: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""What crosses the wire, and the declaration of what may.
+"""The content of messages, and the declaration of which arrays may leave a site.
 
-A `Payload` holds named arrays, numbers and short notes. `Sharing` declares which arrays leave a
-site, as patterns over parameter names. It is data, so that it can be printed, checked and audited.
+A `Payload` holds named arrays, numbers and short notes. `Sharing` is a declaration by patterns over
+parameter names. It is data, so that it can be printed, checked and audited.
 """
 
 from __future__ import annotations

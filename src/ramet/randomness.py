@@ -1,4 +1,4 @@
-"""Random draws that depend on (run seed, who, round, purpose) only, never on a global order.
+"""Random draws that depend only on the run's seed, who draws, the round and the purpose.
 
 Engines visit clients in different orders and in different processes. They agree to the last bit
 because no draw depends on earlier draws elsewhere.

@@ -41,7 +41,7 @@ class Result:
     folder: Path
     """The folder of the run."""
     summary: Summary
-    """The figures of the run, as in `result.json`. ``summary.scores.test`` is the mean test score
+    """The numbers of the run, as in `result.json`. ``summary.scores.test`` is the mean test score
     of the clients after the last round."""
     untracked: Mapping[str, str] = field(default_factory=dict)
     """Trackers that failed, and why."""
@@ -214,7 +214,7 @@ def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -
 
 
 def finished(folder: RunFolder, resume_command: str, untracked: Mapping[str, str]) -> Result:
-    """The result of a run; if there is none, an error that names the command to continue it."""
+    """Return the result of a run, or raise an error that names the command to continue it."""
     summary = folder.summary()
     if summary is None:
         raise RametError(f"the run ended without a result. Continue with `{resume_command}`.")

@@ -1,7 +1,7 @@
-"""Reads names from Ramet's source files without importing them.
+"""Read names from Ramet's source files without importing them.
 
-Shell completion and `dir(ramet)` need these names at once; importing the modules that define them
-would import PyTorch, which takes seconds.
+Shell completion and `dir(ramet)` must be fast, but importing the modules that define these names
+also imports PyTorch, which takes seconds.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ Side = Annotated[
 def setting_and_options(
     name: str | None, sites: list[Path] | None, given: list[str] | None
 ) -> tuple[str, dict[str, str]]:
-    """Return the name of the setting and all options. With ``--site`` the setting is `own`."""
+    """Return the name of the setting, which is `own` with ``--site``, and all options."""
     options = _key_values(given or [])
     if not sites:
         return name or DEFAULT_SETTING, options

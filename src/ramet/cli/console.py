@@ -189,7 +189,7 @@ def _tracking_warnings_as_lines() -> Iterator[None]:
 
 
 def watch_lines(lines: Callable[[], list[str]]) -> None:
-    """Every two seconds, redraw all lines, or print the new ones if there is no terminal."""
+    """Redraw all lines every two seconds; without a terminal, print only new lines."""
     import time
 
     from rich.live import Live

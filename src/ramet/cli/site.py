@@ -33,6 +33,7 @@ def show_audit(
     """
     from ramet.engine.audit import audit_entries
     from ramet.report.run_tables import audit_table, audit_totals_table
+    from ramet.report.text import plural
 
     entries, unreadable = audit_entries(folder)
     if as_json:
@@ -40,7 +41,8 @@ def show_audit(
     else:
         print_table(audit_table(entries) if every else audit_totals_table(entries))
     if unreadable:
-        print_error(f"{unreadable} log lines cannot be read: cut short by a crash, or modified.")
+        lines = plural(unreadable, "log line")
+        print_error(f"{lines} cannot be read: cut short by a crash, or modified.")
 
 
 @app.command("app")

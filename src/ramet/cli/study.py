@@ -278,7 +278,7 @@ def report(
 
 
 def _divergences(run: FinishedRun, data: Path) -> tuple[GraphInspection | None, list[str]]:
-    """The divergences between the clients of a run, or the reason why they are left out."""
+    """The divergences between the clients of a run, or the reasons why they are left out."""
     from ramet.experiment.named import setting_ignoring_unknown
     from ramet.partition import Reading
     from ramet.partition.inspection import inspect_graphs

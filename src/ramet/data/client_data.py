@@ -1,4 +1,4 @@
-"""The data of one client and their split."""
+"""The data of one client and its split."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Division = TypeVar("Division", Split, HeldOutPairs, covariant=True)
 class ClientData(Generic[Content, Division]):
     """Many graphs to classify, one graph of nodes to classify, or one graph with links to predict.
 
-    In a simulation, a client's model may be evaluated on data that the client does not hold. These
-    are then ``evaluated_on``, and the validation and test indices refer to them.
+    In a simulation, a client's model may be evaluated on data that the client does not hold. This
+    is then ``evaluated_on``, and the validation and test indices refer to it.
     """
 
     content: Content

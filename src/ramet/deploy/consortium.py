@@ -63,11 +63,11 @@ class Consortium(_File):
     """Minimum number of valid replies per round."""
     deadline: float = 600.0
     """Seconds that a round waits for the next reply."""
+    # As for `ramet run`:
     norm_bound: float | None = None
     merge: str | None = None
     activation: str | None = None
     share: tuple[str, ...] | None = None
-    """These four are as for `ramet run`."""
     options: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -113,7 +113,7 @@ class Consortium(_File):
 
 
 def site_options(setting: str, sites: Iterable[str]) -> dict[str, str]:
-    """Options that name the sites, for sites' own graphs; other settings know their clients."""
+    """The option that names the sites; empty unless sites bring their own graphs."""
     return {"sites": shlex.join(sites)} if setting == OWN else {}
 
 
@@ -161,7 +161,7 @@ def read(path: Path, kind: type[Model]) -> Model:
 
 
 def _description(keys: Iterable[str]) -> str | None:
-    """Describe the kind of file that has these keys."""
+    """Describe the kind of file that has these keys; None if it is unknown."""
     return next((text for key, text in _FILES.items() if key in keys), None)
 
 

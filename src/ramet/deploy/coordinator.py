@@ -21,7 +21,7 @@ SETTINGS = "consortium.toml"
 
 @dataclass(frozen=True)
 class Coordinator(Side):
-    """Flower in production: process isolation, SQLite, an authenticated SuperExec, and a proxy."""
+    """A SuperLink with process isolation and SQLite, an authenticated SuperExec, and a proxy."""
 
     consortium: Consortium
 

@@ -64,7 +64,7 @@ def check_public(text: str) -> None:
 
 
 def fingerprint(public: str) -> str:
-    """A fingerprint to compare over another channel, such as the telephone."""
+    """A fingerprint to compare over another channel, such as by phone."""
     digest = hashlib.sha256(public.strip().encode()).hexdigest()
     return ":".join(digest[start : start + 4] for start in range(0, 32, 4))
 

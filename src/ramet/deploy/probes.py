@@ -15,7 +15,7 @@ from ramet.deploy.services import Service
 from ramet.errors import RametError
 
 _MAX_AHEAD, _MAX_BEHIND = 5.0, 300.0
-"""How many seconds Flower lets a site's clock be ahead of or behind the coordinator's."""
+"""Seconds that Flower allows a site's clock to be ahead of or behind the coordinator's."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ramet.deploy.keys import LOOPBACK_NAME
 TEMPORARY = "nginx"
 """The folder for nginx's buffers."""
 LARGEST_MESSAGE = "64m"
-"""Flower splits arrays into chunks of 5 MB."""
+"""nginx's limit for a request body; Flower splits arrays into chunks of 5 MB."""
 
 
 def nginx_conf(consortium: Consortium) -> str:

@@ -27,7 +27,7 @@ def run_consortium(
 
     The server app creates the folder once the sites have described their data. Every reply must be
     signed by the key with which the site was admitted. Gives up if no round ends for `patience`
-    seconds. If the run is still in progress because only its command ended, it is not restarted.
+    seconds. A run that outlived an earlier command is waited for, not submitted again.
     """
     side.check_running()
     side.check_admitted()

@@ -114,7 +114,7 @@ class Service:
         return True
 
     def kill_orphans(self) -> None:
-        """Kill what a killed program left behind, such as nginx's workers, which hold its port."""
+        """Kill processes that a killed program left behind, such as nginx's workers on its port."""
         if not self._pid_file.exists():
             return
         session = int(self._pid_file.read_text().split()[0])

@@ -48,7 +48,7 @@ class SiteSettings(Membership):
 
 @dataclass(frozen=True)
 class Site(Side):
-    """One SuperNode. It listens on loopback only, and connects to its coordinator only."""
+    """A SuperNode that listens on loopback only and connects only to its coordinator."""
 
     settings: SiteSettings
 
@@ -165,7 +165,7 @@ def join(
     metrics_port: int | None = None,
 ) -> tuple[Site, Path]:
     """Set up the site's folder and key; also return the application for the coordinator."""
-    from ramet.data.own import site_name  # imports PyTorch, which monitoring does without
+    from ramet.data.own import site_name  # imports PyTorch, which monitoring does not need
 
     given = read(invitation, Invitation)
     if given.setting == OWN and data.suffix != ".toml":

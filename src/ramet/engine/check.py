@@ -24,7 +24,7 @@ def fault(reply: Payload, expected: Arrays, train: bool) -> str | None:
 
 
 def distance_fault(reply: Arrays, sent: Arrays, bound: float | None) -> str | None:
-    """Whether the L2 distance of a reply from what was sent, over all arrays, exceeds the bound."""
+    """The fault of a reply whose L2 distance from what was sent, over all arrays, is too large."""
     if bound is None:
         return None
     squares = (_squared_distance(array, sent[name]) for name, array in reply.items())

@@ -46,6 +46,7 @@ class Snapshots:
     keep: int = 3
 
     def save(self, snapshot: Snapshot) -> None:
+        """Save a snapshot, and delete newer ones, whose steps are repeated, and old ones."""
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = json.dumps(snapshot.facts, sort_keys=True)
         metadata = {"facts": facts, "sha256": _sha256(snapshot.arrays, facts)}

@@ -15,7 +15,7 @@ _CACHED_NODES = 64
 
 @dataclass(frozen=True)
 class LocalWire:
-    """Caches the nodes used last; the state of the others is on disk, so that many clients fit."""
+    """Caches the nodes used last; the others have their state on disk, which saves memory."""
 
     node: Callable[[str], Node]
 

@@ -102,8 +102,8 @@ def final_model(method: Method, shape: Shape, state: Path) -> nn.Module:
 class Node:
     """A client: its samples, its method and its private state.
 
-    The state is on disk, so any process can answer the next message. A process that answers again
-    reuses what it has just saved from memory.
+    The state is on disk, so any process can answer the next message. A process that answers several
+    messages reuses the model that it has in memory.
     """
 
     client: str
@@ -216,7 +216,10 @@ class Node:
 
 @contextmanager
 def _denormals_flushed() -> Iterator[None]:
-    """Weight decay shrinks unused weights below 1e-38, where CPUs are many times slower."""
+    """Flush denormals to 0.
+
+    Weight decay shrinks unused weights below 1e-38, where CPUs are many times slower.
+    """
     torch.set_flush_denormal(True)
     try:
         yield
@@ -234,7 +237,7 @@ def state_names(model: nn.Module) -> tuple[str, ...]:
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Views if the tensors are on the CPU: copy what must survive the next update."""
+    """Tensors as arrays; views if on the CPU, so copy what must survive the next update."""
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 

@@ -280,8 +280,11 @@ class Rounds:
         return self.method.activation.score(sent, received, reply.numbers)
 
     def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
-        """The states of merging and activation, the last round's record as far as it is known, and
-        the last round in which each client replied."""
+        """The saved state of the run.
+
+        These are the states of merging and activation, the first half of the last round's record,
+        and the last round in which each client replied.
+        """
         saved = self.snapshots.latest_valid()
         if saved is None:
             return self.method.merging.start(self.start), Payload(), {}, {}

@@ -46,7 +46,7 @@ def _validated(given: Mapping[str, Any]) -> RunSettings:
 
 
 def check_names(experiment: Experiment) -> None:
-    """Reject unknown names, bad options and unmatched patterns before any data are read."""
+    """Reject unknown names, bad options and unmatched patterns before any data is read."""
     method, settings, clients = experiment.method, experiment.settings, len(experiment.clients)
     if not clients:
         raise RametError(
@@ -64,7 +64,7 @@ def check_names(experiment: Experiment) -> None:
 
 
 def _check_task(experiment: Experiment) -> None:
-    """The method and the data must be for the same task."""
+    """Check that the method and the data are for the same task."""
     method, data_task = experiment.method, experiment.setting.task
     needed = method.task.name
     if data_task in (None, needed):
@@ -79,7 +79,7 @@ def _check_task(experiment: Experiment) -> None:
 
 
 def check_clients(experiment: Experiment) -> None:
-    """Shared arrays must have the same shape and meaning on all clients."""
+    """Check that shared arrays have the same shape and meaning on all clients."""
     _check_schemas(experiment)
     first, *others = experiment.clients
     expected = experiment.sizes.shared_shapes(first)
@@ -94,7 +94,7 @@ def check_clients(experiment: Experiment) -> None:
 
 
 def _check_schemas(experiment: Experiment) -> None:
-    """The schemas of the sites' files must agree in whatever the shared arrays depend on."""
+    """Check that the sites' schemas agree in everything that the shared arrays depend on."""
     if not experiment.schemas:
         return
     sizes, task = experiment.sizes, experiment.method.task

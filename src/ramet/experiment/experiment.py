@@ -1,4 +1,4 @@
-"""Builds the components of a run from its settings."""
+"""Build the components of a run from its settings."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Experiment:
         return task.shape(self.samples(client))
 
     def _server_evaluation(self) -> ServerEvaluation | None:
-        """None unless the whole model is shared and the setting provides all data as one."""
+        """None unless the whole model is shared and the setting provides the pooled data."""
         data = self.setting.overview(self.reading)
         if data is None:
             return None

@@ -1,4 +1,4 @@
-"""Finds methods, settings and rules by name, or in a user's file."""
+"""Find methods, settings and rules by name, or in a user's file."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@
 ``method.py``            a copy of the file of a user-defined method; ``activation.py``
                          and ``merge.py`` are copies of user-defined rules
 ``rounds.jsonl``         one line per round
-``events.jsonl``         the log: rounds, refused replies, retries, the end
+``events.jsonl``         the event log: rounds, refused replies, retries, the outcome
 ``server/``              the server's latest snapshots
 ``clients/RUN/NAME/``    each client's latest snapshots, final model and audit log
+``logs/``                logs of Flower's programs, if the run uses Flower
 ``result.json``          the summary, written when the run is finished
 =======================  ===========================================================
 """
@@ -120,7 +121,7 @@ class RunFolder:
             raise _damaged(self._settings_file) from error
 
     def check_sites(self, reported: Mapping[str, Schema]) -> None:
-        """Sites that reconnect must have the schema that they started with."""
+        """Check that the sites still have the schemas that the run started with."""
         initial = self.experiment().schemas
         for site, schema in reported.items():
             if site in initial and not schema.fits(initial[site]):
@@ -155,7 +156,7 @@ class RunFolder:
             )
 
     def check_split(self) -> None:
-        """A resumed run must have the samples that it started with."""
+        """Check that the data still gives the split that the run started with."""
         stored = _read_json(self.path / "split.json")
         if stored != json.loads(json.dumps(self.experiment().manifest())):
             raise RametError(

@@ -90,7 +90,7 @@ class RunSettings(BaseModel):
 
 
 def _sites(value: str) -> list[str]:
-    """Options for the sites: files with one parent folder, or names of sites as they are."""
+    """Options for the sites: each file with its parent folder only, or the names unchanged."""
     sites = shlex.split(value)
     if not all(site.endswith(ENDING) for site in sites):
         return ["--set", f"{SITES}={value}"]

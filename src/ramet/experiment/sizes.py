@@ -24,7 +24,7 @@ class Sizes:
     seed: int
     clients: Sequence[str]
     shape_of: Callable[[str], Shape]
-    """Gives the shape of a client's data, which may have to be read for it."""
+    """Returns the shape of a client's data, and reads the data if necessary."""
 
     def scalars(self) -> dict[str, int]:
         """The number of parameters of each client's model."""
@@ -44,7 +44,7 @@ class Sizes:
         return tuple(self.shared_start())
 
     def shared_start(self) -> dict[str, Any]:
-        """The shared arrays before round 1; reads data only if the arrays depend on them."""
+        """The shared arrays before round 1; data is read only if the arrays depend on it."""
         plain = self.plain_shape()
         shape = self.shape_of(self.clients[0]) if self.changed_by(plain.other()) else plain
         return start_shared(self.method, shape, self.seed)

@@ -38,7 +38,7 @@ app = ClientApp()
 
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
-    """Tell the server which client this node is and, for user-defined graphs, their schema."""
+    """Reply with the name of this node's client and, for user-defined graphs, their schema."""
     with _outcome_logged() as facts:
         with _problems_kept_local():
             experiment = _experiment(_settings(context))
@@ -132,7 +132,7 @@ def _name(context: Context, experiment: Experiment) -> str:
 def _signed(
     reply: Payload, context: Context, request: Payload, name: str, round_number: int
 ) -> Payload:
-    """Sign the reply if the site has a key; the coordinator decides whether it needs to be."""
+    """Sign the reply if the site has a key; the coordinator decides if a signature is needed."""
     key = context.node_config.get("key")
     if not key:
         return reply

@@ -60,7 +60,7 @@ def write_guard(folder: Path, accepted: Iterable[str], events: Path | None = Non
 
 
 def write_program(path: Path, module: str, variables: Mapping[str, Path] | None = None) -> None:
-    """Write a script that runs a module of Ramet with `variables` that hold paths.
+    """Write a script that runs a module of Ramet, with paths in environment `variables`.
 
     The paths are stored relative to the script. In a container this Python may not exist; the
     script then uses the container's.

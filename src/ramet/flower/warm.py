@@ -1,8 +1,8 @@
 """A SuperExec whose client apps start with PyTorch already imported.
 
 Flower starts a new `flwr-clientapp` for every message, which spends seconds on imports alone. Here
-Python's fork server imports once what every message needs. Each message still gets its own process,
-forked from the server. Everything else is Flower's `flower-superexec`.
+Python's fork server does these imports once. Each message still gets its own process, forked from
+the fork server. Everything else is Flower's `flower-superexec`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class GridWire:
         keyring: Keyring | None = None,
         names: Mapping[int, str] | None = None,
     ) -> None:
-        """`names` maps node ids to the clients they are registered as, which is not yet proof."""
+        """`names` maps node ids to registered clients; nodes still have to prove who they are."""
         self._grid = grid
         self._run = ""
         self._expected: Mapping[str, Schema] = {}

@@ -1,4 +1,4 @@
-"""The built-in methods: one paper, one file."""
+"""The built-in methods, one module per paper, and the rules that they consist of."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
 """Activation rules: which clients take part in a round, and which shared arrays each must send.
 
-A rule object holds no state: ``settle`` receives the state and returns the next one. Every active
-client is sent all shared arrays. It may be spared sending some of them back and, with ``keep_own``,
-receiving them.
+A rule object holds no state: ``settle`` receives the state and returns the next one. An active
+client receives all shared arrays and may be spared sending some of them back. With ``keep_own`` it
+does not receive the spared ones either.
 """
 
 from __future__ import annotations

@@ -117,8 +117,6 @@ class ClusteredMean:
         number: int,
     ) -> list[list[str]]:
         """Return the cluster unchanged, or its two parts if it is split."""
-        import networkx as nx  # slow to import
-
         updates = [updates_of[client] for client in members]
         if len(members) <= 2 or number <= self.clustering.quiet_rounds:
             return [members]
@@ -127,6 +125,8 @@ class ClusteredMean:
         if mean_norm >= self.clustering.settled or largest_norm <= self.clustering.moving:
             return [members]
         weights = self.similarity(updates, [norms[client] for client in members])
+        import networkx as nx  # slow to import
+
         graph = nx.Graph()
         graph.add_nodes_from(range(len(members)))
         for a in range(len(members)):

@@ -34,14 +34,14 @@ Minority = Annotated[float, Field(ge=0, lt=0.5)]
 
 
 class RobustMerging(ABC):
-    """Base class that presents each round as a matrix: a row per reply, all shared values flat."""
+    """Base class that turns the replies of a round into a matrix, with a row per reply."""
 
     @abstractmethod
     def merged(self, rows: Rows, sent: Rows) -> Rows:
         """Merge replies [clients, values], given the values that all clients were sent."""
 
     def min_clients(self, clients: int) -> int:  # noqa: ARG002
-        """The number of clients that the rule needs to give protection."""
+        """The minimum number of clients with which the rule gives protection."""
         return 3
 
     def start(self, shared: Arrays) -> Payload:

@@ -24,7 +24,7 @@ class Session:
         model: the client's network, on ``device``.
         optimiser: with its state from the previous round.
         task: loss and batches.
-        samples: the client's data in the task's form.
+        samples: the client's data in the task's format.
         shared: names of the parameters and buffers that leave the client.
         randomness: random draws of this client in this round, by purpose.
         device: where batches have to be.

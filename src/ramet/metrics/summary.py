@@ -76,7 +76,7 @@ class Flops(_Frozen):
 
 
 class Summary(_Frozen):
-    """The figures of a finished run, stored in `result.json`. Older runs lack some of them."""
+    """The numbers of a finished run, stored in `result.json`. Older runs lack some of them."""
 
     method: str
     activation: str | None = None
@@ -102,7 +102,7 @@ class Summary(_Frozen):
     @model_validator(mode="before")
     @classmethod
     def _older(cls, facts: Any) -> Any:
-        """Older runs named the metric ``measure``, or did not name it."""
+        """Add the metric's name to older runs, which called it ``measure`` or did not store it."""
         if isinstance(facts, dict) and "metric" not in facts:
             ranked = "mrr" in facts.get("scores", {}).get("besides", {})
             metric = facts.get("measure") or ("ROC-AUC" if ranked else "accuracy")
@@ -137,7 +137,7 @@ class Round:
         )
 
     def row(self) -> list[float]:
-        """As a row of a kept result; fields that older runs lack come last."""
+        """As a row of a kept run; fields that older runs lack come last."""
         values = (self.number, self.val, self.test, self.loss, self.overview)
         return [value for value in values if value is not None]
 

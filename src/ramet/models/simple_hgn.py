@@ -1,4 +1,4 @@
-r"""Simple-HGN: graph attention that uses the type of each link.
+r"""Simple-HGN: graph attention that uses the kind of each link.
 
 Lv et al., *Are we really making much progress? Revisiting, benchmarking and refining heterogeneous
 graph neural networks*, KDD 2021, as FedDA uses it (its eq. 2).

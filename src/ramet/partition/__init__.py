@@ -1,4 +1,4 @@
-"""Settings, by name: who takes part and what data each client holds."""
+"""Settings by name: which clients take part, and what data each of them holds."""
 
 from collections.abc import Callable
 

@@ -21,7 +21,7 @@ class Reading:
 
 
 class Setting(Protocol):
-    """Who takes part, and what data each client holds."""
+    """Which clients take part, and what data each of them holds."""
 
     @property
     def about(self) -> str: ...
@@ -33,7 +33,7 @@ class Setting(Protocol):
 
     @property
     def task(self) -> TaskName | None:
-        """The task of the clients' data; None if only the sites' own files say it."""
+        """The task of the clients' data; None if it is only known from the sites' files."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class Setting(Protocol):
 
     @property
     def source_of(self) -> dict[str, str]:
-        """Where each client's data come from."""
+        """Where each client's data comes from."""
         ...
 
     def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]: ...
@@ -55,7 +55,7 @@ class Setting(Protocol):
 
     @property
     def user_defined(self) -> bool:
-        """Whether the data are the clients' own files."""
+        """Whether the data is in the clients' own files."""
         ...
 
     def schemas(self, data: Path) -> Mapping[str, Schema]:
@@ -67,7 +67,7 @@ class Setting(Protocol):
         ...
 
     def data_of(self, client: str, data: Path) -> Path | None:
-        """Path of a client's data on this machine; None if they are not here."""
+        """Path of a client's data on this machine; None if it is elsewhere."""
         ...
 
     def public_options(self) -> dict[str, str]:
@@ -76,7 +76,7 @@ class Setting(Protocol):
 
 
 class BuiltIn:
-    """Defaults for settings whose data are built in."""
+    """Defaults for settings with built-in data."""
 
     user_defined = False
 

@@ -32,8 +32,8 @@ class SubgraphSetting(BuiltIn):
     into training, validation and test nodes is that of the whole graph. A single client holds
     everything, as the baseline without federation.
 
-    ``judged`` says what a client's model is evaluated on. With ``own`` it is the client's own part,
-    as a site would use the model. With ``whole`` it is the whole graph with all its links, as in
+    ``judged`` selects the graph on which a client's model is evaluated. ``own`` is the client's own
+    part, as a site would use the model. ``whole`` is the whole graph with all its links, as in
     FedSage's paper.
     """
 

@@ -1,4 +1,4 @@
-"""Summaries of the clients' data in a setting, and how far clients are apart."""
+"""Summaries of the clients' data in a setting, and how much the clients differ."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _by_relation(graph: HeteroGraph, kinds: Tensor) -> dict[str, int]:
 
 
 def _all_data(setting: Setting, reading: Reading) -> list[ClientData[Any, Any]]:
-    """Return the pooled data if the setting has them, otherwise every client's data."""
+    """Return the pooled data if the setting provides it, otherwise every client's data."""
     whole = setting.overview(reading)
     if whole is not None:
         return [whole]

@@ -142,7 +142,7 @@ def tensors_over_rounds(
 def score_over_bytes(by_label: FinishedRuns) -> Figure:
     """Score against bytes: methods with an activation, each joined to the method without one.
 
-    Without the activation, only those seeds count that a run with an activation has too.
+    The method without one is averaged only over seeds that a run with an activation also has.
     """
     with new_figure(8, 6) as (figure, axes):
         for index, (whole, labels) in enumerate(pairs(by_label).items()):
@@ -241,7 +241,7 @@ def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], metric
 
 
 def agreement(first: Mapping[str, float], last: Mapping[str, float]) -> Figure:
-    """Similarity of the clients' centres in each group, in the first and the last round."""
+    """Similarity of the clients' centres within each group, in the first and the last round."""
     groups = sorted({*first, *last}, key=int)
     with new_figure(1.5 + 0.8 * len(groups), 3.5) as (figure, axes):
         for index, (name, values) in enumerate((("first round", first), ("last round", last))):
@@ -315,7 +315,7 @@ def heterogeneity(clients: Sequence[str], divergences: Mapping[str, NDArray[np.f
 
 _NUMBERS_UP_TO = 15
 _SIDE_BY_SIDE_UP_TO = 6
-"""Clients; with more, heat maps are stacked, because side by side a page would shrink them."""
+"""Number of clients; with more, heat maps are stacked, because a page would shrink them."""
 _SHIFT = 0.02
 """Horizontal distance between points that would overlap, as a share of the largest value."""
 

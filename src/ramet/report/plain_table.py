@@ -1,4 +1,4 @@
-"""Tables for the terminal, readable in narrow ones."""
+"""Tables that stay readable in a narrow terminal."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
     }
     if target is not None:
         columns[f"to {100 * target:g}"] = [
-            "never" if row.rounds_to_target is None else f"{row.rounds_to_target:.0f}"
+            "not by all" if row.rounds_to_target is None else f"{row.rounds_to_target:.0f}"
             for row in rows
         ]
     if all(row.overview is None for row in rows):

@@ -24,9 +24,10 @@ def rounds_between(stay: float, beta: float) -> int:
 
 
 def restart_as_printed(stay: float, off: float, switchable: float, rounds: int) -> float:
-    """Eq. 8, divided by the t₀ + 1 rounds of all clients with all tensors.
+    """Expected cost of Restart by eq. 8, as a share of what FedAvg sends in the same rounds.
 
-    Eq. 9 as printed lacks the division by the number of rounds; eq. 8 counts round 0 too.
+    Eq. 9 as printed lacks the division by the number of rounds, which is t₀ + 1 because eq. 8 also
+    counts round 0.
     """
     both = stay * off
     spared = switchable * (both - both ** (rounds + 1)) / (1 - both)
@@ -43,7 +44,7 @@ def restart(stay: float, off: float, switchable: float, rounds: int) -> float:
 
 
 def explore_at_most(stay: float, off: float, switchable: float, beta: float) -> float:
-    """Eq. 11."""
+    """Upper bound on the expected cost of Explore (eq. 11)."""
     return beta - beta * stay * off * switchable
 
 

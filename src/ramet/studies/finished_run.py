@@ -20,7 +20,7 @@ _NOT_A_VERSION = ("run", "started")
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The command of a run, its versions and its results."""
+    """The command of a run, the versions that it ran with, and its results."""
 
     label: str  # the method with its options, as `ramet compare` takes it
     command: str

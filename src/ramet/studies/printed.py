@@ -163,7 +163,7 @@ def is_figure(paper: str, name: str) -> bool:
 
 def _lookup(by_name: Mapping[str, list[_T]], name: str) -> list[_T]:
     if name not in by_name:
-        raise unknown("table", name, by_name)
+        raise unknown("table or figure", name, by_name)
     return by_name[name]
 
 

@@ -77,14 +77,14 @@ class Sweep:
     """Runs that finished elsewhere and are not repeated."""
 
     def pairs(self) -> Iterator[tuple[MethodSpec, int]]:
-        """Ordered by seed, so that an early stop leaves complete comparisons."""
+        """All pairs, ordered by seed, so that an early stop leaves complete comparisons."""
         return ((method, seed) for seed in self.seeds for method in self.methods)
 
     def run_folder(self, method: MethodSpec, seed: int) -> RunFolder:
         return RunFolder(self.folder / f"{str(method).replace('/', '_')}-seed{seed}")
 
     def check(self) -> None:
-        """Raise errors before any process starts, also for existing runs with other settings."""
+        """Raise errors before any process starts, also if an existing run has other settings."""
         for label, times in Counter(map(str, self.methods)).items():
             if times > 1:
                 raise RametError(f"{label} is given {times} times. Give each method once.")

@@ -17,7 +17,7 @@ Scores: TypeAlias = dict[str, float]
 
 
 class Samples(Protocol):
-    """A client's data in a task's form."""
+    """A client's data in a task's format."""
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Task(Protocol):
     """Name of the metric in ``val`` and ``test``."""
 
     def samples(self, data: ClientData[Any, Any]) -> Any:
-        """Convert a client's data to this task's form; raise RametError if it is for another."""
+        """Convert a client's data to this task's format; raise RametError for another task's."""
         ...
 
     def plain_shape(self, inputs: StructureEncoding) -> Any:

@@ -85,7 +85,7 @@ class NodeClassification:
         yield from sample_batches(samples.graph, samples.split.train, self.sample, size, generator)
 
     def loss(self, model: nn.Module, graph: NodeGraph) -> Tensor:
-        """Cross-entropy of the training nodes, or 0 without any."""
+        """Cross-entropy on the training nodes; 0 without any."""
         logits, trained = model(graph), graph.trained
         if not bool(trained.any()):
             zero: Tensor = logits.sum() * 0.0

@@ -1,4 +1,4 @@
-"""Tracks a run with any number of trackers."""
+"""Track a run with any number of trackers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class TrackingWarning(UserWarning):
 class Tracking:
     """The trackers of a run: those requested now, and those it had before it was stopped.
 
-    They are opened by ``start``, which fails if a requested one cannot be opened, or else at the
-    first round. A tracker that fails later is not used any more, and the run continues: a warning
-    is issued at once, and ``failures`` holds the reason.
+    ``start`` opens them, and fails if a requested one cannot be opened. Without ``start`` they are
+    opened at the first round. If a tracker fails later, the run continues without it: a warning is
+    issued at once, and ``failures`` holds the reason.
     """
 
     def __init__(self, folder: RunFolder, requested: Sequence[str] = ()) -> None:
@@ -124,7 +124,7 @@ class Tracking:
 
 @contextmanager
 def tracking(folder: RunFolder, requested: Sequence[str] = ()) -> Iterator[Tracking]:
-    """The trackers of a run, closed however it ends."""
+    """Yield the trackers of a run, and close them however it ends."""
     trackers = Tracking(folder, requested)
     try:
         yield trackers

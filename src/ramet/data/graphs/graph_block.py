@@ -58,12 +58,12 @@ class Batch:
         return self.row_starts.diff()
 
     @cached_property
-    def gcn_scale(self) -> Tensor:  # [nodes, 1]
+    def gcn_scale(self) -> Tensor:
         """[nodes, 1] (degree + 1)^-1/2, the factor of GCN's symmetric norm with self loops."""
         return (self.degrees + 1).to(torch.float32).rsqrt().unsqueeze(1)
 
     @cached_property
-    def adjacency(self) -> Tensor:  # [nodes, nodes]
+    def adjacency(self) -> Tensor:
         """[nodes, nodes] in CSR format, 1 for each link."""
         return torch.sparse_csr_tensor(
             self.row_starts,
@@ -78,19 +78,19 @@ class Batch:
         return torch.repeat_interleave(self.degrees)
 
     @cached_property
-    def x(self) -> Tensor:  # [nodes, features]
+    def x(self) -> Tensor:
         """[nodes, features] of floats; indices are expanded to one-hot vectors."""
         if self.features.is_floating_point():
             return self.features
         return functional.one_hot(self.features, self.feature_width).to(torch.float32)
 
     @cached_property
-    def edge_index(self) -> Tensor:  # [2, links]
+    def edge_index(self) -> Tensor:
         """[2, links] sources and targets; each link in both directions."""
         return torch.stack([self.columns.to(torch.int64), self.rows])
 
     @property
-    def batch(self) -> Tensor:  # [nodes]
+    def batch(self) -> Tensor:
         """[nodes] which graph a node belongs to."""
         return self.graph
 

@@ -76,12 +76,12 @@ class NodeGraph:
         return self.left.numel()
 
     @property
-    def x(self) -> Tensor:  # [nodes, features]
+    def x(self) -> Tensor:
         """[nodes, features]"""
         return self.features
 
     @cached_property
-    def edge_index(self) -> Tensor:  # [2, 2 · links]
+    def edge_index(self) -> Tensor:
         """[2, 2 · links] sources and targets; each link in both directions."""
         return torch.stack([self._columns.to(torch.int64), self.whole.rows])
 

@@ -1,4 +1,4 @@
-"""Summarise a site's graphs by two distributions, and measure how far two sites are apart.
+"""Summarise a site's graphs by two distributions, and measure how much two sites differ.
 
 Follows Fig. 1 of FedDense. The *feature* distribution is that of the cosine similarity between the
 features of linked nodes. The *structure* distribution joins those of the degree and of the local

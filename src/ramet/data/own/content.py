@@ -162,7 +162,7 @@ class OneGraph:
         return Edges(ends, table.parts(split))
 
     def _report_undeclared(self) -> None:
-        """Tensors of undeclared types are problems: they are more likely mistakes than extras."""
+        """Report tensors of undeclared types, which are more likely mistakes than extras."""
         if self._tensors is None or self._plain:
             return
         known = {

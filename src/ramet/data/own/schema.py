@@ -1,4 +1,4 @@
-"""Schemas of sites' graphs, without any data, which are compared before a run starts."""
+"""Schemas of sites' graphs, which contain no data and are compared before a run starts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def width_of(features: Sequence[str]) -> int:
 
 
 def check_task(schema: Schema, task: TaskName) -> None:
-    """Refuse data that are for another task than the method."""
+    """Refuse data for a task other than the method's."""
     if schema.task != task:
         raise RametError(
             f"this method is for {task}, and the sites' graphs are for {schema.task}. Choose "

@@ -25,7 +25,7 @@ from ramet.data.splits import PARTS, Split, node_split, stratified
 
 MIN_SAMPLES = 10
 MIN_LINKS = 20
-"""At least one edge type needs this many, so that 5 % of them is a validation link."""
+"""At least one edge type needs this many, so that 5 % for validation is at least one link."""
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
 

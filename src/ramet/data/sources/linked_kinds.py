@@ -19,7 +19,7 @@ _PLANTED_HOMOPHILY = (0.9, 0.05, 0.6, 0.25)
 
 @lru_cache(maxsize=4)
 def read_planted(nodes: int, links: int, contrast: float, seed: int) -> NodeGraph:
-    """Generate four kinds of links, equally many; ``contrast`` 0 makes all kinds alike."""
+    """Generate a graph with ``links`` of each of four kinds; ``contrast`` 0 makes them alike."""
     middle = fmean(_PLANTED_HOMOPHILY)
     kinds = [
         PlantedKind(links, middle + contrast * (homophily - middle), contrast)

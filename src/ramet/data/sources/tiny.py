@@ -57,7 +57,7 @@ NAMES = tuple(_DOMAINS)
 
 
 def make(name: str) -> GraphBlock:
-    """Generate the graphs of one domain, always the same ones."""
+    """Generate the graphs of one domain; every call gives the same ones."""
     if name not in _DOMAINS:
         raise unknown("tiny domain", name, _DOMAINS)
     links_of, alphabet = _DOMAINS[name]
