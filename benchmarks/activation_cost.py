@@ -102,6 +102,7 @@ def runs_of(path: Path) -> Iterator[Run]:
             if run.tensors:
                 settings = checked_settings(
                     method=spec.method,
+                    network=spec.network,
                     setting=run.setting,
                     data=default_data().absolute(),
                     options=spec.options,

@@ -20,12 +20,14 @@ import torch
 from ramet.engine import LocalWire
 from ramet.engine.node import start_model
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
+from ramet.methods.training import LocalTraining
 from ramet.randomness import Randomness
 
 
 def bare(experiment: Experiment) -> tuple[float, float]:
     """Train and evaluate every client in every round; return the CPU seconds of each."""
     method, seed = experiment.method, experiment.settings.seed
+    assert isinstance(method.training, LocalTraining)
     sites = []
     for client in experiment.clients:
         samples = experiment.samples(client)

@@ -26,7 +26,7 @@ from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.data.splits import node_fold_split
 from ramet.engine import Node, Snapshots
-from ramet.methods import Method
+from ramet.methods import Method, assembled
 from ramet.partition import Reading
 from ramet.partition.by_relation import planted_hetero
 from ramet.studies.archive import finished_runs
@@ -51,10 +51,11 @@ def data_root() -> Path:
 @pytest.fixture
 def tiny_samples() -> Callable[[str, Method], Any]:
     def make(name: str, method: Method) -> Any:
-        if isinstance(method.task, NodeClassification):
-            return method.task.samples(_small_planted(TINY.index(name)))
-        if isinstance(method.task, LinkPrediction):
-            return method.task.samples(_small_hetero(TINY.index(name)))
+        task = assembled(method).task
+        if isinstance(task, NodeClassification):
+            return task.samples(_small_planted(TINY.index(name)))
+        if isinstance(task, LinkPrediction):
+            return task.samples(_small_hetero(TINY.index(name)))
         block = read_block(f"tiny:{name}", method.inputs, Path())
         return GraphSamples(block, stratified(block.labels, 123))
 
@@ -87,7 +88,7 @@ def tiny_node(tmp_path: Path, tiny_samples: Callable[[str, Method], Any]) -> Cal
     def make(name: str, method: Method, seed: int = 0) -> Node:
         return Node(
             client=name,
-            method=method,
+            method=assembled(method),
             samples=tiny_samples(name, method),
             seed=seed,
             snapshots=Snapshots(tmp_path / "states" / name),

@@ -26,18 +26,19 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "tasks": {"data", "data/graphs", "data/own", "errors", "models"},
     "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
     "engine": {"errors", "events", "methods", "metrics", "payload", "randomness", "tasks"},
-    "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "options"}
-    | {"partition", "payload", "tasks", "version"},
+    "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "models"}
+    | {"options", "partition", "payload", "tasks", "version"},
     "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
     | {"options", "payload", "randomness"},
     "tracking": {"engine", "errors", "experiment", "metrics"},
     "runs": {"engine", "errors", "experiment", "flower", "metrics", "tracking"},
     "deploy": {"data/own", "engine", "errors", "events", "experiment", "flower", "metrics"},
-    "studies": {"errors", "experiment", "methods", "metrics", "models", "options", "partition"}
-    | {"runs"},
+    "studies": {"engine", "errors", "events", "experiment", "methods", "metrics", "models"}
+    | {"options", "partition", "payload", "runs", "tasks"},
     "report": {"engine", "errors", "experiment", "metrics", "partition", "studies"},
     "cli": {"data/own", "deploy", "engine", "errors", "experiment", "flower", "methods", "metrics"}
-    | {"options", "partition", "report", "runs", "source_names", "studies", "tracking", "version"},
+    | {"options", "partition", "payload", "report", "runs", "source_names", "studies", "tracking"}
+    | {"version"},
     "__main__": {"cli"},
     "__init__": {"errors", "methods", "partition", "runs", "source_names", "studies", "version"},
 }

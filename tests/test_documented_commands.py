@@ -52,7 +52,7 @@ RUN = {
     "ramet data check north/site.toml",
     "ramet data check south/site.toml",
     "ramet data check east/site.toml",
-    "ramet run fed-gcn --site north/site.toml --site south/site.toml --site east/site.toml "
+    "ramet run fedavg --site north/site.toml --site south/site.toml --site east/site.toml "
     "--rounds 5 --out together",
 }
 NOT_STARTED = {

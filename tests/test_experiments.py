@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ramet.experiment import Experiment, MethodSpec, checked_settings
-from ramet.methods import METHODS
+from ramet.methods import METHODS, PAPER_NAMES
 from ramet.partition import SETTINGS
-from ramet.studies.printed import baselines, experiments, figures, tables
+from ramet.studies.printed import baselines, experiments, figures, row_name, tables
 
 FILES = sorted(experiments().glob("*.toml"))
 
@@ -24,9 +24,11 @@ def read(path: Path) -> dict[str, Any]:
 def test_the_papers_settings_are_our_defaults(path: Path) -> None:
     content = read(path)
     assert {"paper", "run"} <= set(content) <= {"paper", "run", "printed", "drawn"}
-    given = {key: value for key, value in content["run"].items() if key != "baseline"}
+    run = content["run"]
+    given = {key: value for key, value in run.items() if key not in ("name", "baseline")}
     stated = Experiment(checked_settings(**given, data=Path())).method
-    default = METHODS[content["run"]["method"]]()
+    plain = {"method": row_name(run), "setting": run["setting"], "data": Path()}
+    default = Experiment(checked_settings(**plain)).method
     for axis in ("inputs", "shared", "training", "penalty", "activation", "merging", "task"):
         assert getattr(stated, axis) == getattr(default, axis)
     assert stated.model.keywords == default.model.keywords  # type: ignore[attr-defined]
@@ -73,8 +75,12 @@ def test_drawn_curves_have_known_methods_and_settings() -> None:
 def test_methods_that_claim_to_save_bytes_have_a_baseline_for_the_same_task() -> None:
     assert baselines() == {"fedda": "fed-hgn"}
     for method, baseline in baselines().items():
-        assert METHODS[method]().task == METHODS[baseline]().task
+        assert method in METHODS
+        assert PAPER_NAMES[baseline].method == "fedavg"
 
 
-def test_every_method_has_an_experiment_file() -> None:
-    assert {read(path)["run"]["method"] for path in FILES} == set(METHODS)
+def test_every_method_and_every_name_of_a_paper_has_an_experiment_file() -> None:
+    runs = {row_name(run): run for run in (read(path)["run"] for path in FILES)}
+    assert set(runs) == {*METHODS, *PAPER_NAMES}
+    for name, paper in PAPER_NAMES.items():
+        assert (runs[name]["method"], runs[name]["network"]) == (paper.method, paper.network)

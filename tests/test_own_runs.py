@@ -19,6 +19,7 @@ from own_sites import graph_site, link_site, node_site
 from ramet.data.own import Schema, read_site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
+from ramet.methods import AssembledMethod
 from ramet.runs import start
 
 
@@ -215,12 +216,30 @@ def test_an_undeclared_type_is_named(tmp_path: Path) -> None:
 
 def test_wrong_tasks_and_missing_or_duplicate_names_are_refused(tmp_path: Path) -> None:
     files = three_nodes(tmp_path)
-    with pytest.raises(RametError, match="for graph-classification, and the sites' graphs are for"):
+    message = "fedstar is for graph-classification, but the data of own are for node-classification"
+    with pytest.raises(RametError, match=message):
         ramet.run("fedstar", "own", sites=sites(*files), out=tmp_path / "r")
     with pytest.raises(RametError, match="no sites are given"):
         ramet.run("fed-gcn", "own", out=tmp_path / "r")
     with pytest.raises(RametError, match="two sites are called north"):
         ramet.run("fed-gcn", "own", sites=sites(files[0], files[0]), out=tmp_path / "r")
+
+
+def test_a_method_for_any_task_takes_that_of_the_sites_files(tmp_path: Path) -> None:
+    def method(**options: str) -> AssembledMethod:
+        given = {"method": "fedavg", "setting": "own", "data": tmp_path}
+        return Experiment(checked_settings(**given, options=options)).method
+
+    nodes = method(sites=sites(*three_nodes(tmp_path / "nodes")))
+    assert (nodes.task.name, str(nodes.shared)) == ("node-classification", "*")
+    graphs = method(sites=sites(graph_site(tmp_path / "graphs")))
+    assert (graphs.task.name, str(graphs.shared)) == ("graph-classification", "layers.*")
+    same = method(sites=sites(graph_site(tmp_path / "same")), same_schema="true")
+    assert str(same.shared) == "*"
+    elsewhere = method(sites="north south", task="link-prediction")
+    assert elsewhere.task.name == "link-prediction"
+    with pytest.raises(RametError, match=r"sites' files are not on this machine.*--set task="):
+        method(sites="north south")
 
 
 def test_paths_are_not_sent_to_other_machines(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import torch
 
+from ramet import randomness
 from ramet.randomness import Randomness
 
 
@@ -30,3 +31,12 @@ def test_draws_do_not_depend_on_earlier_draws_and_do_not_affect_later_ones() -> 
         second = torch.rand(4)
     assert torch.equal(first, second)
     assert torch.equal(torch.rand(3), undisturbed)
+
+
+def test_whoever_knows_the_seed_can_subtract_noise_and_the_documentation_says_so() -> None:
+    secret = torch.tensor([3.0, 1.0, 4.0])
+    with Randomness(7, "site", 2).torch_draws("training"):
+        sent = secret + torch.randn(3)
+    with Randomness(7, "site", 2).torch_draws("training"):  # in the coordinator's process
+        assert torch.allclose(sent - torch.randn(3), secret, atol=1e-6)
+    assert "os.urandom" in (randomness.__doc__ or "")

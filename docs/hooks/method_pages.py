@@ -24,20 +24,27 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from ramet import options
 from ramet.engine.node import state_names
 from ramet.experiment import Experiment, checked_settings, default_data
-from ramet.methods import METHODS, Method
+from ramet.experiment.named import NamedParts, method_factory
+from ramet.methods import METHODS, PAPER_NAMES
 from ramet.methods.base import switchable_arrays
+from ramet.models import GraphShape, LinkShape, NodeShape
+from ramet.models.networks import NETWORKS
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRun
-from ramet.tasks import LinkPrediction, NodeClassification
+from ramet.tasks import TaskName
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 FOLDER = "methods"
 _ONE_ROUND_ONLY = "cost-cross-diff"
-_MADE_UP = {LinkPrediction: "planted-hetero", NodeClassification: "planted"}
+_GENERATED: dict[TaskName, str] = {
+    "graph-classification": "tiny",
+    "node-classification": "planted",
+    "link-prediction": "planted-hetero",
+}
+_SHAPES = {"tiny": GraphShape, "planted": NodeShape, "planted-hetero": LinkShape}
 
 for role in ("class", "mod"):
     roles.register_generic_role(role, nodes.literal)
@@ -101,10 +108,10 @@ class MethodPage:
         return f"{FOLDER}/{self.stem}.md"
 
     @cached_property
-    def methods(self) -> dict[str, Method]:
-        """The file's methods, by the names used on the command line."""
-        own = self.module.__name__
-        return {name: make() for name, make in METHODS.items() if make.__module__ == own}
+    def methods(self) -> list[str]:
+        """The file's methods as they are called on the command line, and by papers."""
+        own = [n for n, make in METHODS.items() if make.__module__ == self.module.__name__]
+        return [*own, *(name for name, paper in PAPER_NAMES.items() if paper.method in own)]
 
     @property
     def title(self) -> str:
@@ -127,7 +134,7 @@ class MethodPage:
             f"**{self.lead}**",
             html(rest),
             "## What leaves a site",
-            *(leaves(name, method) for name, method in self.methods.items()),
+            *(leaves(name, setting) for name in self.methods for setting in settings_of(name)),
             "As well as arrays, a reply carries numbers: the weight in the mean, the loss, the "
             "scores on the site's own validation and test data, and in the client's first round "
             "the cost of its training. [Security and privacy](../security.md) says what these may "
@@ -172,8 +179,9 @@ def html(rest: str) -> str:
     return body
 
 
-def leaves(name: str, method: Method) -> str:
-    experiment = made_up(name, method)
+def leaves(name: str, setting: str) -> str:
+    experiment = _experiment(name, setting)
+    method = experiment.method
     shared = experiment.sizes.shared_names()
     client = experiment.clients[0]
     shape = method.task.shape(experiment.samples(client))
@@ -181,14 +189,15 @@ def leaves(name: str, method: Method) -> str:
     patterns = " ".join(f"`{pattern}`" for pattern in method.shared.patterns) or "nothing"
     asked = type(method.activation).__name__
     spared = len(switchable_arrays(method, shared)) if method.activation.asks_parts else 0
+    where = f" on `{setting}`" if len(settings_of(name)) > 1 else ""
     sentences = [
-        f"**`{name}`** shares {patterns}.",
+        f"**`{name}`**{where} shares {patterns}.",
         f"Activation: `{asked}`"
         + (f", which may spare clients {spared} of the tensors." if spared else "."),
         f"Merging: `{type(method.merging).__name__}`." if shared else "Nothing is merged.",
     ]
     folded = [
-        f'??? info "All tensors, on `{experiment.settings.setting}`"',
+        f'??? info "All tensors, on `{setting}`"',
         "",
         f"    Shared: {_listed(shared)}",
         "",
@@ -201,17 +210,17 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
-def costs(methods: dict[str, Method]) -> str:
+def costs(methods: Sequence[str]) -> str:
     rows = []
-    for name, method in methods.items():
-        experiment = made_up(name, method)
+    for name, setting in [(one, setting) for one in methods for setting in settings_of(one)]:
+        experiment = _experiment(name, setting)
         shared = experiment.sizes.shared_scalars()
         sizes = sorted(set(experiment.sizes.scalars().values()))
         own = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
         rows.append(
             [
                 f"`{name}`",
-                f"`{experiment.settings.setting}`",
+                f"`{setting}`",
                 own,
                 f"{shared:,}",
                 str(len(experiment.sizes.shared_names())),
@@ -229,16 +238,23 @@ def costs(methods: dict[str, Method]) -> str:
 
 
 def arguments(name: str) -> str:
-    taken = options.arguments(METHODS[name])
-    texts = [
-        f"`{key}={default}`"
-        for key, default in taken.items()
-        if isinstance(default, int | float | str | bool)
-    ]
-    return f"`ramet run {name} --set …`: " + ", ".join(texts) + "."
+    """The options of a method, and of the network and the training on each generated setting."""
+    lines = []
+    for setting in settings_of(name):
+        parts = NamedParts.of(_experiment(name, setting).settings)
+        taken = {
+            k: v
+            for owner, own in parts.accepted.items()
+            if owner != "setting"
+            for k, v in own.items()
+        }
+        texts = [f"`{k}={v}`" for k, v in taken.items() if isinstance(v, int | float | str | bool)]
+        on = f" --setting {setting}" if len(settings_of(name)) > 1 else ""
+        lines.append(f"`ramet run {name}{on} --set …`: " + ", ".join(texts) + ".")
+    return "\n\n".join(lines)
 
 
-def results(methods: dict[str, Method]) -> str:
+def results(methods: Sequence[str]) -> str:
     """The scores of the kept runs after the last round, by setting."""
     rows, dates, versions = [], set(), set()
     for folder in sorted({path.parent for path in RESULTS.glob("*/*.json")}):
@@ -289,9 +305,16 @@ def _experiment(name: str, setting: str) -> Experiment:
     )
 
 
-def made_up(name: str, method: Method) -> Experiment:
-    """The method on the generated setting of its task, which needs no download."""
-    return _experiment(name, _MADE_UP.get(type(method.task), "tiny"))
+@cache
+def settings_of(name: str) -> tuple[str, ...]:
+    """The generated settings, which need no download, that a method runs on."""
+    task = method_factory(name)().task
+    if task is not None:
+        return (_GENERATED[task.name],)
+    if name not in PAPER_NAMES:
+        return tuple(_GENERATED.values())
+    shapes = NETWORKS[PAPER_NAMES[name].network]
+    return tuple(setting for setting, shape in _SHAPES.items() if shape in shapes)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -37,7 +37,7 @@ runs = tempfile.TemporaryDirectory()
 # %%
 for activation in ("everyone", "restart", "explore"):
     ramet.run(
-        "fed-hgn",
+        "fedavg",
         "planted-hetero",
         rounds=20,
         seed=1,

@@ -33,7 +33,7 @@ runs = tempfile.TemporaryDirectory()
 # the first kind join nodes of one class, and one in twenty of the second kind. There are five
 # clients, each with links of only *one* kind: the hardest way to distribute them.
 #
-# - `fed-gcn` treats all links alike.
+# - `fed-gcn`, the paper's name for FedAvg of a GCN, treats all links alike.
 # - `fedlit` has to find the kinds. As in the paper, every client splits its links into four
 #   clusters, and the server puts one cluster of each client into every group.
 # - `fedlit,common` allows a client to lack kinds, and compares links by a view that does not change

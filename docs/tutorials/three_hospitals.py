@@ -173,16 +173,17 @@ for site in hospitals:
 # %% [markdown]
 # ## Alone and together
 #
-# `local-hgn` trains a network for several types of nodes and links at each hospital, and `fed-hgn`
-# averages it over them. Before round 1, the hospitals' fingerprints (names of types and columns, no
-# values) are compared. Each hospital is evaluated on its own test links, which were not used for
-# training, over three seeds.
+# `local` trains a network at each hospital, and `fedavg` averages it over them. The sites' files
+# name the task, link prediction. Its default network, Simple-HGN, handles several types of nodes
+# and links. Before round 1, the hospitals' fingerprints (names of types and columns, no values) are
+# compared. Each hospital is evaluated on its own test links, which were not used for training, over
+# three seeds.
 
 # %%
 sites = shlex.join(str(root / site / "site.toml") for site in hospitals)
 scores: dict[str, dict[str, list[float]]] = {}
 sent = 0
-for name, method in (("alone", "local-hgn"), ("together", "fed-hgn")):
+for name, method in (("alone", "local"), ("together", "fedavg")):
     scores[name] = {site: [] for site in hospitals}
     for seed in (1, 2, 3):
         out = root / f"{name}-{seed}"

@@ -10,6 +10,7 @@ from ramet.version import __version__
 
 if TYPE_CHECKING:
     from ramet.errors import RametError
+    from ramet.methods import *  # noqa: F403 (typed here, and imported on first use)
     from ramet.methods import METHODS, Method
     from ramet.partition import SETTINGS
     from ramet.runs import Result, resume, run
@@ -40,17 +41,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name on first use, so that `import ramet` and `ramet --help` are fast.
+if not TYPE_CHECKING:  # a type checker would accept any name
 
-    This includes the factories of methods: `from ramet import fedstar`.
-    """
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    methods = import_module("ramet.methods") if not name.startswith("_") else None
-    if name not in getattr(methods, "__all__", ()):
-        raise AttributeError(f"module 'ramet' has no attribute '{name}'")
-    return getattr(methods, name)
+    def __getattr__(name: str) -> Any:
+        """Import a name on first use, so that `import ramet` and `ramet --help` are fast.
+
+        This includes the factories of methods: `from ramet import fedstar`.
+        """
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), name)
+        methods = import_module("ramet.methods") if not name.startswith("_") else None
+        if name not in getattr(methods, "__all__", ()):
+            raise AttributeError(f"module 'ramet' has no attribute '{name}'")
+        return getattr(methods, name)
 
 
 def __dir__() -> list[str]:

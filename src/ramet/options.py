@@ -6,8 +6,9 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
@@ -57,36 +58,64 @@ def source_of(text: str, known: Mapping[str, Any]) -> Path | None:
         return None
     if source.endswith(".py"):
         return Path(source)
-    spec = importlib.util.find_spec(source)
-    return Path(spec.origin) if spec and spec.origin else None
+    try:
+        spec = importlib.util.find_spec(source)
+    except ModuleNotFoundError:  # of a parent package
+        spec = None
+    if spec is None or spec.origin is None:
+        raise RametError(f"no module {source} is installed. Install it, or name another factory.")
+    return Path(spec.origin)
+
+
+_imported_beside: set[str] = set()
+"""The modules that the last user-defined file has imported from its folder."""
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Load a file, uncached; its top level can import modules next to it."""
+    """Load a file and, at its top level, modules next to it.
+
+    Nothing is cached: files change, and modules in two folders may have the same name.
+    """
     name = str(path.absolute())
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.exists():
         raise OSError(f"no file {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up annotations there
-    folder = str(path.absolute().parent)
-    sys.path.insert(0, folder)
+    for other in _imported_beside:
+        sys.modules.pop(other, None)
+    loaded, folder = set(sys.modules), path.absolute().parent
+    sys.path.insert(0, str(folder))
     try:
         spec.loader.exec_module(module)
     finally:
-        sys.path.remove(folder)
+        sys.path.remove(str(folder))
+        _imported_beside.clear()
+        _imported_beside.update(_modules_in(folder, set(sys.modules) - loaded))
     return module
+
+
+def _modules_in(folder: Path, names: set[str]) -> set[str]:
+    """Those of the modules whose top-level package or file stands directly in the folder."""
+    tops = {name for name in names if "." not in name and _is_in(folder, sys.modules[name])}
+    return {name for name in names if name.partition(".")[0] in tops}
+
+
+def _is_in(folder: Path, module: ModuleType) -> bool:
+    spec: ModuleSpec | None = getattr(module, "__spec__", None)
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
+    return any(Path(place).parent == folder for place in places)
 
 
 def absolute_file(text: str) -> str:
     """`file.py:factory` with the file's absolute path, so that every process finds it."""
-    path, separator, rest = text.partition(_IN_FILE)
+    path, separator, rest = text.rpartition(_IN_FILE)
     return f"{Path(path).absolute()}{separator}{rest}" if separator else text
 
 
 def without_folder(text: str) -> str:
     """`file.py:factory` with the file's name only, for output."""
-    path, separator, rest = text.partition(_IN_FILE)
+    path, separator, rest = text.rpartition(_IN_FILE)
     return f"{Path(path).name}{separator}{rest}" if separator else text
 
 
@@ -103,10 +132,15 @@ def name_and_options(text: str) -> tuple[str, dict[str, str]]:
     return path + separator + name, dict(pair.partition("=")[::2] for pair in pairs)
 
 
-def arguments(factory: Callable[..., Any]) -> dict[str, Any]:
-    """The options of a factory and their defaults: its arguments, with dataclasses flattened."""
+def arguments(factory: Callable[..., Any], given: Sequence[str] = ()) -> dict[str, Any]:
+    """The options of a factory and their defaults: its arguments, with dataclasses flattened.
+
+    ``given`` are arguments that are no options, because the caller provides them.
+    """
     defaults: dict[str, Any] = {}
     for name, parameter in inspect.signature(factory).parameters.items():
+        if name in given:
+            continue
         default = parameter.default
         if is_dataclass(default):
             defaults |= {field.name: getattr(default, field.name) for field in fields(default)}
@@ -120,30 +154,56 @@ def build(factory: Callable[..., Built], options: Mapping[str, str], by: str = "
 
     ``by`` is the command-line option that gave them, for error messages.
     """
+    chosen = converted(factory, options, by)
+    try:
+        return factory(**chosen)
+    except ValidationError as error:
+        raise _invalid(error, by) from error
+
+
+def converted(
+    factory: Callable[..., Any],
+    options: Mapping[str, str],
+    by: str = "--set",
+    given: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The arguments of a factory, converted from text and checked by type.
+
+    ``given`` are arguments that the caller provides.
+    """
     hints = _hints(factory)
     chosen: dict[str, Any] = {}
-    try:
-        for name, parameter in inspect.signature(factory).parameters.items():
-            if name not in hints:
-                raise RametError(
-                    f"the argument '{name}' of {factory.__name__} has no type, which is needed to "
-                    f"convert its value. Add one, as in `{name}: float = 0.5`."
-                )
+    for name, parameter in inspect.signature(factory).parameters.items():
+        if name in given:
+            continue
+        if name not in hints:
+            raise RametError(
+                f"the argument '{name}' of {factory.__name__} has no type, which is needed to "
+                f"convert its value. Add one, as in `{name}: float = 0.5`."
+            )
+        try:
             if is_dataclass(hints[name]):
-                given = {f.name: options[f.name] for f in fields(hints[name]) if f.name in options}
-                kind = type(parameter.default)
-                chosen[name] = TypeAdapter(kind).validate_python(
-                    {**{f.name: getattr(parameter.default, f.name) for f in fields(kind)}, **given}
-                )
+                chosen[name] = _converted_fields(parameter.default, options)
             elif name in options:
                 chosen[name] = TypeAdapter(hints[name]).validate_python(options[name])
             elif parameter.default is parameter.empty:
                 raise RametError(f"{factory.__name__} needs '{name}'. Give it: {by} {name}=…")
-        return factory(**chosen)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = first["loc"][0] if first["loc"] else name
-        raise RametError(f"{by} {where}={first['input']}: {first['msg']}.") from error
+        except ValidationError as error:
+            raise _invalid(error, by, name) from error
+    return chosen
+
+
+def _converted_fields(default: Any, options: Mapping[str, str]) -> Any:
+    """A copy of a dataclass with some of its fields replaced."""
+    names = [field.name for field in fields(default)]
+    values = {name: options.get(name, getattr(default, name)) for name in names}
+    return TypeAdapter(type(default)).validate_python(values)
+
+
+def _invalid(error: ValidationError, by: str, name: str = "") -> RametError:
+    first = error.errors()[0]
+    where = first["loc"][0] if first["loc"] else name
+    return RametError(f"{by} {where}={first['input']}: {first['msg']}.")
 
 
 def _hints(factory: Callable[..., Any]) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class Sharing:
         """Whether a parameter with this name is shared."""
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
+    def __str__(self) -> str:
+        return ", ".join(self.patterns) or "nothing"
+
     def pick(self, names: Iterable[str]) -> tuple[str, ...]:
         """The shared ones of `names`; a pattern that matches none of them is an error."""
         known = tuple(names)

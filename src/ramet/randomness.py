@@ -2,6 +2,11 @@
 
 Engines visit clients in different orders and in different processes. They agree to the last bit
 because no draw depends on earlier draws elsewhere.
+
+Whoever knows the run's seed can repeat every draw, and the coordinator knows it. This includes
+PyTorch's global draws during training. So noise that protects privacy must not come from here: the
+coordinator could compute it and subtract it. Draw it from the operating system (`secrets`,
+`os.urandom`, `random.SystemRandom`); the run is then not reproducible.
 """
 
 from __future__ import annotations

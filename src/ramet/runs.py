@@ -81,6 +81,7 @@ def run(
     device: Device = "cpu",
     data: Path | str | None = None,
     out: Path | str | None = None,
+    network: str | None = None,
     share: Sequence[str] | None = None,
     activation: str | None = None,
     merge: str | None = None,
@@ -105,6 +106,8 @@ def run(
         device: where clients compute; only ``cpu`` is tested.
         data: the folder of datasets; missing ones are downloaded to it.
         out: the run's folder, which must be new or empty.
+        network: the network of a method that brings none: a name from ``ramet networks``, or
+            ``file.py:network``; default: that of the task.
         share: patterns that replace the method's choice of what is shared.
         activation: replaces the method's rule for which clients are asked for which arrays: a name
             from ``ramet activations`` or ``file.py:rule``, with options after commas, e.g.
@@ -119,7 +122,8 @@ def run(
         split_seed: decides the split into train, validation and test data.
         track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
         observe: called with the record of each round.
-        options: arguments of the method's and the setting's factory, e.g. ``lr=0.01``.
+        options: arguments of the method, the setting, the network and the training, e.g.
+            ``lr=0.01``.
     """
     settings = checked_settings(
         method=method,
@@ -129,6 +133,7 @@ def run(
         engine=engine,
         device=device,
         data=Path(data or default_data()).absolute(),
+        network=network,
         share=tuple(share) if share is not None else None,
         activation=activation,
         merge=merge,

@@ -158,6 +158,9 @@ def test_without_a_terminal_progress_is_plain_lines_and_stdout_only_the_result(
 def test_methods_and_settings_are_listed() -> None:
     listed = ramet("methods").stdout
     assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))
+    assert "  fed-gcn: fedavg --network fedlit-gcn" in listed.splitlines()
+    listed = ramet("networks").stdout
+    assert all(name in listed for name in ("gin*", "fedlit-gcn", "simple-hgn*", "kind_width=32"))
     listed = ramet("settings").stdout
     assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
     listed = ramet("activations").stdout
@@ -175,8 +178,13 @@ def test_methods_describes_one_method() -> None:
         "task: graph-classification",
         "shares: structure.*",
     ]
-    assert "  weight_decay=0.0005" in lines
+    assert "  hidden=64" in lines
+    assert any(
+        line.startswith("  lr, weight_decay, epochs, batch_size: training") for line in lines
+    )
+    assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
+    assert "Choose one of: fedlit-gcn, fedsage-sage, gat" in refused("networks", "transformer")
 
 
 @pytest.mark.parametrize("width", [30, 80])
@@ -479,7 +487,7 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     arguments = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
     line = refused("run", "fedstar", *arguments)
     assert "fedstar is for graph-classification, but the data of planted are for node-" in line
-    methods = "local-gcn, fed-gcn, fed-mgcn, fedlit, local-nodes, fedsage-nodes, fedsage+"
+    methods = "local, fedavg, fedprox, fedper, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+"
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")
     settings = "acm-links, planted, cora, citeseer, coauthor-cs"

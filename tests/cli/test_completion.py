@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from ramet.cli import completion
-from ramet.methods import ACTIVATIONS, MERGES, METHODS
+from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES
+from ramet.models.networks import NETWORKS
 from ramet.partition import SETTINGS
 from ramet.tracking import TRACKERS
 
 
 def test_completions_are_all_names_and_no_others() -> None:
-    assert completion.method("") == list(METHODS)
+    assert completion.method("") == [*METHODS, *PAPER_NAMES]
+    assert completion.network("") == list(NETWORKS)
     assert completion.setting("") == list(SETTINGS)
     assert completion.activation("") == list(ACTIVATIONS)
     assert completion.merge("") == list(MERGES)

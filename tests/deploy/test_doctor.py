@@ -172,7 +172,7 @@ def test_data_for_another_task_is_not_reported_as_missing(tmp_path: Path) -> Non
     joined, _ = join(invitation, data, tmp_path / "site", 9094, lambda _: None)
     found = findings(joined.folder)["data"]
     assert not found.ok
-    assert "for graph-classification, and the sites' graphs are for node" in found.detail
+    assert "for graph-classification, but the data of own are for node-class" in found.detail
     assert found.remedy.endswith("fedstar does not.")
     data.unlink()
     assert findings(joined.folder)["data"].remedy == f"Put the site's data at {data}."

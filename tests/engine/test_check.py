@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ramet.engine import fault
+from ramet.engine.check import distance_fault, due_numbers
 from ramet.payload import Payload
 
 EXPECTED = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)}
@@ -50,3 +51,24 @@ def test_valid_replies_pass() -> None:
     assert fault(Payload(VALID, NUMBERS), EXPECTED, train=True) is None
     assert fault(Payload({}, {"test": 0.5}), EXPECTED, train=False) is None
     assert fault(Payload(VALID, NUMBERS), EXPECTED, train=False) is not None
+
+
+def test_missing_numbers_are_reported() -> None:
+    reply = Payload(VALID, {**NUMBERS, "val": 0.5})
+    assert fault(reply, EXPECTED, True, ("loss", "val")) is None
+    assert fault(reply, EXPECTED, True, ("loss", "val", "test")) == "lacks the numbers test"
+    assert fault(Payload(), EXPECTED, False, ("val", "test")) == "lacks the numbers val, test"
+
+
+def test_scores_are_due_from_round_2_on() -> None:
+    assert due_numbers(1, train=True) == ("loss",)
+    assert due_numbers(2, train=True) == ("loss", "val", "test")
+    assert due_numbers(3, train=False) == ("val", "test")
+
+
+def test_the_distance_is_over_arrays_that_were_sent() -> None:
+    sent = {"w": np.zeros((2, 3), np.float32), "other": np.ones(1, np.float32)}
+    # sqrt(2 * 3 * 1 ** 2) = 2.449...
+    assert distance_fault(VALID, sent, 2.45) is None
+    assert distance_fault(VALID, sent, 2.44) == "moved by 2.45, but the bound is 2.44"
+    assert distance_fault(VALID, {}, 0.0) is None

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ramet.engine import DamagedError, Node, Snapshots
+import ramet
+from ramet.engine import DamagedError, Node, NotSharedError, Snapshots
 from ramet.engine.node import request
 from ramet.errors import RametError
+from ramet.experiment import RunFolder
 from ramet.methods import fedstar
-from ramet.payload import digest
+from ramet.payload import Payload, digest, only
 
 NodeMaker = Callable[..., Node]
 
@@ -89,3 +92,67 @@ def test_the_closing_message_saves_the_merged_model_at_the_site(tiny_node: NodeM
     assert (final.arrays["structure.embed.bias"] == 0.25).all()
     assert "classify.bias" in final.arrays
     assert node.snapshots.steps() == [1]
+
+
+EMBED = {"structure.embed.weight", "structure.embed.bias"}
+SENDS_EMBED = """
+from dataclasses import replace
+
+from ramet import Method, fedstar
+from ramet.payload import only
+
+
+def sends_embed() -> Method:
+    return replace(fedstar(), name="sends_embed", up=only("structure.embed.*"))
+"""
+
+
+def test_a_client_sends_only_arrays_in_up_whatever_it_is_asked_for(tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", replace(fedstar(), up=only("structure.embed.*")))
+    everything_else = sorted(
+        {*tiny_node("trees", fedstar()).answer(request(1, True, {})).arrays} - EMBED
+    )
+    assert everything_else
+    sent = [
+        set(node.answer(request(number, True, {}, spared=spared)).arrays)
+        for number, spared in enumerate(
+            [[], everything_else, [*EMBED], ["structure.embed.bias"]], 1
+        )
+    ]
+    assert sent == [EMBED, EMBED, set(), {"structure.embed.weight"}]
+    with pytest.raises(NotSharedError) as error:
+        node._released(Payload({everything_else[0]: np.zeros(1, np.float32)}))
+    assert str(error.value).startswith(
+        f"client rings refuses to send '{everything_else[0]}': fedstar shares structure.*, of "
+        "which clients send structure.embed.*."
+    )
+
+
+@pytest.mark.parametrize("rule", ["everyone", "random-tensors", "explore"])
+def test_up_holds_with_every_activation_of_the_server(rule: str, tmp_path: Path) -> None:
+    (tmp_path / "sends.py").write_text(SENDS_EMBED)
+    method = f"{tmp_path}/sends.py:sends_embed"
+    result = ramet.run(method, rounds=3, out=tmp_path / "run", activation=rule)
+    weight, bias = 4 * 64 * 32, 4 * 64  # four bytes each, 16 degrees and 16 steps of walks
+    sent = [
+        numbers["up"]
+        for record in RunFolder(result.folder).records()
+        for numbers in record.trained.values()
+    ]
+    assert set(sent) <= {0, bias, weight, weight + bias}
+    assert max(sent) > 0
+
+
+def test_a_client_refuses_arrays_outside_down(tiny_node: NodeMaker) -> None:
+    node = tiny_node("rings", replace(fedstar(), down=only("structure.embed.*")))
+    shared = node.answer(request(1, True, {})).arrays
+    embed = {name: array for name, array in shared.items() if name in EMBED}
+    assert set(shared) > set(embed) == EMBED
+    node.answer(request(2, True, embed))
+    with pytest.raises(NotSharedError) as error:
+        node.answer(request(3, True, shared))
+    outside = next(name for name in shared if name not in EMBED)
+    assert str(error.value).startswith(
+        f"client rings refuses to accept '{outside}': fedstar shares structure.*, of which clients "
+        "accept structure.embed.*."
+    )

@@ -12,7 +12,7 @@ from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_share
 from ramet.errors import RametError
 from ramet.events import events_written_to, read_lines
 from ramet.experiment import checked_settings, default_data
-from ramet.methods import fedstar
+from ramet.methods import assembled, fedstar
 from ramet.metrics import Record
 from ramet.payload import Payload
 
@@ -42,7 +42,7 @@ def run(tiny_node: Callable[..., Node], tmp_path: Path) -> Callable[..., tuple[s
             original = tiny_node(client, fedstar())
             return replace(original, snapshots=Snapshots(tmp_path / folder / client))
 
-        method = fedstar()
+        method = assembled(fedstar())
         rounds = Rounds(
             method=method,
             clients=CLIENTS,
@@ -107,6 +107,20 @@ def test_below_the_quorum_nothing_is_committed(
         run("r", 2, (0.0, 0.0), away)
     assert Snapshots(tmp_path / "r" / "server").steps() == [1]
     resumed, _ = run("r", 2, (0.0, 0.0), {})
+    assert resumed == run("complete", 2, (), {})[0]
+
+
+def test_a_closing_exchange_below_the_quorum_can_be_repeated(
+    run: Callable[..., tuple[str, list[Record]]], tmp_path: Path
+) -> None:
+    """Each client gets a third message after two rounds, the closing one."""
+    with pytest.raises(
+        RametError,
+        match=r"1 of 3 .*the closing exchange, below.*All 2 rounds are committed, but the final",
+    ):
+        run("r", 2, (), {"trees": {3}, "blocks": {3}})
+    assert Snapshots(tmp_path / "r" / "server").steps() == [1, 2]
+    resumed, _ = run("r", 2, (), {})
     assert resumed == run("complete", 2, (), {})[0]
 
 

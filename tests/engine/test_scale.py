@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ramet.engine import Answer, Rounds, Snapshots
-from ramet.methods import fedavg
+from ramet.methods import AssembledMethod, assembled, fedavg
 from ramet.methods.activation import Everyone, RandomClients
-from ramet.methods.base import Method
 from ramet.payload import Payload
 
 SCALARS = 200_000
@@ -33,7 +32,7 @@ class FakeClients:
             yield client, Payload(arrays if train else {}, numbers, {"private": client})
 
 
-def peak_memory(method: Method, clients: int, folder: Path) -> tuple[int, FakeClients]:
+def peak_memory(method: AssembledMethod, clients: int, folder: Path) -> tuple[int, FakeClients]:
     names = [f"client-{number:05d}" for number in range(clients)]
     start = {"layers.w": np.zeros(SCALARS, np.float32)}
     rounds = Rounds(method, names, 2, 0, start, Snapshots(folder))
@@ -46,14 +45,14 @@ def peak_memory(method: Method, clients: int, folder: Path) -> tuple[int, FakeCl
 
 
 def test_replies_are_merged_as_they_arrive(tmp_path: Path) -> None:
-    method = replace(fedavg(), activation=Everyone())
+    method = assembled(replace(fedavg(), activation=Everyone()))
     few, _ = peak_memory(method, 4, tmp_path / "few")
     many, _ = peak_memory(method, 400, tmp_path / "many")
     assert many < 1.3 * few
 
 
 def test_ten_thousand_clients_of_which_a_hundred_are_active_per_round(tmp_path: Path) -> None:
-    method = replace(fedavg(), activation=RandomClients(100))
+    method = assembled(replace(fedavg(), activation=RandomClients(100)))
     hundred, _ = peak_memory(method, 100, tmp_path / "hundred")
     ten_thousand, wire = peak_memory(method, 10_000, tmp_path / "all")
     assert wire.requests == 2 * 100 + 10_000

@@ -19,7 +19,10 @@ EXAMPLES = {
     "fedstar,share=structure.* head.*": MethodSpec("fedstar", share=("structure.*", "head.*")),
     "fedavg,merge=trimmed-mean,share=0.3": MethodSpec("fedavg", merge="trimmed-mean,share=0.3"),
     "fedavg,lr=1,share=*,merge=krum,share=0.3,activation=restart,alpha=0.4,beta=0.2": MethodSpec(
-        "fedavg", {"lr": "1"}, ("*",), "krum,share=0.3", "restart,alpha=0.4,beta=0.2"
+        "fedavg", {"lr": "1"}, None, ("*",), "krum,share=0.3", "restart,alpha=0.4,beta=0.2"
+    ),
+    "fedavg,hidden=8,network=/a, b/net.py:Net,share=layers.*": MethodSpec(
+        "fedavg", {"hidden": "8"}, "/a, b/net.py:Net", ("layers.*",)
     ),
     "/a, b/mine.py:mine,count=2,merge=/c, d/rule.py:Rule,share=0.3": MethodSpec(
         "/a, b/mine.py:mine", {"count": "2"}, merge="/c, d/rule.py:Rule,share=0.3"
@@ -38,8 +41,8 @@ values = st.text(string.ascii_letters + string.digits + "=.-_*", min_size=1)
 methods = names | st.builds("/home/{0}/{1}.py:{1}".format, names, names)
 
 
-def options(reserved: str = "") -> st.SearchStrategy[dict[str, str]]:
-    taken = {"merge", "activation", reserved}
+def options(*reserved: str) -> st.SearchStrategy[dict[str, str]]:
+    taken = {"merge", "activation", *reserved}
     keys = st.text(string.ascii_lowercase + "_", min_size=1).filter(lambda key: key not in taken)
     return st.dictionaries(keys, values, max_size=3)
 
@@ -48,7 +51,8 @@ rules = st.builds(lambda name, given: str(MethodSpec(name, given)), methods, opt
 specs = st.builds(
     MethodSpec,
     method=methods,
-    options=options(reserved="share"),
+    options=options("network", "share"),
+    network=st.none() | methods,
     share=st.none() | st.lists(values, min_size=1, max_size=3).map(tuple),
     merge=st.none() | rules,
     activation=st.none() | rules,

@@ -1,4 +1,4 @@
-"""Sixteen kinds of bad reply under every merging rule: refused, reported, and without effect."""
+"""Nineteen kinds of bad reply under every merging rule: refused, reported, and without effect."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from ramet.engine import Answer, Node, Rounds, Snapshots, start_shared
-from ramet.methods import MERGES, METHODS, Method
+from ramet.methods import MERGES, METHODS, Method, assembled
 from ramet.methods.activation import Activation, RandomTensors
 from ramet.methods.base import with_merging
 from ramet.methods.fedda import Explore, Restart
-from ramet.payload import Array, Arrays, Payload, digest
+from ramet.payload import Array, Arrays, Payload, digest, nothing
 
 CLIENTS = ("rings", "trees", "blocks")
 BAD_CLIENT, BAD_ROUND = "trees", 2
 Replies: TypeAlias = Mapping[tuple[str, int], Payload]
 
-SHARING = [name for name, factory in METHODS.items() if factory().shared.patterns]
+SHARING = [name for name, factory in METHODS.items() if factory().shared != nothing]
 ROBUST = [f"fedstar,{rule}" for rule in MERGES if rule != "mean"]
 
 
@@ -66,6 +66,12 @@ def _renamed(reply: Payload) -> Payload:
     )
 
 
+def _without_number(name: str) -> Callable[[Payload], Payload]:
+    return lambda reply: replace(
+        reply, numbers={k: number for k, number in reply.numbers.items() if k != name}
+    )
+
+
 def _with_weight(weight: float) -> Callable[[Payload], Payload]:
     return lambda reply: replace(reply, numbers={**reply.numbers, "weight": weight})
 
@@ -89,6 +95,9 @@ KINDS: dict[str, tuple[Callable[[Payload], Payload], str]] = {
     "weight -5": (_with_weight(-5), "weight -5 is not a number of samples"),
     "weight NaN": (_with_weight(float("nan")), "weight is not finite"),
     "weight 1e18": (_with_weight(1e18), "weight 1e\\+18 is not a number of samples"),
+    "no loss": (_without_number("loss"), "lacks the numbers loss"),
+    "no val": (_without_number("val"), "lacks the numbers val"),
+    "no test": (_without_number("test"), "lacks the numbers test"),
     "far away": (_with_value(1e6), "moved by 1e\\+06, but the bound is 1000"),
 }
 
@@ -103,7 +112,7 @@ class Replay:
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, payload in requests:
             number = int(payload.numbers["round"])
-            reply = self.replies[client, number] if payload.numbers["train"] else Payload()
+            reply = self.replies[client, number]
             if (client, number) != (BAD_CLIENT, BAD_ROUND):
                 yield client, reply
             elif self.spoil is None:
@@ -118,7 +127,8 @@ def recorded(
 ) -> Callable[[Method], tuple[Rounds, Replies]]:
     """Record two rounds of three real clients."""
 
-    def record(method: Method) -> tuple[Rounds, Replies]:
+    def record(open_method: Method) -> tuple[Rounds, Replies]:
+        method = assembled(open_method)
         nodes = {client: tiny_node(client, method) for client in CLIENTS}
         replies: dict[tuple[str, int], Payload] = {}
 

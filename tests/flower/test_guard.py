@@ -88,17 +88,18 @@ def test_only_listed_apps_and_methods_are_accepted(
     check_app(b"abc", listed)
     with pytest.raises(RametError, match="does not accept the app with the SHA-256 e3b0c442"):
         check_app(b"", listed)
-    check_accepted("other.py:other")  # without a list everything is accepted
+    check_accepted({"method": "other.py:other"})  # without a list everything is accepted
     monkeypatch.setenv(LIST_VARIABLE, str(listed))
-    check_accepted("fedstar")
-    check_accepted("mine.py:mine")
+    check_accepted({"method": "fedstar"})
+    check_accepted({"method": "fed-gcn", "network": "sage"})
+    check_accepted({"method": "mine.py:mine"})
     with pytest.raises(RametError, match="does not accept the method 'os:system'"):
-        check_accepted("os:system")
-    check_accepted("fedstar", "restart,alpha=0.3", "krum")
-    check_accepted("fedstar", "mine.py:mine,count=2")
-    for kind in ("activation", "merge"):
+        check_accepted({"method": "os:system"})
+    check_accepted({"method": "fedstar", "activation": "restart,alpha=0.3", "merge": "krum"})
+    check_accepted({"method": "fedstar", "activation": "mine.py:mine,count=2"})
+    for kind in ("network", "activation", "merge"):
         with pytest.raises(RametError, match=f"does not accept the {kind} 'os:system'"):
-            check_accepted("fedstar", **{kind: "os:system,command=true"})
+            check_accepted({"method": "fedavg", kind: "os:system,command=true"})
 
 
 def test_other_kinds_of_apps_are_disabled_and_an_existing_list_is_kept(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
 from ramet.experiment.named import activation_from
-from ramet.methods import ACTIVATIONS, METHODS, fedstar
+from ramet.methods import ACTIVATIONS, METHODS, PAPER_NAMES, assembled, fedstar
 from ramet.methods.activation import Choice, Everyone, RandomClients, RandomTensors
 from ramet.methods.fedda import Explore, Restart
 from ramet.metrics import Record
-from ramet.payload import Payload, digest
+from ramet.payload import Arrays, Payload, digest
 from ramet.randomness import Randomness
 
 CLIENTS = [f"c{number}" for number in range(50)]
@@ -146,7 +146,7 @@ class RecordingWire(LocalWire):
 def tiny_rounds(
     node: Callable[..., Node], activation: Any, folder: Path, rounds: int
 ) -> tuple[list[Record], RecordingWire, str]:
-    method = replace(fedstar(), activation=activation)
+    method = assembled(replace(fedstar(), activation=activation))
     nodes = {client: node(client, method) for client in TINY}
     start = start_shared(method, method.task.shape(nodes["rings"].samples), 0)
     records: list[Record] = []
@@ -159,7 +159,7 @@ def test_clients_send_only_requested_arrays_and_bytes_are_counted(
     tiny_node: Callable[..., Node], tmp_path: Path
 ) -> None:
     records, wire, _ = tiny_rounds(tiny_node, RandomTensors(0.5), tmp_path / "s", 2)
-    shared = len(start_shared(fedstar(), fedstar().task.plain_shape(fedstar().inputs), 0))
+    shared = len(_start())
     for _, names in wire.__dict__["received"]:
         assert len(names) == round(shared / 2)
     reported = [numbers for record in records for numbers in record.trained.values()]
@@ -204,9 +204,12 @@ def test_a_tensor_that_no_client_sends_keeps_its_value(
 ) -> None:
     tiny_rounds(tiny_node, RandomTensors(0.0), tmp_path / "s", 2)
     after = Snapshots(tmp_path / "s").load(2).arrays
-    method = fedstar()
-    start = start_shared(method, method.task.plain_shape(method.inputs), 0)
-    assert digest(after) == digest(start)
+    assert digest(after) == digest(_start())
+
+
+def _start() -> Arrays:
+    method = assembled(fedstar())
+    return start_shared(method, method.task.plain_shape(method.inputs), 0)
 
 
 def test_a_client_that_returns_loads_all_shared_arrays(
@@ -248,6 +251,12 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 
 WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+"}
 SHARES_NOTHING = {"local", "local-gcn", "local-hgn", "local-nodes"}
+TASK_OF = {
+    "sage": "graph-classification",
+    "fedlit-gcn": "node-classification",
+    "fedsage-sage": "node-classification",
+    "simple-hgn": "link-prediction",
+}
 GENERATED = {
     "graph-classification": "tiny",
     "node-classification": "planted",
@@ -264,14 +273,23 @@ def test_valid_combinations_with_methods(name: str) -> None:
         "random-clients": SHARES_NOTHING,
     }.get(name, SHARES_NOTHING | WHOLE_REPLIES_ONLY)
     assert ACTIVATIONS[name].asks_parts == parts  # type: ignore[attr-defined]
-    for method, factory in METHODS.items():
-        setting = GENERATED[factory().task.name]
+    for method, setting in _runs_of_every_method():
         given = {"method": method, "setting": setting, "rounds": 1, "data": Path()}
         if method in refused:
             with pytest.raises(RametError, match=r"shares nothing|merges whole replies only"):
                 checked_settings(**given, activation=name)
         else:
             checked_settings(**given, activation=name)
+
+
+def _runs_of_every_method() -> Iterator[tuple[str, str]]:
+    """Every method, also under its names in papers, with a setting of every task it runs on."""
+    for name, factory in METHODS.items():
+        task = factory().task
+        for setting in [GENERATED[task.name]] if task else GENERATED.values():
+            yield name, setting
+    for name, paper in PAPER_NAMES.items():
+        yield name, GENERATED[TASK_OF[paper.network]]
 
 
 def test_rules_are_parsed_from_text() -> None:

@@ -1,4 +1,4 @@
-"""Tests that every method in METHODS must pass."""
+"""Tests that every method in METHODS must pass, on its own task or on all of them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,33 @@ import torch
 
 from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapshots, start_shared
 from ramet.engine.node import request, start_model
-from ramet.methods import METHODS, Method
+from ramet.methods import METHODS, AssembledMethod, Method, assembled
+from ramet.methods.training import LocalTraining
 from ramet.metrics import WORK, Record
-from ramet.payload import Payload, everything, only
-from ramet.tasks import GraphSamples
+from ramet.payload import Payload, only
+from ramet.tasks import TASKS, Samples
 
 CLIENTS = ("rings", "trees", "blocks")
 NodeMaker = Callable[..., Node]
+CASES = [
+    (name, task)
+    for name, factory in sorted(METHODS.items())
+    for task in TASKS
+    if (own := factory().task) is None or own.name == task
+]
 
 
-@pytest.fixture(params=sorted(METHODS))
-def method(request: pytest.FixtureRequest) -> Method:
-    made: Method = METHODS[request.param]()
-    assert made.name == request.param
-    return made
+@pytest.fixture(params=CASES, ids=lambda case: " on ".join(case))
+def method(request: pytest.FixtureRequest) -> AssembledMethod:
+    name, task = request.param
+    made = METHODS[name]()
+    assert made.name == name
+    return assembled(made, TASKS[task](), same_schema=task != "graph-classification")
 
 
-def rounds_of(method: Method, node: Node, folder: Path, clients: tuple[str, ...]) -> Rounds:
+def rounds_of(
+    method: AssembledMethod, node: Node, folder: Path, clients: tuple[str, ...]
+) -> Rounds:
     return Rounds(
         method=method,
         clients=clients,
@@ -39,13 +49,17 @@ def rounds_of(method: Method, node: Node, folder: Path, clients: tuple[str, ...]
     )
 
 
-def _with_a_private_head(method: Method) -> Method:
-    """Methods for one domain share everything, but these tests need a private parameter."""
-    return replace(method, shared=only("project.*")) if method.shared == everything else method
+def _private_array(method: AssembledMethod) -> tuple[AssembledMethod, str]:
+    """The method, and an array that it keeps private; the last one if it shares everything."""
+    names = [*method.model(method.task.plain_shape(method.inputs)).state_dict()]
+    private = [name for name in names if name not in method.shared]
+    if private:
+        return method, private[-1]
+    return replace(method, shared=only(*names[:-1])), names[-1]
 
 
 def test_replies_hold_only_shared_arrays_and_are_counted(
-    method: Method, tiny_node: NodeMaker
+    method: AssembledMethod, tiny_node: NodeMaker
 ) -> None:
     node = tiny_node("rings", method)
     reply = node.answer(request(1, True, {}))
@@ -56,20 +70,22 @@ def test_replies_hold_only_shared_arrays_and_are_counted(
     assert not reply.notes
 
 
-def test_a_client_accepts_only_shared_arrays(method: Method, tiny_node: NodeMaker) -> None:
-    node = tiny_node("rings", _with_a_private_head(method))
-    with pytest.raises(NotSharedError, match=r"rings refuses to accept 'classify.bias'"):
-        node.answer(request(1, True, {"classify.bias": np.zeros(2)}))
+def test_a_client_accepts_only_shared_arrays(method: AssembledMethod, tiny_node: NodeMaker) -> None:
+    method, private = _private_array(method)
+    node = tiny_node("rings", method)
+    with pytest.raises(NotSharedError, match=f"rings refuses to accept '{private}'"):
+        node.answer(request(1, True, {private: np.zeros(2)}))
 
 
-def test_a_client_sends_only_shared_arrays(method: Method, tiny_node: NodeMaker) -> None:
-    node = tiny_node("rings", _with_a_private_head(method))
-    with pytest.raises(NotSharedError, match=r"refuses to send 'classify.bias'.*Declare it"):
-        node._released(Payload({"classify.bias": np.zeros(2, np.float32)}))
+def test_a_client_sends_only_shared_arrays(method: AssembledMethod, tiny_node: NodeMaker) -> None:
+    method, private = _private_array(method)
+    node = tiny_node("rings", method)
+    with pytest.raises(NotSharedError, match=f"refuses to send '{private}'.*Declare it"):
+        node._released(Payload({private: np.zeros(2, np.float32)}))
 
 
 def test_initial_shared_arrays_are_equal_and_private_ones_differ(
-    method: Method, tiny_samples: Callable[[str, Method], GraphSamples]
+    method: AssembledMethod, tiny_samples: Callable[[str, Method], Samples]
 ) -> None:
     states = [
         start_model(method, method.task.shape(tiny_samples(client, method)), 0, client).state_dict()
@@ -83,7 +99,7 @@ def test_initial_shared_arrays_are_equal_and_private_ones_differ(
 
 
 def test_a_single_client_equals_local_training(
-    method: Method, tiny_node: NodeMaker, tmp_path: Path
+    method: AssembledMethod, tiny_node: NodeMaker, tmp_path: Path
 ) -> None:
     federated = tiny_node("trees", method)
     records: list[Record] = []
@@ -94,7 +110,8 @@ def test_a_single_client_equals_local_training(
     assert [record.trained["trees"]["loss"] for record in records] == losses
 
 
-def test_training_reduces_the_loss(method: Method, tiny_node: NodeMaker) -> None:
+def test_training_reduces_the_loss(method: AssembledMethod, tiny_node: NodeMaker) -> None:
+    assert isinstance(method.training, LocalTraining)
     if method.training.lr < 1e-3:  # too small for twenty rounds
         method = replace(method, training=replace(method.training, lr=0.01))
     node = tiny_node("rings", method)
@@ -103,7 +120,7 @@ def test_training_reduces_the_loss(method: Method, tiny_node: NodeMaker) -> None
 
 
 def test_failures_and_invalid_replies_do_not_stop_a_round(
-    method: Method, tiny_node: NodeMaker, tmp_path: Path
+    method: AssembledMethod, tiny_node: NodeMaker, tmp_path: Path
 ) -> None:
     nodes = {client: tiny_node(client, method) for client in CLIENTS}
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from ramet.data import Batch, GraphBlock, Split
 from ramet.engine import LocalWire, Node, Rounds, Snapshots
 from ramet.engine.node import request
-from ramet.methods import METHODS, fedavg, fedstar
+from ramet.methods import METHODS, assembled, fedavg, fedstar
 from ramet.methods.training import LocalTraining
 from ramet.metrics import Record
-from ramet.payload import Payload
+from ramet.payload import Payload, only
 from ramet.tasks import GraphSamples
 
 SHARED = {"fedavg": "layers", "fedstar": "structure"}
@@ -111,8 +111,14 @@ def test_two_rounds_by_hand(method: str, tmp_path: Path) -> None:
       merged weight: (0.9993530 + 3 * -0.5025407) / 4 = -0.1270673
     """
     part = SHARED[method]
-    by_hand = replace(
-        METHODS[method](), model=lambda _: OneWeight(part), training=PlainSGD(lr=0.5, epochs=1)
+    training = PlainSGD(lr=0.5, epochs=1)
+    by_hand = assembled(
+        replace(
+            METHODS[method](),
+            model=lambda _: OneWeight(part),
+            shared=only(f"{part}.*"),
+            training=training,
+        )
     )
     nodes = {
         client: Node(

@@ -8,11 +8,12 @@ from torch import nn
 
 from ramet.engine import Node, start_shared
 from ramet.engine.node import request
-from ramet.methods import fedavg, fedprox
+from ramet.methods import assembled, fedavg, fedprox
 from ramet.methods.fedprox import Proximal
 from ramet.methods.training import LocalTraining, Session
 from ramet.payload import digest
 from ramet.randomness import Randomness
+from ramet.tasks import GraphClassification
 
 
 def test_mu_0_equals_fedavg(tiny_node: Callable[..., Node]) -> None:
@@ -25,7 +26,7 @@ def test_a_large_mu_keeps_shared_parameters_near_the_start(
     tiny_node: Callable[..., Node],
 ) -> None:
     def distance(mu: float) -> float:
-        method = fedprox(mu=mu, training=LocalTraining(epochs=20))
+        method = assembled(fedprox(mu=mu), training=LocalTraining(epochs=20))
         node = tiny_node("rings", method)
         reply = node.answer(request(1, True, {}))
         start = start_shared(method, method.task.shape(node.samples), 0)
@@ -42,7 +43,7 @@ def test_the_term_and_its_gradient_by_hand() -> None:
     session = Session(
         model=model,
         optimiser=torch.optim.SGD(model.parameters(), lr=0.1),
-        task=fedprox().task,
+        task=GraphClassification(),
         samples=None,  # type: ignore[arg-type]
         shared=("weight",),
         randomness=Randomness(0, "a", 1),

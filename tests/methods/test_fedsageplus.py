@@ -12,17 +12,22 @@ import torch
 import ramet
 from ramet.engine import Node, Snapshots
 from ramet.engine.node import request
-from ramet.methods import METHODS
+from ramet.methods import Method, assembled, fedavg, fedsage_plus, local
 from ramet.methods.training import LocalTraining
+from ramet.models.node_sage import NodeSAGE
+from ramet.tasks import NodeClassification
 
-NODES = ("local-nodes", "fedsage-nodes", "fedsage+")
+
+def on_nodes(method: Method) -> Method:
+    """The method with FedSage's network, as `local-nodes` and `fedsage-nodes` name it."""
+    return assembled(method, NodeClassification(), NodeSAGE, same_schema=True)
 
 
 def test_the_generator_can_stay_private(tiny_node: Callable[..., Node]) -> None:
-    private = tiny_node("rings", METHODS["fedsage+"](generator="home"))
-    shared = tiny_node("trees", METHODS["fedsage+"]())
-    local = tiny_node("blocks", METHODS["local-nodes"]())
-    sent = [node.answer(request(1, True, {})).arrays for node in (private, shared, local)]
+    private = tiny_node("rings", fedsage_plus(generator="home"))
+    shared = tiny_node("trees", fedsage_plus())
+    silent = tiny_node("blocks", on_nodes(local()))
+    sent = [node.answer(request(1, True, {})).arrays for node in (private, shared, silent)]
     assert {name.partition(".")[0] for name in sent[0]} == {"classifier"}
     assert {name.partition(".")[0] for name in sent[1]} == {"classifier", "generator"}
     assert not sent[2]
@@ -32,7 +37,7 @@ def test_with_zero_loss_weights_the_generator_does_not_change(
     tiny_node: Callable[..., Node],
 ) -> None:
     training = LocalTraining(lr=0.01, weight_decay=0)
-    idle = METHODS["fedsage+"](count_weight=0, feature_weight=0, training=training)
+    idle = assembled(fedsage_plus(count_weight=0, feature_weight=0), training=training)
     node = tiny_node("rings", idle)
     first = node.answer(request(1, True, {})).arrays
     second = node.answer(request(2, True, {})).arrays
@@ -41,15 +46,15 @@ def test_with_zero_loss_weights_the_generator_does_not_change(
         assert same == name.startswith("generator.")
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("factory", [local, fedavg, fedsage_plus])
 def test_a_new_process_continues_from_disk(
-    name: str, tiny_node: Callable[..., Node], tmp_path: Path
+    factory: Callable[[], Method], tiny_node: Callable[..., Node], tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", METHODS[name]())
+    node = tiny_node("rings", on_nodes(factory()))
     fresh = replace(node, snapshots=Snapshots(tmp_path / "fresh"))
     for number in (1, 2, 3):
         in_memory = node.answer(request(number, True, {}))
-        fresh = replace(fresh)  # drops what is cached in memory
+        fresh = replace(fresh)
         from_disk = fresh.answer(request(number, True, {}))
         assert in_memory.numbers["loss"] == from_disk.numbers["loss"]
         assert in_memory.numbers.get("test") == from_disk.numbers.get("test")

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.methods.merging import OrderlessSum, WeightedMean
+from ramet.errors import RametError
+from ramet.methods import fedavg
+from ramet.methods.base import with_merging
+from ramet.methods.merging import OrderlessSum, Reply, WeightedMean
+from ramet.methods.robust import Median
 from ramet.payload import Payload
 
 
@@ -93,3 +99,18 @@ def test_integers_and_arrays_without_dimensions() -> None:
     assert (merged["count"].shape, merged["count"].dtype.kind) == ((), "i")
     assert merged["count"] == 6
     assert merged["scale"] == np.float32(5.5)
+
+
+class Halved(WeightedMean):
+    """A user's rule: half of the weighted mean."""
+
+    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+        mean = super().merge(state, replies)
+        return Payload({name: array / 2 for name, array in mean.arrays.items()})
+
+
+def test_only_a_plain_weighted_mean_can_be_replaced() -> None:
+    assert with_merging(fedavg(), Median(), "median").merging == Median()
+    own = replace(fedavg(), name="own", merging=Halved())
+    with pytest.raises(RametError, match=r"own needs its own merging rule \(Halved\)"):
+        with_merging(own, Median(), "median")

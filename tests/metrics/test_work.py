@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from ramet.data import GraphBlock
 from ramet.engine import Node
 from ramet.engine.node import request
 from ramet.methods import METHODS, fedstar, local
 from ramet.metrics.work import WORK, count_operations, peak_memory, total
-from ramet.models import GIN, GraphNetwork, GraphShape
+from ramet.models import GIN, GraphNetwork, GraphShape, SimpleHGN
+from ramet.partition import Reading
+from ramet.partition.by_relation import planted_hetero
 from ramet.payload import digest
-from ramet.tasks import GraphClassification
+from ramet.tasks import GraphClassification, LinkPrediction, StructureEncoding
 
 
 def test_a_gin_by_hand(two_graphs: GraphBlock) -> None:
     nodes, links, graphs, features, width, classes = 7, 10, 2, 2, 8, 3
     model = GIN(GraphShape(features, 0, classes), GraphNetwork(width, layers=2, dropout=0.0))
     batch = two_graphs.cut(torch.tensor([0, 1]))
-    with count_operations(model) as work:
+    with count_operations() as work:
         loss = GraphClassification().loss(model, batch)
         loss.backward()  # type: ignore[no-untyped-call]
     layers = 2 * 2 * nodes * width * width  # two linear maps in each of two layers
@@ -40,10 +44,42 @@ def test_a_gin_by_hand(two_graphs: GraphBlock) -> None:
 
 
 def test_gather_and_scatter_count_as_messages() -> None:
-    rows, model = torch.ones(5, 4, requires_grad=True), nn.Identity()
-    with count_operations(model) as work:
-        torch.zeros(2, 4).index_add(0, torch.tensor([0, 1, 0, 1, 1]), model(rows))
-    assert sum(work.values()) == work["backward_messages"] == 20  # outside the model's forward
+    rows = torch.ones(5, 4, requires_grad=True)
+    with count_operations() as work:
+        torch.zeros(2, 4).index_add(0, torch.tensor([0, 1, 0, 1, 1]), rows)
+    assert sum(work.values()) == work["forward_messages"] == 20
+
+
+def test_a_loss_that_calls_parts_of_a_model_counts_like_one_that_calls_the_whole() -> None:
+    """`encode`, then `scores`, as in a loss on pairs of nodes."""
+    task, setting = LinkPrediction(), planted_hetero(clients=3, nodes=80, links=300)
+    reading = Reading(Path(), 123, StructureEncoding(0, 0))
+    samples = task.samples(setting.client_data(setting.clients[0], reading))
+    batch = next(iter(task.batches(samples, 32, torch.Generator().manual_seed(1))))
+    model = SimpleHGN(task.shape(samples)).eval()
+    with count_operations() as whole:
+        task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+    with count_operations() as by_parts:
+        logits = model.scores(model.encode(batch.graph), batch.pairs)
+        functional.binary_cross_entropy_with_logits(logits, batch.labels).backward()  # type: ignore[no-untyped-call]
+    assert by_parts == whole
+    assert whole["forward_linear"] > 0
+    assert whole["forward_messages"] > 0
+
+
+def test_a_penalty_on_a_part_of_a_model_is_forward_and_backward() -> None:
+    nodes, width = 6, 3
+    model = nn.ModuleDict({"used": nn.Linear(width, width), "penalised": nn.Linear(width, width)})
+    given = torch.ones(nodes, width)
+    with count_operations() as work:
+        loss = model["used"](given).sum()
+        penalty = model["penalised"](given).square().sum()
+        (loss + penalty).backward()
+    assert work["forward_linear"] == 2 * 2 * nodes * width * width
+    assert work["backward_linear"] == 2 * 2 * nodes * width * width  # for the weights only
+    with count_operations() as gradient:
+        torch.autograd.grad(model["penalised"](given).sum(), [*model["penalised"].parameters()])
+    assert gradient["forward_linear"] == gradient["backward_linear"] == 2 * nodes * width * width
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -56,7 +92,7 @@ def test_every_method_reports_its_work_once_and_counting_changes_no_result(
     state = digest(tiny_node("rings", method).snapshots.load(1).arrays)
     later = tiny_node("rings", method).answer(request(2, True, {}, last=1))
     assert not set(WORK) & set(later.numbers)
-    monkeypatch.setattr("ramet.engine.node.count_operations", lambda model: nullcontext({}))
+    monkeypatch.setattr("ramet.engine.node.count_operations", lambda: nullcontext({}))
     tiny_node("rings", method).answer(request(1, True, {}))
     assert digest(tiny_node("rings", method).snapshots.load(1).arrays) == state
 

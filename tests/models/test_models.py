@@ -2,18 +2,11 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool
+from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 
 from ramet.data import GraphBlock
 from ramet.models import GIN, DenseDualChannel, DenseNetwork, DualChannel, GraphNetwork, GraphShape
-from ramet.models.layers import (
-    Dropout,
-    GCNLayer,
-    GINLayer,
-    InputLinear,
-    SAGELayer,
-    self_and_neighbours,
-)
+from ramet.models.layers import Dropout, InputLinear, self_and_neighbours
 
 BZR = GraphShape(features=53, structure=32, classes=2)
 
@@ -44,23 +37,6 @@ def test_the_sum_over_neighbours_and_its_gradient_by_hand(two_graphs: GraphBlock
     (sums * torch.tensor([[1.0], [2.0], [4.0], [8.0]])).sum().backward()  # type: ignore[no-untyped-call]
     assert values.grad is not None
     assert values.grad.flatten().tolist() == [7, 7, 15, 12]
-
-
-def test_layers_equal_pygs(two_graphs: GraphBlock) -> None:
-    torch.manual_seed(0)
-    batch = two_graphs.cut(torch.tensor([0, 1]))
-    links = torch.stack([batch.columns.long(), batch.rows])
-    values = torch.randn(batch.nodes, 6)
-    gin = GINLayer(6, 5)
-    pyg_gin = GINConv(nn.Sequential(gin.first, nn.ReLU(), gin.second), eps=0.0)
-    assert torch.allclose(gin(values, batch), pyg_gin(values, links), atol=1e-6)
-    sage, pyg_sage = SAGELayer(6, 5), SAGEConv(6, 5)
-    pyg_sage.lin_l, pyg_sage.lin_r = sage.neighbours, sage.own
-    assert torch.allclose(sage(values, batch), pyg_sage(values, links), atol=1e-6)
-    gcn, pyg_gcn = GCNLayer(6, 5), GCNConv(6, 5)
-    pyg_gcn.lin.weight.data.copy_(gcn.weight.data)
-    pyg_gcn.bias.data.copy_(gcn.bias.data.normal_())
-    assert torch.allclose(gcn(values, batch), pyg_gcn(values, links), atol=1e-6)
 
 
 def test_dual_channel_equals_the_papers_equations_in_pyg(two_graphs: GraphBlock) -> None:

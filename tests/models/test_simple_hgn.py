@@ -5,12 +5,11 @@ import torch
 from torch.nn import functional
 from torch_geometric.utils import softmax
 
-from ramet.data.graphs.hetero_graph import Flow, HeteroGraph, Links, NodeType, Relation
-from ramet.methods import fed_hgn
-from ramet.methods.base import switchable_arrays
+from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
 from ramet.models import HGNNetwork, LinkShape, SimpleHGN
 from ramet.models.layers import Dropout
 from ramet.models.simple_hgn import _Attention
+from ramet.payload import only
 
 KINDS = ["b", "a", "b-back", "a-back", "loop"]
 
@@ -37,29 +36,29 @@ def test_numbers_of_tensors_match_the_paper(
         tuple((f"type{number}", 10) for number in range(types)),
         tuple(f"relation{number}" for number in range(relations)),
     )
-    method = fed_hgn()
-    names = list(method.model(shape).state_dict())
+    names = list(SimpleHGN(shape).state_dict())
     assert len(names) == tensors
-    assert len(switchable_arrays(method, method.shared.pick(names))) == switchable
+    assert len(only(*SimpleHGN.switchable).pick(names)) == switchable
     if types == 3:  # FedAvg's row of Table 3, 40 rounds
         assert [len(names) * 40 * clients for clients in (4, 8, 16)] == [10_400, 20_800, 41_600]
 
 
 def test_messages_flow_both_ways_and_over_self_loops(graph: HeteroGraph) -> None:
     flow = graph.flow
-    links = set(zip(flow.sources.tolist(), flow.targets.tolist(), flow.kinds.tolist(), strict=True))
+    columns = torch.stack([flow.sources, flow.targets, graph.flow_kinds], dim=1)
+    links = {tuple(row) for row in columns.tolist()}
     forward = {(0, 2, 0), (0, 3, 0), (1, 3, 0), (1, 4, 1)}
     reverse = {(2, 0, 2), (3, 0, 2), (3, 1, 2), (4, 1, 3)}
     assert links == forward | reverse | {(node, node, 4) for node in range(5)}
     assert flow.sources[flow.back_order].tolist() == sorted(flow.sources.tolist())
 
 
-def reference_layer(layer: _Attention, values: torch.Tensor, flow: Flow) -> torch.Tensor:
+def reference_layer(layer: _Attention, values: torch.Tensor, graph: HeteroGraph) -> torch.Tensor:
     """Eq. 2 computed per link, with PyG's softmax."""
-    heads = layer.heads
+    heads, flow, link_kinds = layer.heads, graph.flow, graph.flow_kinds
     mapped = (values @ layer.weight.T).view(values.size(0), heads, -1)
-    embedded = torch.stack([layer.kinds[name] for name in KINDS])[flow.kinds] @ layer.kind_weight.T
-    embedded = embedded.view(flow.kinds.numel(), heads, -1)
+    embedded = torch.stack([layer.kinds[name] for name in KINDS])[link_kinds] @ layer.kind_weight.T
+    embedded = embedded.view(link_kinds.numel(), heads, -1)
     scores = (
         (mapped[flow.sources] * layer.of_source).sum(2)
         + (mapped[flow.targets] * layer.of_target).sum(2)
@@ -76,8 +75,8 @@ def test_a_layer_and_its_gradients_match_the_equation(graph: HeteroGraph) -> Non
     values = torch.randn(5, 6, requires_grad=True)
     direction = torch.randn(5, 3, 4)
     inputs = [values, *layer.parameters()]
-    actual = layer(values, graph.flow, Dropout(0.0))
-    expected = reference_layer(layer, values, graph.flow)
+    actual = layer(values, graph.flow, graph.flow_kinds, Dropout(0.0))
+    expected = reference_layer(layer, values, graph)
     assert torch.allclose(actual, expected, atol=1e-6)
     actual_grads = torch.autograd.grad((actual * direction).sum(), inputs)
     expected_grads = torch.autograd.grad((expected * direction).sum(), inputs)

@@ -118,7 +118,7 @@ def test_missing_data_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_method_for_graphs_is_refused(data_root: Path) -> None:
     with pytest.raises(
         RametError,
-        match=r"fedavg is for graph-classification, but the data of cora are for "
-        r"node-classification\. Use a method for node-classification \(.*fed-gcn.*fedlit.*fedsage",
+        match=r"fedstar is for graph-classification, but the data of cora are for "
+        r"node-classification\. Use a method for node-classification \(.*fedavg.*fedlit.*fedsage",
     ):
-        checked_settings(method="fedavg", setting="cora", data=data_root)
+        checked_settings(method="fedstar", setting="cora", data=data_root)

@@ -25,6 +25,17 @@ def test_settings_have_as_many_clients_as_in_the_papers(name: str, clients: int)
     assert list(setting.source_of) == list(setting.clients)
 
 
+def test_generated_domains_repeat_under_numbered_names() -> None:
+    setting = SETTINGS["tiny"](clients=7)
+    assert setting.clients == (
+        *("rings", "trees", "blocks"),
+        *("rings-2", "trees-2", "blocks-2"),
+        "rings-3",
+    )
+    assert setting.source_of["rings-3"] == setting.source_of["rings"] == "tiny:rings"
+    assert SETTINGS["tiny"]().clients == setting.clients[:3]
+
+
 @pytest.mark.parametrize("cut", CUTS, ids=lambda cut: type(cut).__name__)
 def test_parts_are_disjoint_complete_and_reproducible(cut: Cut) -> None:
     parts = cut(LABELS, 7)

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.metrics import LinkPredMRR
 
 from ramet.errors import RametError
-from ramet.methods import Method, fed_gcn, fedda
+from ramet.methods import Method, assembled, fedda, fedlit
 from ramet.tasks import LinkPrediction
 from ramet.tasks.link_prediction import mean_reciprocal_rank
 
@@ -37,7 +37,8 @@ def test_mrr_equals_pygs() -> None:
 def test_negatives_are_redrawn_and_have_the_right_type(
     tiny_samples: Callable[[str, Method], Any],
 ) -> None:
-    samples, task = tiny_samples("trees", fedda()), LinkPrediction()
+    task = LinkPrediction()
+    samples = tiny_samples("trees", assembled(fedda(), task))
     graph = samples.graph
 
     def epoch(seed: int) -> Any:
@@ -61,7 +62,7 @@ def test_negatives_are_redrawn_and_have_the_right_type(
 def test_scores_are_reported_per_relation_and_as_their_mean(
     tiny_samples: Callable[[str, Method], Any],
 ) -> None:
-    method = fedda()
+    method = assembled(fedda(), LinkPrediction())
     samples = tiny_samples("trees", method)
     model = method.model(method.task.shape(samples))
     scores = method.task.evaluate(model, samples, torch.device("cpu"))
@@ -74,7 +75,7 @@ def test_scores_are_reported_per_relation_and_as_their_mean(
 def test_data_of_another_task_is_refused(tiny_samples: Callable[[str, Method], Any]) -> None:
     from ramet.data import ClientData
 
-    nodes = tiny_samples("trees", fed_gcn())
+    nodes = tiny_samples("trees", fedlit())
     with pytest.raises(
         RametError, match=r"link-prediction needs HeteroGraph data, .* hold NodeGraph data"
     ):

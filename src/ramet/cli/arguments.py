@@ -30,7 +30,19 @@ Sites = Annotated[
 Options = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Option of the method or the setting; repeatable."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Option of the method, the network, the training or the setting; repeatable.",
+    ),
+]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        metavar="NAME",
+        autocompletion=completion.network,
+        help="Network of a method that brings none: a name from `ramet networks`, or "
+        "file.py:network. Default: depends on the task.",
     ),
 ]
 Activation = Annotated[

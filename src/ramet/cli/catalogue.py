@@ -1,4 +1,4 @@
-"""Lists of what is available: `ramet methods`, `activations`, `merges` and `settings`."""
+"""Lists of what is available: `ramet methods`, `networks`, `activations`, `merges`, `settings`."""
 
 from __future__ import annotations
 
@@ -29,24 +29,54 @@ def methods(
 ) -> None:
     """List the methods, or show the paper, task and options of NAME."""
     from ramet.experiment.named import method_factory
-    from ramet.methods import METHODS
+    from ramet.methods import METHODS, PAPER_NAMES
+    from ramet.methods.training import LocalTraining
     from ramet.options import arguments
     from ramet.report.plain_table import list_table
 
     if name is None:
-        rows = [(key, _summary(factory), _shares(factory())) for key, factory in METHODS.items()]
-        print_table(list_table(("method", "summary", "shares"), rows))
+        rows = [
+            (key, _summary(make), _task(make()), _shares(make())) for key, make in METHODS.items()
+        ]
+        print_table(list_table(("method", "summary", "task", "shares"), rows))
+        print_line("Names that papers give to a method with a certain network:")
+        for key, paper in PAPER_NAMES.items():
+            print_line(f"  {key}: {paper.method} --network {paper.network}")
         print_line("`ramet methods NAME` shows a method's paper, task and options.")
         return
     factory = method_factory(name)
     method = factory()
     print_line(f"{method.name}: {_summary(factory)}")
     print_line(f"paper: {method.paper}")
-    print_line(f"task: {method.task.name}")
+    print_line(f"task: {_task(method)}")
     print_line(f"shares: {_shares(method)}")
+    if name in PAPER_NAMES:
+        print_line(f"the same as: {PAPER_NAMES[name].method} --network {PAPER_NAMES[name].network}")
     print_line("--set:")
     for key, default in arguments(factory).items():
         print_line(f"  {key}={default}")
+    if method.model is None:
+        print_line("  the options of the network: `ramet networks`")
+    if method.training is None:
+        print_line(
+            f"  {', '.join(arguments(LocalTraining))}: training; defaults depend on the task"
+        )
+
+
+@app.command()
+def networks(
+    name: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.network, help="A network's name.", metavar="NAME"),
+    ] = None,
+) -> None:
+    """List the networks for --network by task, or show the options of NAME."""
+    from ramet.experiment.named import network_rows
+    from ramet.report.plain_table import list_table
+
+    rows = network_rows(name)
+    print_table(list_table(("network", "task", "summary", "--set"), rows))
+    print_line("* is the default of the task. A network of your own is file.py:NETWORK.")
 
 
 @app.command()
@@ -89,8 +119,17 @@ def _summary(documented: Callable[..., object]) -> str:
     return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
 
 
+def _task(method: Method) -> str:
+    return method.task.name if method.task else "any"
+
+
 def _shares(method: Method) -> str:
-    return ", ".join(method.shared.patterns) or "nothing"
+    """Patterns, or the summary of the rule that finds them."""
+    from ramet.payload import Sharing
+
+    if isinstance(method.shared, Sharing):
+        return str(method.shared)
+    return _summary(type(method.shared)).removeprefix("Share ").removesuffix(".")
 
 
 def _options(factory: Callable[..., object]) -> str:

@@ -13,6 +13,7 @@ from ramet.cli.arguments import (
     Data,
     Json,
     Merge,
+    Network,
     Options,
     Rounds,
     RunOut,
@@ -53,6 +54,7 @@ def run(
     ] = "cpu",
     data: Data = None,
     folder: RunOut = None,
+    network: Network = None,
     option: Options = None,
     share: Annotated[
         list[str] | None,
@@ -94,11 +96,12 @@ def run(
     Examples:
     ramet run fedstar
     ramet run fedstar --setting single --rounds 200 --seed 1 --out runs/star
-    ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20 --share '*'
+    ramet run fedprox --setting cora --network sage --set mu=0.1 --set hidden=128
+    ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20
     ramet run feddense --activation restart,alpha=0.4
     ramet run fedavg --merge trimmed-mean,share=0.3
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
-    ramet run fed-gcn --site north/site.toml --site south/site.toml
+    ramet run fedavg --site north/site.toml --site south/site.toml
     ramet run fedstar --track tensorboard --track mlflow
     ramet run mine.py:mine --set count=2 --json
     """
@@ -114,6 +117,7 @@ def run(
         engine=engine,
         device=device,
         data=data_folder(data),
+        network=network,
         options=options,
         share=None if share is None else tuple(filter(None, share)),
         activation=activation,

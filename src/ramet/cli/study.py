@@ -15,6 +15,7 @@ from ramet.cli.arguments import (
     Jobs,
     Json,
     Merge,
+    Network,
     Options,
     Rounds,
     Seeds,
@@ -56,6 +57,7 @@ def compare(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Sweep folder. Default: sweeps/SETTING.")
     ] = None,
+    network: Network = None,
     option: Options = None,
     activation: Activation = None,
     merge: Merge = None,
@@ -86,7 +88,8 @@ def compare(
     Examples:
     ramet compare local fedavg fedstar --setting tiny --seeds 1-3
     ramet compare local feddense,width=16 feddense,activation=restart --setting single
-    ramet compare local-gcn fed-gcn --site north/site.toml --site south/site.toml
+    ramet compare fedavg fedavg,network=sage fedprox,mu=0.1 --setting cora
+    ramet compare local fedavg --site north/site.toml --site south/site.toml
     """
     from dataclasses import asdict
 
@@ -104,6 +107,7 @@ def compare(
         folder=(folder or Path("sweeps") / name).absolute(),
         rounds=rounds,
         data=data,
+        network=network,
         options=options,
         activation=activation,
         merge=merge,

@@ -65,6 +65,7 @@ class Consortium(_File):
     """Seconds that a round waits for the next reply."""
     # As for `ramet run`:
     norm_bound: float | None = None
+    network: str | None = None
     merge: str | None = None
     activation: str | None = None
     share: tuple[str, ...] | None = None
@@ -80,8 +81,11 @@ class Consortium(_File):
             )
         if ".py:" in self.method:
             raise ValueError("sites do not have the method's file; choose one of `ramet methods`")
-        if ".py:" in f"{self.activation} {self.merge}":
-            raise ValueError("sites do not have the rule's file; see `ramet activations`, `merges`")
+        if ".py:" in f"{self.network} {self.activation} {self.merge}":
+            raise ValueError(
+                "sites do not have the file of a network or rule; see `ramet networks`, "
+                "`activations`, `merges`"
+            )
         return self
 
     def settings(self, data: Path) -> RunSettings:
@@ -97,6 +101,7 @@ class Consortium(_File):
             quorum=self.quorum,
             deadline=self.deadline,
             norm_bound=self.norm_bound,
+            network=self.network,
             merge=self.merge,
             activation=self.activation,
             share=self.share,
@@ -125,6 +130,7 @@ class Membership(_File):
     address: Host
     port: Port
     method: str
+    network: str | None = None
     setting: str
 
 

@@ -225,6 +225,7 @@ def init(settings: Path, folder: Path | None, say: Say) -> Coordinator:
             address=consortium.address,
             port=consortium.port,
             method=consortium.method,
+            network=consortium.network,
             setting=consortium.setting,
             authority=authority,
         )

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from ramet.data.own import SiteDataError
 from ramet.deploy import keys
+from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, Coordinator
 from ramet.deploy.opening import find_side
 from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import SYSTEM_PROGRAMS
-from ramet.deploy.site import Site
+from ramet.deploy.site import Site, SiteSettings
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower import THIN_APP
@@ -144,28 +146,31 @@ def _check_app(accepted: Path) -> Finding:
 
 def _check_data(side: Site) -> Finding:
     """Read this site's data in the same way as a run."""
-    settings, remedy = side.settings, f"Put the site's data at {side.settings.data}."
+    settings = side.settings
     try:
         experiment = Experiment(
             checked_settings(
                 method=settings.method,
+                network=settings.network,
                 setting=settings.setting,
                 data=settings.data,
                 options=settings.options,
             )
         )
-        if experiment.setting.user_defined:
-            schema = experiment.setting.schema(settings.site, settings.data)
-            remedy = (
-                f"Ask the coordinator for a method that suits the data; {settings.method} does not."
-            )
-            experiment.method.task.declared_shape(schema, experiment.method.inputs)
         manifest = experiment.samples(settings.site).manifest
     except RametError as error:
-        return Finding("data", False, str(error), remedy)
+        return Finding("data", False, str(error), _data_remedy(settings, error))
     return Finding(
         "data", True, ", ".join(f"{k} {v}" for k, v in manifest.items() if _is_number(v))
     )
+
+
+def _data_remedy(settings: SiteSettings, error: RametError) -> str:
+    if settings.setting != OWN or not settings.data.exists():
+        return f"Put the site's data at {settings.data}."
+    if isinstance(error, SiteDataError):
+        return f"Run `ramet data check {settings.data}`, which lists the problems."
+    return f"Ask the coordinator for a method that suits the data; {settings.method} does not."
 
 
 def _is_number(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,23 +11,39 @@ from ramet.payload import Array, Arrays, Payload
 
 MAX_VALUE = 1e9
 MAX_WEIGHT = 1e12
+_SCORES = ("val", "test")
 
 
-def fault(reply: Payload, expected: Arrays, train: bool) -> str | None:
-    """What is wrong with a reply, in a few words; None if it is valid."""
+def due_numbers(round_number: int, train: bool) -> tuple[str, ...]:
+    """Names of the numbers that clients report; in round 1 there is no merge to evaluate yet."""
+    return (*(("loss",) if train else ()), *(_SCORES if round_number > 1 else ()))
+
+
+def fault(reply: Payload, expected: Arrays, train: bool, numbers: Sequence[str] = ()) -> str | None:
+    """What is wrong with a reply, in a few words; None if it is valid.
+
+    Args:
+        reply: a client's reply.
+        expected: arrays with the names, shapes and types that it should have.
+        train: whether the client was asked to train; otherwise it sends no arrays.
+        numbers: names of the numbers that it should have besides its weight.
+    """
     wanted = expected if train else {}
     return (
         _names_fault(reply.arrays, wanted)
         or next((f for name in wanted if (f := _array_fault(name, reply, expected))), None)
-        or _numbers_fault(reply.numbers, train)
+        or _numbers_fault(reply.numbers, train, numbers)
     )
 
 
 def distance_fault(reply: Arrays, sent: Arrays, bound: float | None) -> str | None:
-    """The fault of a reply whose L2 distance from what was sent, over all arrays, is too large."""
+    """The fault of a reply whose L2 distance from what was sent is too large.
+
+    The distance is over all arrays that were sent and returned.
+    """
     if bound is None:
         return None
-    squares = (_squared_distance(array, sent[name]) for name, array in reply.items())
+    squares = (_squared_distance(reply[name], sent[name]) for name in reply if name in sent)
     moved = math.sqrt(math.fsum(squares))
     return f"moved by {moved:.3g}, but the bound is {bound:g}" if moved > bound else None
 
@@ -54,10 +70,11 @@ def _array_fault(name: str, reply: Payload, expected: Arrays) -> str | None:
     return f"{name} is out of range" if array.size and np.abs(array).max() > MAX_VALUE else None
 
 
-def _numbers_fault(numbers: Mapping[str, float], train: bool) -> str | None:
+def _numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str]) -> str | None:
     bad = [name for name, number in numbers.items() if not math.isfinite(number)]
     if bad:
         return f"{', '.join(sorted(bad))} is not finite"
     if train and not 0 < numbers.get("weight", 0) <= MAX_WEIGHT:
         return f"weight {numbers.get('weight')} is not a number of samples"
-    return None
+    missing = [name for name in due if name not in numbers]
+    return f"lacks the numbers {', '.join(missing)}" if missing else None

@@ -13,25 +13,26 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from logging import ERROR, INFO, WARNING
 from typing import Any, Protocol, TypeAlias
 
-from ramet.engine.check import distance_fault, fault
+from ramet.engine.check import distance_fault, due_numbers, fault
 from ramet.engine.checkpoint import Snapshot, Snapshots
+from ramet.engine.exchange import Exchange
 from ramet.engine.node import request
-from ramet.errors import RametError
+from ramet.engine.server_rules import ServerRules
 from ramet.events import log_event
-from ramet.methods import Method
-from ramet.methods.activation import Choice, Spared, requested
+from ramet.methods import AssembledMethod
+from ramet.methods.activation import Choice, Spared
 from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
-from ramet.metrics import WORK, Record
+from ramet.metrics import Record
 from ramet.payload import Arrays, Payload, digest, under
 from ramet.randomness import Randomness
 
 SERVER = "the server"
-_TRAINING_NUMBERS = ("loss", "weight", "up", "tensors", "scalars", *WORK)
 _ACTIVITY = "activity/"
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name, and its reply or the reason why there is none."""
@@ -52,72 +53,6 @@ class Wire(Protocol):
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]: ...
 
 
-@dataclass
-class _Exchange:
-    """What was sent and received in one exchange, which is one message to each active client."""
-
-    round: int
-    rounds: int
-    started: float = field(default_factory=time.monotonic)
-    down: dict[str, int] = field(default_factory=dict)
-    numbers: dict[str, dict[str, float]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    scores: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    sent: list[int] = field(default_factory=lambda: [0, 0])  # tensors and scalars, to all
-    digests: dict[str, str] = field(default_factory=dict)
-    retries: int = 0
-
-    def training_half(self) -> dict[str, Any]:
-        """The first half of the round's record; the next exchange evaluates and adds the rest."""
-        return {
-            "round": self.round,
-            "rounds": self.rounds,
-            "trained": {
-                client: {name: numbers[name] for name in _TRAINING_NUMBERS if name in numbers}
-                for client, numbers in sorted(self.numbers.items())
-            },
-            "failed": dict(sorted(self.failed.items())),
-            "seconds": time.monotonic() - self.started,
-            "retries": self.retries,
-            "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
-        }
-
-    def evaluation_half(self) -> dict[str, Any]:
-        """The second half of the record of the previous round."""
-        dropped = {*_TRAINING_NUMBERS, "memory"}
-        return {
-            "evaluated": {
-                client: {name: value for name, value in numbers.items() if name not in dropped}
-                for client, numbers in sorted(self.numbers.items())
-            },
-            "down": dict(sorted(self.down.items())),
-            "tensors_down": self.sent[0],
-            "scalars_down": self.sent[1],
-        }
-
-    def commit_facts(self) -> dict[str, Any]:
-        """What is logged of a round before it is evaluated."""
-        seconds = round(time.monotonic() - self.started, 3)
-        return {"round": self.round, "seconds": seconds, "answered": sorted(self.numbers)}
-
-    def add_fault(self, client: str, reason: str, received: bool) -> None:
-        self.failed[client] = str(reason)
-        event = "reply refused" if received else "no reply"
-        log_event(WARNING, event, round=self.round, client=client, reason=reason)
-
-    def add_request(self, client: str, message: Payload) -> None:
-        self.down[client] = self.down.get(client, 0) + message.nbytes
-        self.sent[0] += len(message.arrays)
-        self.sent[1] += _scalars(message.arrays)
-
-    def add_reply(self, client: str, reply: Payload) -> None:
-        counts = {"tensors": len(reply.arrays), "scalars": _scalars(reply.arrays)}
-        self.numbers[client] = {**reply.numbers, **counts}
-        self.failed.pop(client, None)
-        if "private" in reply.notes:
-            self.digests[client] = reply.notes["private"]
-
-
 @dataclass(frozen=True)
 class Rounds:
     """A run: a method over clients, for a number of rounds, from a seed.
@@ -127,7 +62,7 @@ class Rounds:
     If the quorum is still missed, the run fails and the round is not committed.
     """
 
-    method: Method
+    method: AssembledMethod
     clients: Sequence[str]
     rounds: int
     seed: int
@@ -153,12 +88,10 @@ class Rounds:
         for number in range(first, self.rounds + 1):
             choice = Choice(self.clients, switchable, Randomness(self.seed, SERVER, number))
             spared = activation.ask(activity, choice)
-            exchange = _Exchange(number, self.rounds)
+            exchange = Exchange(number, self.rounds)
             log_event(INFO, "round begun", round=number, rounds=self.rounds, asked=len(spared))
-            replies = self._replies(wire, spared, state, exchange, last, train=True)
-            merged = self.method.merging.merge(state, replies)
-            self._check_quorum(exchange, len(spared))
-            state = merged
+            replies = self._replies(wire, spared, state, exchange, last)
+            state = self._rules.merged(state, replies)
             activity = activation.settle(activity, choice, exchange.scores)
             if pending:
                 observe(Record(**pending, **exchange.evaluation_half()))
@@ -167,68 +100,64 @@ class Rounds:
             last |= dict.fromkeys(exchange.numbers, number)
             self.snapshots.save(_snapshot(number, state, activity, pending, last))
             log_event(INFO, "round committed", **exchange.commit_facts())
-        closing = _Exchange(self.rounds + 1, self.rounds)
-        everyone = dict.fromkeys(self.clients, ())
-        for _ in self._replies(wire, everyone, state, closing, last, train=False):
+        closing = Exchange(self.rounds + 1, self.rounds)
+        for _ in self._replies(wire, dict.fromkeys(self.clients, ()), state, closing, last):
             pass
-        self._check_quorum(closing, len(everyone))
         pending["failed"] = {**closing.failed, **pending["failed"]}
         observe(Record(**pending, **closing.evaluation_half()))
         everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 
+    @cached_property
+    def _rules(self) -> ServerRules:
+        return ServerRules(self.method, self.start)
+
     def _overview(self, state: Payload) -> dict[str, float]:
-        return (
-            dict(self.evaluate_server(self.method.merging.ask(state, SERVER)))
-            if self.evaluate_server
-            else {}
-        )
+        if self.evaluate_server is None:
+            return {}
+        return dict(self.evaluate_server(self._rules.new_client(state)))
 
     def _replies(
         self,
         wire: Wire,
         spared: Spared,
         state: Payload,
-        exchange: _Exchange,
+        exchange: Exchange,
         last: Mapping[str, int],
-        train: bool,
     ) -> Iterator[Reply]:
-        """Yield valid replies as they arrive, and retry until the quorum is reached."""
+        """Yield valid replies as they arrive, and retry until the quorum is reached.
+
+        If it is not reached, the error is raised here, so no rule merges too few replies.
+        """
         for attempt, delay in enumerate((0.0, *self.retry_delays)):
             exchange.retries = attempt
             missing = {k: names for k, names in spared.items() if k not in exchange.numbers}
             if attempt:
-                log_event(
-                    WARNING,
-                    "asked again",
-                    round=exchange.round,
-                    attempt=attempt,
-                    clients=[*missing],
-                )
+                facts = {"round": exchange.round, "attempt": attempt, "clients": [*missing]}
+                log_event(WARNING, "asked again", **facts)
             time.sleep(delay)
-            yield from self._valid_replies(wire, missing, state, exchange, last, train)
-            if self._missing_replies(exchange, len(spared)) <= 0:
+            yield from self._valid_replies(wire, missing, state, exchange, last)
+            if len(exchange.numbers) >= max(1, min(self.quorum, len(spared))):
                 return
+        facts = {"round": exchange.round, "valid": len(exchange.numbers), "asked": len(spared)}
+        log_event(ERROR, "quorum missed", **facts, quorum=self.quorum)
+        raise exchange.below(self.quorum, len(spared))
 
     def _valid_replies(
         self,
         wire: Wire,
         spared: Spared,
         state: Payload,
-        exchange: _Exchange,
+        exchange: Exchange,
         last: Mapping[str, int],
-        train: bool,
     ) -> Iterator[Reply]:
         """Ask each client once; faults, scores and counts go into ``exchange``."""
 
         def requests() -> Iterator[tuple[str, Payload]]:
-            for client in spared:
-                arrays = {} if exchange.round == 1 else self.method.merging.ask(state, client)
-                if self.method.activation.keep_own:
-                    arrays = {name: arrays[name] for name in requested(arrays, spared[client])}
-                message = request(
-                    exchange.round, train, arrays, last.get(client, 0), spared[client]
-                )
+            for client, names in spared.items():
+                sent = {} if exchange.round == 1 else self._rules.sent(state, client, names)
+                known_round = last.get(client, 0)
+                message = request(exchange.round, exchange.train, sent, known_round, names)
                 exchange.add_request(client, message)
                 yield client, message
 
@@ -236,48 +165,27 @@ class Rounds:
             if isinstance(reply, str):
                 exchange.add_fault(client, reply, received=isinstance(reply, Refused))
                 continue
-            sent = self.method.merging.ask(state, client)
-            reason = self._reply_fault(reply, sent, spared[client], train)
+            sent = self._rules.sent(state, client, spared[client])
+            if exchange.round == 1:  # nothing was sent: clients began with the start arrays
+                sent = {name: self.start[name] for name in sent}
+            reason = self._fault(reply, sent, spared[client], exchange)
             if reason:
                 exchange.add_fault(client, reason, received=True)
                 continue
             exchange.add_reply(client, reply)
-            if train:
-                exchange.scores[client] = self._score(sent, reply)
+            if exchange.train:
+                exchange.scores[client] = self._rules.score(sent, reply.arrays, reply.numbers)
             yield client, reply
 
-    def _missing_replies(self, exchange: _Exchange, active: int) -> int:
-        """How many valid replies the quorum still lacks; at least one is always needed."""
-        return max(1, min(self.quorum, active)) - len(exchange.numbers)
-
-    def _check_quorum(self, exchange: _Exchange, active: int) -> None:
-        if self._missing_replies(exchange, active) <= 0:
-            return
-        valid = len(exchange.numbers)
-        facts = {"round": exchange.round, "valid": valid, "asked": active, "quorum": self.quorum}
-        log_event(ERROR, "quorum missed", **facts)
-        reasons = "; ".join(f"{client}: {reason}" for client, reason in exchange.failed.items())
-        raise RametError(
-            f"{valid} of {active} clients sent a valid reply in exchange {exchange.round}, "
-            f"below the quorum of {self.quorum} ({reasons or 'no client was asked'}). The round is "
-            "not committed. If clients were down, continue with `ramet resume`. If training "
-            "diverged, start a new run with a smaller lr."
-        )
-
-    def _reply_fault(
-        self, reply: Payload, sent: Arrays, spared: Sequence[str], train: bool
+    def _fault(
+        self, reply: Payload, sent: Arrays, spared: Sequence[str], exchange: Exchange
     ) -> str | None:
-        expected = {name: self.start[name] for name in requested(self.start, spared)}
-        reason = fault(reply, expected, train)
-        if reason or not train:
+        due = due_numbers(exchange.round, exchange.train)
+        reason = fault(reply, self._rules.expected(spared), exchange.train, due)
+        if reason or not exchange.train:
             return reason
         flaw = self.method.flaw(reply.arrays)
         return flaw or distance_fault(reply.arrays, sent, self.norm_bound)
-
-    def _score(self, sent: Arrays, reply: Payload) -> Mapping[str, float]:
-        names = switchable_arrays(self.method, reply.arrays)
-        received = {name: reply.arrays[name] for name in names}
-        return self.method.activation.score(sent, received, reply.numbers)
 
     def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
         """The saved state of the run.
@@ -287,7 +195,7 @@ class Rounds:
         """
         saved = self.snapshots.latest_valid()
         if saved is None:
-            return self.method.merging.start(self.start), Payload(), {}, {}
+            return self._rules.first_state(), Payload(), {}, {}
         facts = saved.facts
         merged = {name: a for name, a in saved.arrays.items() if not name.startswith(_ACTIVITY)}
         state = Payload(merged, facts["numbers"], facts["notes"])
@@ -306,7 +214,3 @@ def _snapshot(
 
 def _facts(state: Payload) -> dict[str, Any]:
     return {"numbers": dict(state.numbers), "notes": dict(state.notes)}
-
-
-def _scalars(arrays: Arrays) -> int:
-    return sum(array.size for array in arrays.values())

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from ramet.data.own import Aspect, check_fit
 from ramet.engine import start_shared
 from ramet.errors import RametError
+from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment
-from ramet.experiment.named import code_sha256, setting_of
+from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import RunSettings
 from ramet.methods import METHODS
 from ramet.methods.base import check_activation, check_merging
@@ -26,12 +27,18 @@ def checked_settings(**given: Any) -> RunSettings:
     given = {**given, "options": dict(given.get("options", {}))}
     if SITES in given["options"]:
         given["options"][SITES] = absolute_sites(given["options"][SITES])
-    for name in ("method", "activation", "merge"):
+    for name in ("method", "network", "activation", "merge"):
         if given.get(name):
             given[name] = absolute_file(given[name])
     if given.get("rounds") is None:
-        setting = setting_of(given["method"], given["setting"], given["options"])
-        given["rounds"] = setting.rounds
+        parts = NamedParts(
+            given["method"],
+            given["setting"],
+            given.get("network"),
+            given["options"],
+            given["data"],
+        )
+        given["rounds"] = parts.setting.rounds
     settings = _validated(given)
     check_names(Experiment(settings))
     return settings.model_copy(update={"code": code_sha256(settings)})
@@ -65,11 +72,12 @@ def check_names(experiment: Experiment) -> None:
 
 def _check_task(experiment: Experiment) -> None:
     """Check that the method and the data are for the same task."""
-    method, data_task = experiment.method, experiment.setting.task
-    needed = method.task.name
+    method, setting = experiment.method, experiment.setting
+    data_task, needed = setting.task_in(experiment.settings.data), method.task.name
     if data_task in (None, needed):
         return
-    methods = [name for name, factory in METHODS.items() if factory().task.name == data_task]
+    built = {name: factory() for name, factory in METHODS.items()}
+    methods = [name for name, m in built.items() if m.task is None or m.task.name == data_task]
     settings = [name for name, factory in SETTINGS.items() if factory().task == needed]
     raise RametError(
         f"{method.name} is for {needed}, but the data of {experiment.settings.setting} are for "

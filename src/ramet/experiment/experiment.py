@@ -14,12 +14,14 @@ from torch import nn
 from ramet.data.own import Schema
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.node import final_model, load_arrays, state_names
+from ramet.engine.node import final_model, new_model, state_names
+from ramet.engine.state import load_arrays
 from ramet.errors import unknown
-from ramet.experiment.named import check_code, method_of, setting_of
+from ramet.experiment.code import check_code
+from ramet.experiment.named import NamedParts, method_of
 from ramet.experiment.settings import Engine, RunSettings
 from ramet.experiment.sizes import Sizes
-from ramet.methods import Method
+from ramet.methods import AssembledMethod
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
 
@@ -39,14 +41,13 @@ class Experiment:
     """The schemas that the sites have reported; None to read them from the sites' files."""
 
     @cached_property
-    def method(self) -> Method:
+    def method(self) -> AssembledMethod:
         check_code(self.settings)
         return method_of(self.settings)
 
     @cached_property
     def setting(self) -> Setting:
-        settings = self.settings
-        return setting_of(settings.method, settings.setting, settings.options)
+        return NamedParts.of(self.settings).setting
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -91,7 +92,8 @@ class Experiment:
 
     def final_model(self, client: str, states: Path) -> nn.Module:
         """A client's final model, from the folder in which its node saved its state."""
-        return final_model(self.method, self._shape(client), states / client)
+        seed = self.settings.seed
+        return final_model(self.method, self._shape(client), seed, client, states / client)
 
     def rounds(self, snapshots: Path) -> Rounds:
         return Rounds(
@@ -142,9 +144,9 @@ class Experiment:
             return None
         task, device = self.method.task, torch.device(self.settings.device)
         samples = task.samples(data)
-        with torch.random.fork_rng():
-            model = self.method.model(task.shape(samples)).to(device)
-        if any(name not in self.method.shared for name in state_names(model)):
+        model = new_model(self.method, task.shape(samples), self.settings.seed).to(device)
+        shared, down = self.method.shared, self.method.down
+        if any(name not in shared or name not in down for name in state_names(model)):
             return None
 
         def evaluate(arrays: Arrays) -> Mapping[str, float]:

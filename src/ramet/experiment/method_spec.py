@@ -8,20 +8,21 @@ from dataclasses import dataclass, field, replace
 from ramet.errors import RametError
 from ramet.options import name_and_options, without_folder
 
-_SHARE, _MERGE, _ACTIVATION = "share", ",merge=", ",activation="
+_SHARE, _NETWORK, _MERGE, _ACTIVATION = "share", ",network=", ",merge=", ",activation="
 
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method with its options, sharing, merging and activation.
+    """A method with its options, network, sharing, merging and activation.
 
-    Written as one word: the method and its options, separated by commas, then `merge=` and finally
+    Written as one word: the method and all options, separated by commas, then `merge=` and finally
     `activation=`, each followed by its own options:
     `feddense,width=16,merge=trimmed-mean,share=0.3,activation=random-clients,count=3`.
     """
 
     method: str
     options: Mapping[str, str] = field(default_factory=dict)
+    network: str | None = None
     share: tuple[str, ...] | None = None
     merge: str | None = None
     activation: str | None = None
@@ -30,13 +31,17 @@ class MethodSpec:
     def parse(text: str) -> MethodSpec:
         rest, _, activation = text.partition(_ACTIVATION)
         rest, _, merge = rest.partition(_MERGE)
+        rest, _, network = rest.partition(_NETWORK)
         method, options = name_and_options(rest)
+        network, further = name_and_options(network)
         if not method or not all(options) or (len(method) < len(rest) and "=" not in rest):
             raise RametError(f"'{text}' is not METHOD,KEY=VALUE. Example: feddense,width=16.")
+        options |= further
         share = options.pop(_SHARE, None)
         return MethodSpec(
             method,
             options,
+            network or None,
             None if share is None else tuple(share.split()),
             merge or None,
             activation or None,
@@ -44,8 +49,9 @@ class MethodSpec:
 
     def __str__(self) -> str:
         pairs = [f"{key}={value}" for key, value in self.options.items()]
-        pairs += [f"{_SHARE}={' '.join(self.share)}"] if self.share is not None else []
         text = ",".join([self.method, *pairs])
+        text += _NETWORK + self.network if self.network else ""
+        text += f",{_SHARE}={' '.join(self.share)}" if self.share is not None else ""
         text += _MERGE + self.merge if self.merge else ""
         return text + (_ACTIVATION + self.activation if self.activation else "")
 
@@ -57,6 +63,7 @@ class MethodSpec:
         return replace(
             self,
             method=without_folder(self.method),
+            network=without_folder(self.network) if self.network else None,
             merge=without_folder(self.merge) if self.merge else None,
             activation=without_folder(self.activation) if self.activation else None,
         )

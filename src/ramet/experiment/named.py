@@ -1,67 +1,213 @@
-"""Find methods, settings and rules by name, or in a user's file."""
+"""Find methods, settings, networks and rules by name, or in a user's file."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial, wraps
+from inspect import isclass, signature
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
+
+from torch import nn
 
 from ramet.errors import RametError, unknown
 from ramet.experiment.settings import RunSettings
-from ramet.methods import ACTIVATIONS, MERGES, METHODS, Method
+from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, AssembledMethod, Method
 from ramet.methods.activation import Activation
-from ramet.methods.base import with_merging
+from ramet.methods.base import assembled, with_merging
 from ramet.methods.merging import Merging
+from ramet.methods.training import DEFAULT_TRAINING, LocalTraining, Training
+from ramet.models import GraphShape, LinkShape, NodeShape
+from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.options import (
     Built,
     arguments,
     build,
+    converted,
     factory_named,
     name_and_options,
-    source_of,
     without_folder,
 )
 from ramet.partition import SETTINGS, Setting
 from ramet.payload import only
+from ramet.tasks import TASKS, TaskName
 
+Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
+"""A part of a run that has options."""
+SHAPE = ("shape",)
+"""The argument of networks that is no option."""
+_SHAPES: dict[TaskName, type[Any]] = {
+    "graph-classification": GraphShape,
+    "node-classification": NodeShape,
+    "link-prediction": LinkShape,
+}
 Rule = TypeVar("Rule")
 
 
-def method_named(
-    method: str,
-    options: Mapping[str, str],
-    share: tuple[str, ...] | None = None,
-    activation: str | None = None,
-    merge: str | None = None,
-) -> Method:
-    """A method with its options and with replaced parts."""
-    returned = build(method_factory(method), options)
-    hint = "Return `Method(…)` or `replace(fedstar(), …)`."
-    built = _checked_type(returned, Method, method, hint)
-    if share is not None:
-        built = replace(built, shared=only(*share))
-    if activation:
-        built = replace(built, activation=activation_from(activation))
-    if merge:
-        built = with_merging(built, merging_from(merge), merge)
-    return built
+@dataclass(frozen=True)
+class NamedParts:
+    """The parts of a run by name, and the options, each of which belongs to one or more parts."""
+
+    method: str
+    setting_name: str
+    network: str | None
+    options: Mapping[str, str]
+    data: Path
+
+    @staticmethod
+    def of(settings: RunSettings) -> NamedParts:
+        return NamedParts(
+            settings.method, settings.setting, settings.network, settings.options, settings.data
+        )
+
+    @cached_property
+    def accepted(self) -> dict[Owner, dict[str, Any]]:
+        """The options that each part accepts, with their defaults.
+
+        A method that brings its own network, training or task accepts no options of others.
+        """
+        accepted: dict[Owner, dict[str, Any]] = {
+            "method": arguments(method_factory(self.method)),
+            "setting": arguments(setting_factory(self.setting_name)),
+        }
+        bare = self.bare_method
+        if bare.task is None:
+            accepted["task"] = arguments(TASKS[self.task_name])
+        if bare.model is None or self._network_name:  # the name is an error if there is a model
+            accepted["network"] = arguments(self.network_factory, given=SHAPE)
+        if bare.training is None:
+            accepted["training"] = asdict(DEFAULT_TRAINING[self.task_name])
+        return accepted
+
+    def defaults(self) -> dict[str, Any]:
+        """All options of the run's parts, with their defaults."""
+        return {key: value for names in self.accepted.values() for key, value in names.items()}
+
+    @cached_property
+    def setting(self) -> Setting:
+        """The setting; an option that no part of the run accepts is an error."""
+        self._check_options()
+        return self._setting
+
+    @cached_property
+    def bare_method(self) -> Method:
+        """The method as its factory returns it."""
+        factory = method_factory(self.method)
+        returned = build(factory, _restricted(self.options, arguments(factory)))
+        hint = "Return `Method(…)` or `replace(fedstar(), …)`."
+        return _checked_type(returned, Method, self.method, hint)
+
+    def assembled(
+        self,
+        share: tuple[str, ...] | None = None,
+        activation: str | None = None,
+        merge: str | None = None,
+    ) -> AssembledMethod:
+        """The method with its network, task and training, and with replaced rules."""
+        self._check_options()
+        method = self.bare_method
+        if share is not None:
+            method = replace(method, shared=only(*share))
+        if activation:
+            method = replace(method, activation=activation_from(activation))
+        if merge:
+            method = with_merging(method, merging_from(merge), merge)
+        task = build(TASKS[self.task_name], self._options_of("task"))
+        return assembled(
+            method,
+            task,
+            None if method.model else self._bound_network(),
+            None if method.training else self._training(),
+            self._same_schema,
+        )
+
+    @cached_property
+    def task_name(self) -> TaskName:
+        """The task of the method, or of the setting, or the only one that the network is for."""
+        if self.bare_method.task is not None:
+            return self.bare_method.task.name
+        task = self._setting.task_in(self.data)
+        if task is not None:
+            return task
+        known = NETWORKS.get(self._network_name or "", {})
+        if len(known) == 1:
+            return next(name for name, shape in _SHAPES.items() if shape in known)
+        raise RametError(
+            f"{self.bare_method.name} runs on any task, and no site's file on this machine says "
+            f"which. Set the option `task` to {' or '.join(TASKS)}."
+        )
+
+    @cached_property
+    def network_factory(self) -> Callable[..., nn.Module]:
+        """The network that the run names, or the default of its task."""
+        shape = _SHAPES[self.task_name]
+        name = self._network_name or DEFAULT_NETWORKS[shape]
+        if name in NETWORKS:
+            if shape not in NETWORKS[name]:
+                suited = [key for key, by_shape in NETWORKS.items() if shape in by_shape]
+                raise RametError(
+                    f"the network {name} is not for {self.task_name}. Use {', '.join(suited)}, or "
+                    "file.py:NETWORK."
+                )
+            return NETWORKS[name][shape]
+        return user_network(name, shape, self.task_name)
+
+    @property
+    def _network_name(self) -> str | None:
+        """The network that is given, or that a paper's name for the method stands for."""
+        if self.network and self.bare_method.model is not None:
+            raise RametError(
+                f"{self.bare_method.name} is a network of its own, so --network {self.network} "
+                "cannot replace it. Omit --network, or use fedavg."
+            )
+        paper = PAPER_NAMES.get(self.method)
+        if paper and self.network not in (None, paper.network):
+            raise RametError(
+                f"{self.method} is {paper.method} with the network {paper.network}. For another "
+                f"network, write {paper.method} --network {self.network}."
+            )
+        return paper.network if paper else self.network
+
+    @cached_property
+    def _setting(self) -> Setting:
+        factory = setting_factory(self.setting_name)
+        return build(factory, _restricted(self.options, arguments(factory)))
+
+    @property
+    def _same_schema(self) -> bool:
+        declared = self._setting.same_schema
+        return self.task_name != "graph-classification" if declared is None else declared
+
+    def _bound_network(self) -> Callable[[Any], nn.Module]:
+        network = self.network_factory
+        return partial(network, **converted(network, self._options_of("network"), given=SHAPE))
+
+    def _training(self) -> Training:
+        default = DEFAULT_TRAINING[self.task_name]
+
+        def training(chosen: LocalTraining = default) -> LocalTraining:
+            return chosen
+
+        return build(training, self._options_of("training"))
+
+    def _options_of(self, owner: Owner) -> dict[str, str]:
+        return _restricted(self.options, self.accepted.get(owner, {}))
+
+    def _check_options(self) -> None:
+        known = self.defaults()
+        for key in self.options:
+            if key not in known:
+                raise unknown("option", key, known)
 
 
-def method_of(settings: RunSettings) -> Method:
-    return method_named(
-        settings.method,
-        split_options(settings.method, settings.setting, settings.options)["method"],
-        settings.share,
-        settings.activation,
-        settings.merge,
-    )
+def method_of(settings: RunSettings) -> AssembledMethod:
+    parts = NamedParts.of(settings)
+    return parts.assembled(settings.share, settings.activation, settings.merge)
 
 
-def setting_of(method: str, setting: str, options: Mapping[str, str]) -> Setting:
-    """The setting of a run; an option that neither it nor the method accepts is an error."""
-    return setting_named(setting, split_options(method, setting, options)["setting"])
+def _restricted(options: Mapping[str, str], accepted: Container[str]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if key in accepted}
 
 
 def setting_named(name: str, options: Mapping[str, str]) -> Setting:
@@ -70,31 +216,56 @@ def setting_named(name: str, options: Mapping[str, str]) -> Setting:
 
 def setting_ignoring_unknown(name: str, options: Mapping[str, str]) -> Setting:
     """The setting with those of a run's options that it accepts; others are ignored."""
-    accepted = arguments(setting_factory(name))
-    return setting_named(name, {key: value for key, value in options.items() if key in accepted})
-
-
-def split_options(
-    method: str, setting: str, options: Mapping[str, str]
-) -> dict[Literal["method", "setting"], dict[str, str]]:
-    """Split a run's options between method and setting; one that neither accepts is an error."""
-    accepted: dict[Literal["method", "setting"], dict[str, Any]] = {
-        "method": arguments(method_factory(method)),
-        "setting": arguments(setting_factory(setting)),
-    }
-    known = {**accepted["method"], **accepted["setting"]}
-    for key in options:
-        if key not in known:
-            raise unknown("option", key, known)
-    return {
-        owner: {key: value for key, value in options.items() if key in names}
-        for owner, names in accepted.items()
-    }
+    return setting_named(name, _restricted(options, arguments(setting_factory(name))))
 
 
 def method_factory(name: str) -> Callable[..., Method]:
     """A built-in method by its name, or `module:factory` or `file.py:factory`."""
-    return factory_named(name, METHODS, "method")
+    if name not in PAPER_NAMES:
+        return factory_named(name, METHODS, "method")
+    paper = PAPER_NAMES[name]
+    factory = METHODS[paper.method]
+
+    @wraps(factory)
+    def renamed(**options: Any) -> Method:
+        return replace(factory(**options), name=name, paper=paper.paper)
+
+    return renamed
+
+
+def network_rows(only: str | None = None) -> list[tuple[str, str, str, str]]:
+    """Name, task, summary and options of each network; `*` marks the default of a task."""
+    if only is not None and only not in NETWORKS:
+        raise unknown("network", only, NETWORKS)
+    return [
+        (
+            f"{name}{'*' if DEFAULT_NETWORKS[shape] == name else ''}",
+            task,
+            (network.__doc__ or "").partition("\n")[0],
+            " ".join(f"{key}={value}" for key, value in arguments(network, given=SHAPE).items()),
+        )
+        for task, shape in _SHAPES.items()
+        for name, by_shape in NETWORKS.items()
+        if only in (None, name) and (network := by_shape.get(shape)) is not None
+    ]
+
+
+def user_network(name: str, shape: type[Any], task: TaskName) -> Callable[..., nn.Module]:
+    """A network from a user's file: a callable that takes a client's ``shape`` and options."""
+    network = factory_named(name, dict.fromkeys(NETWORKS, nn.Module), "network")
+    arguments_of = signature(network).parameters
+    if [*arguments_of][:1] != [*SHAPE]:
+        raise RametError(
+            f"the network {without_folder(name)} takes ({', '.join(arguments_of)}), but its first "
+            "argument must be `shape`, the sizes of a client's data."
+        )
+    declared = get_type_hints(network.__init__ if isclass(network) else network).get(SHAPE[0])
+    if isclass(declared) and declared in _SHAPES.values() and declared is not shape:
+        raise RametError(
+            f"the network {without_folder(name)} takes a {declared.__name__}, but {task} has a "
+            f"{shape.__name__}. Use a network for {task}."
+        )
+    return network
 
 
 def setting_factory(name: str) -> Callable[..., Setting]:
@@ -137,32 +308,3 @@ def _checked_type(built: Built, kind: type[Any], name: str, hint: str) -> Built:
             f"{hint}"
         )
     return built
-
-
-def user_files(settings: RunSettings) -> dict[str, Path]:
-    """The files of a user-defined method and of user-defined rules."""
-    sources = {
-        "method": source_of(settings.method, METHODS),
-        "activation": source_of(settings.activation or "", ACTIVATIONS),
-        "merge": source_of(settings.merge or "", MERGES),
-    }
-    return {kind: source for kind, source in sources.items() if source}
-
-
-def code_sha256(settings: RunSettings) -> str | None:
-    """SHA-256 of the user-defined file, or of the hashes of several; None if all is built in."""
-    files = user_files(settings).values()
-    hashes = [hashlib.sha256(f.read_bytes()).hexdigest() for f in files if f.is_file()]
-    if len(hashes) > 1:
-        return hashlib.sha256("".join(hashes).encode()).hexdigest()
-    return hashes[0] if hashes else None
-
-
-def check_code(settings: RunSettings) -> None:
-    """Refuse user-defined code that has changed since the run started."""
-    if settings.code is not None and settings.code != code_sha256(settings):
-        files = ", ".join(map(str, user_files(settings).values()))
-        raise RametError(
-            f"{files} has changed since this run started: its SHA-256 was {settings.code[:12]}…. "
-            "Restore the file, or start a new run in another folder with --out."
-        )

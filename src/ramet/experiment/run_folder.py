@@ -6,8 +6,11 @@
 ``split.json``           which client holds which samples, with hashes
 ``sites.json``           the schemas of the sites' graphs, for user data
 ``trackers.json``        the trackers of the run, if any
-``method.py``            a copy of the file of a user-defined method; ``activation.py``
-                         and ``merge.py`` are copies of user-defined rules
+``method.py``            a copy of the file of a user-defined method; ``network.py``,
+                         ``activation.py`` and ``merge.py`` are copies of a
+                         user-defined network and of user-defined rules
+``imports/method/``      copies of the files that the method's file imports from its
+                         folder or its package; likewise for the network and rules
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         the event log: rounds, refused replies, retries, the outcome
 ``server/``              the server's latest snapshots
@@ -41,8 +44,8 @@ from ramet.errors import RametError
 from ramet.events import NAME as EVENTS
 from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment.checks import check_clients
+from ramet.experiment.code import check_code, user_files
 from ramet.experiment.experiment import Experiment
-from ramet.experiment.named import check_code, user_files
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.summarise import summarise
 from ramet.metrics import Record, Summary
@@ -98,8 +101,9 @@ class RunFolder:
         if experiment.schemas:
             schemas = {site: schema.model_dump() for site, schema in experiment.schemas.items()}
             folder._write("sites.json", schemas)
-        for kind, source in user_files(settings).items():
-            write_atomically(path / f"{kind}.py", source.read_bytes())
+        for copy, source in user_files(settings).items():
+            make_folder((path / copy).parent)
+            write_atomically(path / copy, source.read_bytes())
         folder._write("settings.json", settings.model_dump(mode="json"))
         return folder
 
@@ -139,7 +143,7 @@ class RunFolder:
     def check_same(self, settings: RunSettings) -> None:
         """Refuse to continue this run with other settings."""
         existing = self.experiment()
-        check_code(existing.settings)
+        check_code(existing.settings, self.path)
         stored, given = (
             experiment.public_settings().model_dump(exclude={"code"})
             for experiment in (existing, Experiment(settings))
@@ -157,8 +161,9 @@ class RunFolder:
 
     def check_split(self) -> None:
         """Check that the data still gives the split that the run started with."""
-        stored = _read_json(self.path / "split.json")
-        if stored != json.loads(json.dumps(self.experiment().manifest())):
+        experiment, stored = self.experiment(), _read_json(self.path / "split.json")
+        check_code(experiment.settings, self.path)
+        if stored != json.loads(json.dumps(experiment.manifest())):
             raise RametError(
                 f"the data no longer give the split of {self.path / 'split.json'}. Restore the "
                 "data that the run started with, or start a new run."

@@ -37,7 +37,9 @@ class RunSettings(BaseModel):
     device: Device = "cpu"
     data: Path
     options: dict[str, str] = {}
-    """Arguments of the method and the setting."""
+    """Arguments of the method, the setting, the network, the training and the task."""
+    network: str | None = None
+    """A name from `ramet networks` or file.py:network; None for the default of the task."""
     share: tuple[str, ...] | None = None
     activation: str | None = None
     """Replaces the method's rule: a name from `ramet activations` or file.py:rule, followed by its
@@ -51,13 +53,15 @@ class RunSettings(BaseModel):
     split_seed: int = Field(SPLIT_SEED, ge=0)
     threads: int = Field(1, ge=1)
     code: str | None = None
-    """SHA-256 of the file of a user-defined method or rule; None if all are built in."""
+    """SHA-256 of the user-defined method, network and rules; None if all are built in."""
 
     @property
     def spec(self) -> MethodSpec:
         """The method with its options, without the paths of the sites' files."""
         options = {key: value for key, value in self.options.items() if key != SITES}
-        spec = MethodSpec(self.method, options, self.share, self.merge, self.activation)
+        spec = MethodSpec(
+            self.method, options, self.network, self.share, self.merge, self.activation
+        )
         return spec.without_folders()
 
     @property
@@ -75,6 +79,7 @@ class RunSettings(BaseModel):
     def command(self) -> str:
         """The command that repeats this run, without folders, which are machine-specific."""
         words = ["ramet", "run", without_folder(self.method), "--setting", self.setting]
+        words += ["--network", without_folder(self.network)] if self.network else []
         words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
         for name in _FLAGS:
             if getattr(self, name) != type(self).model_fields[name].default:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ramet.engine import start_shared
-from ramet.methods import Method
+from ramet.methods import AssembledMethod
 from ramet.tasks import Shape
 
 ArrayShapes: TypeAlias = dict[str, tuple[int, ...]]
@@ -20,7 +20,7 @@ ArrayShapes: TypeAlias = dict[str, tuple[int, ...]]
 class Sizes:
     """Measures the clients' models; one model is built per distinct shape."""
 
-    method: Method
+    method: AssembledMethod
     seed: int
     clients: Sequence[str]
     shape_of: Callable[[str], Shape]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ramet.experiment.experiment import Experiment
 from ramet.metrics import Record, Summary
 from ramet.metrics.summary import ModelSize, flops, merging, scores, sent, traffic
+from ramet.options import without_folder
 
 
 def summarise(experiment: Experiment, records: Sequence[Record], sha256: str) -> Summary:
@@ -15,6 +16,7 @@ def summarise(experiment: Experiment, records: Sequence[Record], sha256: str) ->
     clients = {client: final.clients.get(client) for client in experiment.clients}
     return Summary(
         method=experiment.method.name,
+        network=settings.network and without_folder(settings.network),
         activation=settings.rules.get("activation"),
         merge=settings.rules.get("merge"),
         setting=settings.setting,

@@ -28,6 +28,7 @@ from ramet.data.own import SiteDataError, site_name
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
+from ramet.experiment.code import BUILT_IN
 from ramet.flower.guard import check_accepted, site_events
 from ramet.flower.records import from_records, from_run_config, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
@@ -98,8 +99,7 @@ def answer(message: Message, context: Context) -> Message:
 
 
 def _settings(context: Context) -> RunSettings:
-    rules = {kind: str(context.run_config.get(kind, "")) for kind in ("activation", "merge")}
-    check_accepted(str(context.run_config["method"]), **rules)
+    check_accepted({kind: str(context.run_config.get(kind, "")) for kind in BUILT_IN})
     settings = from_run_config(context.run_config)
     data = context.node_config.get("data")
     return settings.model_copy(update={"data": Path(str(data))}) if data else settings

@@ -6,8 +6,9 @@ of that name that checks the app's SHA-256 first; FOLDER must come first in the 
 writes a `flower-superexec` that forks client apps (see :mod:`ramet.flower.warm`) and makes the same
 check. Flower's programs for other kinds of apps are replaced by scripts that fail.
 
-The list has one line per app, its SHA-256, and one line per user-defined method, activation or
-merging rule (`file.py:factory`) that runs may name. Without such a line only built-in ones run.
+The list has one line per app, its SHA-256, and one line per user-defined method, network,
+activation or merging rule (`file.py:factory`) that runs may name. Without such a line only
+built-in ones run.
 """
 
 from __future__ import annotations
@@ -79,24 +80,19 @@ def write_program(path: Path, module: str, variables: Mapping[str, Path] | None 
     _write_script(path, "\n".join(lines))
 
 
-def check_accepted(method: str, activation: str = "", merge: str = "") -> None:
-    """Refuse a user-defined method or rule that is not on this site's list.
+def check_accepted(given: Mapping[str, str]) -> None:
+    """Refuse a user-defined method, network or rule that is not on this site's list.
 
     Without a list everything is accepted.
     """
-    from ramet.methods import ACTIVATIONS, MERGES, METHODS  # slow import, not needed by `main`
+    from ramet.experiment.code import BUILT_IN  # slow import, not needed by `main`
     from ramet.options import name_and_options
 
     path = os.environ.get(LIST_VARIABLE)
     if not path:
         return
-    requested = (
-        ("method", method, [*METHODS]),
-        ("activation", activation, [*ACTIVATIONS]),
-        ("merge", merge, [*MERGES]),
-    )
-    for kind, text, built_in in requested:
-        name, _ = name_and_options(text)
+    for kind, built_in in BUILT_IN.items():
+        name, _ = name_and_options(given.get(kind, ""))
         if name and name not in built_in and name not in read_accepted(Path(path)):
             raise RametError(
                 f"this site does not accept the {kind} '{name}'. Ask the site to list it."

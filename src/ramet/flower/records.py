@@ -73,6 +73,10 @@ def _number(value: Any) -> float:
     return value
 
 
+_OPTIONAL = ("network", "activation", "merge", "code")
+"""Settings that are empty in the run config if they are not given."""
+
+
 def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | float]:
     """Convert settings to the app's run config; values with spaces are quoted as in a shell.
 
@@ -80,16 +84,15 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
     """
     if settings.engine == "superlink":
         settings = Experiment(settings).public_settings()
-    renamed = {"options", "share", "activation", "merge", "split_seed", "norm_bound", "code"}
+    optional = {name: getattr(settings, name) or "" for name in _OPTIONAL}
+    renamed = {"options", "share", "split_seed", "norm_bound", *_OPTIONAL}
     return {
         **settings.model_dump(mode="json", exclude=renamed),
+        **optional,
         "split-seed": settings.split_seed,
         "norm-bound": settings.norm_bound or 0.0,
         "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
         "share": shlex.join(settings.share or ()),
-        "activation": settings.activation or "",
-        "merge": settings.merge or "",
-        "code": settings.code or "",
         "folder": str(folder),
     }
 
@@ -103,6 +106,6 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
     given["share"] = tuple(shlex.split(given["share"])) or None
-    for name in ("activation", "merge", "code"):
+    for name in _OPTIONAL:
         given[name] = given.get(name) or None
     return checked_settings(**given)

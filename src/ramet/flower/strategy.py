@@ -9,7 +9,10 @@
 Clients receive the method's shared arrays and nothing else. They reply as in Flower's own examples,
 with one ArrayRecord and a MetricRecord that contains "num-examples". Private parameters are up to
 the ClientApp. If the method's activation spares a client some arrays, the ConfigRecord lists them
-in "spared". They are left out of the merge even if the client sends them.
+in "spared". They are left out of the merge even if the client sends them, and so are arrays that
+the method's ``up`` leaves out.
+
+The arrays in Flower's result are those that a new client would have after the last round.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from logging import INFO, WARNING
 
 from flwr.app import (
@@ -34,12 +38,14 @@ from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from ramet.engine import SERVER, fault
+from ramet.engine.server_rules import ServerRules
 from ramet.flower.records import to_array
-from ramet.methods import Method
+from ramet.methods import AssembledMethod, Method, assembled
 from ramet.methods.activation import Choice, Spared, requested
 from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
-from ramet.payload import Arrays, Payload
+from ramet.methods.sharing import NetworkArrays
+from ramet.payload import Arrays, Payload, Sharing, everything
 from ramet.randomness import Randomness
 
 EXAMPLES = "num-examples"
@@ -49,7 +55,8 @@ class MethodStrategy(Strategy):
     """Runs a method's activation, sharing and merging in Flower's own loop.
 
     Args:
-        method: any method that shares something; training is up to the ClientApp.
+        method: any method that shares something; the network and its training are up to the
+            ClientApp. A sharing rule is applied to the names of the initial arrays.
         seed: seed for the activation's random draws.
         min_nodes: number of nodes to wait for.
     """
@@ -59,15 +66,15 @@ class MethodStrategy(Strategy):
         self.seed = seed
         self.min_nodes = min_nodes
         self._initial: dict[str, Array] = {}
-        self._initial_shared: Arrays = {}
+        self._rules: ServerRules  # set together with the state
         self._state: Payload | None = None
         self._activity = Payload()
         self._spared: Spared = {}
         self._choice = Choice((), (), Randomness(seed, SERVER, 0))
 
     def summary(self) -> None:
-        shared = ", ".join(self.method.shared.patterns) or "nothing"
-        log(INFO, "\t├──> Ramet's %s (%s), sharing %s", self.method.name, self.method.paper, shared)
+        facts = self.method.name, self.method.paper, self.method.shared
+        log(INFO, "\t├──> Ramet's %s (%s), sharing %s", *facts)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -76,7 +83,7 @@ class MethodStrategy(Strategy):
         nodes = {str(node): node for node in self._nodes(grid)}
         self._choice = Choice(
             sorted(nodes),
-            switchable_arrays(self.method, self._initial_shared),
+            switchable_arrays(self._rules.method, self._rules.start),
             Randomness(self.seed, SERVER, server_round),
         )
         self._spared = self.method.activation.ask(self._activity, self._choice)
@@ -89,13 +96,13 @@ class MethodStrategy(Strategy):
         assert self._state is not None
         metrics: list[RecordDict] = []
         scores: dict[str, Mapping[str, float]] = {}
-        self._state = self.method.merging.merge(
+        self._state = self._rules.merged(
             self._state, self._valid_replies(self._state, replies, server_round, metrics, scores)
         )
         self._activity = self.method.activation.settle(self._activity, self._choice, scores)
         if not metrics:
             return None, None
-        merged = {name: Array(array) for name, array in self._state.arrays.items()}
+        merged = _flower_arrays(self._rules.new_client(self._state))
         return ArrayRecord({**self._initial, **merged}), aggregate_metricrecords(metrics, EXAMPLES)
 
     def configure_evaluate(
@@ -116,9 +123,11 @@ class MethodStrategy(Strategy):
     def _initialise(self, arrays: ArrayRecord) -> None:
         if self._state is None:
             self._initial = dict(arrays.items())
-            shared = self.method.shared.pick(self._initial)
-            self._initial_shared = {name: self._initial[name].numpy() for name in shared}
-            self._state = self.method.merging.start(self._initial_shared)
+            method = _assembled(self.method, self._initial)
+            shared = method.shared.pick(self._initial)
+            start = {name: self._initial[name].numpy() for name in shared}
+            self._rules = ServerRules(method, start)
+            self._state = self._rules.first_state()
 
     def _nodes(self, grid: Grid) -> list[int]:
         while len(nodes := sorted(grid.get_node_ids())) < self.min_nodes:
@@ -135,9 +144,9 @@ class MethodStrategy(Strategy):
             spared = self._spared.get(str(node), ()) if kind == MessageType.TRAIN else ()
             if spared:
                 node_config["spared"] = json.dumps(list(spared))
-            arrays = self.method.merging.ask(self._state, str(node))
-            sent = ArrayRecord({name: Array(array) for name, array in arrays.items()})
-            content = RecordDict({"arrays": sent, "config": node_config})
+            sent = self._rules.sent(self._state, str(node), spared)
+            arrays = ArrayRecord(_flower_arrays(sent))
+            content = RecordDict({"arrays": arrays, "config": node_config})
             messages.append(Message(content, node, kind, group_id=str(server_round)))
         return messages
 
@@ -154,17 +163,15 @@ class MethodStrategy(Strategy):
                 continue
             node = str(message.metadata.src_node_id)
             spared = self._spared.get(node, ())
-            expected = {
-                name: self._initial_shared[name] for name in requested(self._initial_shared, spared)
-            }
-            reply = _payload(message.content, without=spared)
+            expected = self._rules.expected(spared)
+            not_asked = requested(self._rules.start, tuple(expected))
+            reply = _payload(message.content, without=not_asked)
             reason = "must be one ArrayRecord and one MetricRecord with num-examples"
             if reply is None or (reason := self._fault(reply, expected)):
                 log(WARNING, "Round %s: the reply of node %s %s", server_round, node, reason)
                 continue
-            received = {k: reply.arrays[k] for k in switchable_arrays(self.method, reply.arrays)}
-            sent = self.method.merging.ask(state, node)
-            scores[node] = self.method.activation.score(sent, received, _numbers(message.content))
+            sent = self._rules.sent(state, node, spared)
+            scores[node] = self._rules.score(sent, reply.arrays, _numbers(message.content))
             metrics.append(RecordDict(dict(message.content.metric_records.items())))
             yield node, reply
 
@@ -176,6 +183,19 @@ class MethodStrategy(Strategy):
             reason = message.error.reason
             log(WARNING, "Round %s: a node failed: %s", server_round, reason)
         return not message.has_error()
+
+
+def _assembled(method: Method, names: Iterable[str]) -> AssembledMethod:
+    """The method for arrays with these names, which have the same sizes on all nodes."""
+    shared = method.shared
+    if not isinstance(shared, Sharing):
+        shared = shared(NetworkArrays(tuple(names)))
+    switchable = everything if method.switchable is None else method.switchable
+    return assembled(replace(method, shared=shared, switchable=switchable))
+
+
+def _flower_arrays(arrays: Arrays) -> dict[str, Array]:
+    return {name: Array(array) for name, array in arrays.items()}
 
 
 def _numbers(content: RecordDict) -> dict[str, float]:

@@ -1,17 +1,17 @@
 """The built-in methods, one module per paper, and the rules that they consist of."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
-from ramet.methods.base import Method
+from ramet.methods.base import AssembledMethod, Method, assembled
 from ramet.methods.fedavg import fedavg
-from ramet.methods.fedda import Explore, Restart, fed_hgn, fedda, local_hgn
+from ramet.methods.fedda import Explore, Restart, fedda
 from ramet.methods.feddense import feddense
-from ramet.methods.fedlit import fed_gcn, fed_mgcn, fedlit, local_gcn
+from ramet.methods.fedlit import fed_mgcn, fedlit
 from ramet.methods.fedper import fedper
 from ramet.methods.fedprox import fedprox
-from ramet.methods.fedsage import fedsage
-from ramet.methods.fedsageplus import fedsage_nodes, fedsage_plus, local_nodes
+from ramet.methods.fedsageplus import fedsage_plus
 from ramet.methods.fedstar import fedstar
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
@@ -23,22 +23,47 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedavg": fedavg,
     "fedprox": fedprox,
     "fedper": fedper,
-    "fedsage": fedsage,
     "gcfl": gcfl,
     "gcfl+": gcfl_plus,
+    "fedda": fedda,
     "fedstar": fedstar,
     "feddense": feddense,
-    "local-gcn": local_gcn,
-    "fed-gcn": fed_gcn,
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
-    "local-nodes": local_nodes,
-    "fedsage-nodes": fedsage_nodes,
     "fedsage+": fedsage_plus,
-    "local-hgn": local_hgn,
-    "fed-hgn": fed_hgn,
-    "fedda": fedda,
 }
+
+
+@dataclass(frozen=True)
+class PaperName:
+    """The name that papers give to a method with a certain network."""
+
+    method: str
+    network: str
+    paper: str
+
+
+_FEDLIT, _FEDSAGE = "doi:10.1145/3543507.3583471", "arXiv:2106.13430"
+_SIMPLE_HGN = "doi:10.1145/3447548.3467350"
+PAPER_NAMES: dict[str, PaperName] = {
+    "fedsage": PaperName("fedavg", "sage", _FEDSAGE),
+    "local-gcn": PaperName("local", "fedlit-gcn", _FEDLIT),
+    "fed-gcn": PaperName("fedavg", "fedlit-gcn", _FEDLIT),
+    "local-nodes": PaperName("local", "fedsage-sage", _FEDSAGE),
+    "fedsage-nodes": PaperName("fedavg", "fedsage-sage", _FEDSAGE),
+    "local-hgn": PaperName("local", "simple-hgn", _SIMPLE_HGN),
+    "fed-hgn": PaperName("fedavg", "simple-hgn", _SIMPLE_HGN),
+}
+"""Accepted wherever a method is named."""
+
+
+def table_order(name: str) -> tuple[int, int]:
+    """The place of a method in tables: next to the method that it is; user-defined ones last."""
+    if name in PAPER_NAMES:
+        method = PAPER_NAMES[name].method
+        return list(METHODS).index(method), 1 + list(PAPER_NAMES).index(name)
+    return (list(METHODS).index(name), 0) if name in METHODS else (len(METHODS), 0)
+
 
 ACTIVATIONS: dict[str, Callable[..., Activation]] = {
     "everyone": Everyone,
@@ -60,9 +85,10 @@ __all__ = [
     "ACTIVATIONS",
     "MERGES",
     "METHODS",
+    "PAPER_NAMES",
+    "AssembledMethod",
     "Method",
-    "fed_gcn",
-    "fed_hgn",
+    "assembled",
     "fed_mgcn",
     "fedavg",
     "fedda",
@@ -70,14 +96,10 @@ __all__ = [
     "fedlit",
     "fedper",
     "fedprox",
-    "fedsage",
-    "fedsage_nodes",
     "fedsage_plus",
     "fedstar",
     "gcfl",
     "gcfl_plus",
     "local",
-    "local_gcn",
-    "local_hgn",
-    "local_nodes",
+    "table_order",
 ]

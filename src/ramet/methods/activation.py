@@ -1,8 +1,8 @@
 """Activation rules: which clients take part in a round, and which shared arrays each must send.
 
 A rule object holds no state: ``settle`` receives the state and returns the next one. An active
-client receives all shared arrays and may be spared sending some of them back. With ``keep_own`` it
-does not receive the spared ones either.
+client receives the arrays that the merging rule returns for it, and may be spared sending some of
+them back. With ``keep_own`` it does not receive the spared ones either.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class Activation(Protocol):
         """Reduce a reply to a few numbers; replies themselves are not kept.
 
         Args:
-            sent: the shared arrays as the server had them when it asked the client.
-            received: the switchable arrays in the client's reply.
+            sent: the shared arrays that the client was sent. In round 1 nothing is sent, so these
+                are the arrays that all clients start with.
+            received: the switchable arrays in the client's reply, each of which is in ``sent``.
             numbers: the numbers in the client's reply: ``weight``, ``loss`` and, from round 2 on,
                 the scores (``val``, …) of the model it received, before training.
         """

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
+import torch
 from torch import nn
 
 from ramet.errors import RametError
 from ramet.methods.activation import Activation, Everyone
 from ramet.methods.merging import Merging, WeightedMean
 from ramet.methods.robust import RobustMerging
-from ramet.methods.training import LocalTraining, Penalty
-from ramet.payload import Arrays, Sharing, everything
+from ramet.methods.sharing import NetworkArrays, SharingRule
+from ramet.methods.training import DEFAULT_TRAINING, Penalty, Training
+from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
+from ramet.payload import Arrays, Sharing, everything, only
 from ramet.tasks import GraphClassification, StructureEncoding, Task
+
+Model: TypeAlias = Callable[[Any], nn.Module]
+"""Builds the network for a client's shape."""
 
 
 def no_flaw(arrays: Arrays) -> str | None:  # noqa: ARG001
@@ -22,47 +28,136 @@ def no_flaw(arrays: Arrays) -> str | None:  # noqa: ARG001
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
     """A federated learning method, as a frozen record of its parts.
+
+    A method that leaves ``model``, ``task`` and ``training`` open runs with any network on any
+    task.
 
     Args:
         name: shown in tables and used in names of folders.
         paper: where the method was published.
-        model: builds the network for a client's shape.
+        shared: patterns over the model's parameter names, or a rule that returns them once the
+            network is known; no other parameter leaves a client.
+        model: builds the network for a client's shape; None for the network of the run.
+        task: loss, batches and scores; None for the task of the run's setting.
+        training: what a client does between two messages; None for the default of the task.
         inputs: encodings that a client computes from its graphs once, before training.
-        shared: patterns over the model's parameter names; no other parameter leaves a client.
-        training: what a client does between two messages.
         penalty: a term added to the loss, or None.
         activation: which clients take part in a round, and which arrays each must send.
         switchable: patterns over the shared names that an activation may spare a client. Leave out
-            arrays that the merging needs from every active client.
+            arrays that the merging needs from every active client. None for the choice of the
+            network, by default everything.
+        up: patterns over the shared names that a client sends; a site refuses to send any other,
+            whatever the server asks for.
+        down: patterns over the shared names that a client receives; a site refuses any other.
         merging: how the server turns replies into what it sends next.
         flaw: a further check of a reply's arrays, called once their names, shapes and types are
             right and their values finite. Returns the problem in a few words, or None.
-        task: loss, batches and scores.
     """
 
     name: str
     paper: str
-    model: Callable[[Any], nn.Module]
-    shared: Sharing
+    shared: Sharing | SharingRule
+    model: Model | None = None
+    task: Task | None = None
+    training: Training | None = None
     inputs: StructureEncoding = field(default_factory=lambda: StructureEncoding(0, 0))
-    training: LocalTraining = field(default_factory=LocalTraining)
     penalty: Penalty | None = None
     activation: Activation = field(default_factory=Everyone)
-    switchable: Sharing = everything
+    switchable: Sharing | None = None
+    up: Sharing = everything
+    down: Sharing = everything
     merging: Merging = field(default_factory=WeightedMean)
     flaw: Callable[[Arrays], str | None] = no_flaw
-    task: Task = field(default_factory=GraphClassification)
 
 
-def switchable_arrays(method: Method, shared: Iterable[str]) -> tuple[str, ...]:
-    """Names of the shared arrays that a client may be spared."""
-    return tuple(name for name in shared if name in method.switchable)
+@dataclass(frozen=True, kw_only=True)
+class AssembledMethod(Method):
+    """A method with the network, the task and the training of a run: what engines execute."""
+
+    shared: Sharing
+    model: Model
+    task: Task
+    training: Training
+    switchable: Sharing
 
 
-def check_activation(method: Method, shared: Iterable[str]) -> None:
+def assembled(
+    method: Method,
+    task: Task | None = None,
+    network: Model | None = None,
+    training: Training | None = None,
+    same_schema: bool = False,
+) -> AssembledMethod:
+    """Fill in what a method leaves open.
+
+    Args:
+        method: its own network, task and training take precedence.
+        task: by default graph classification.
+        network: by default that of the task.
+        training: by default that of the task.
+        same_schema: whether all clients have the same features and classes, or node types and
+            relations, so that all their arrays have the same sizes.
+    """
+    task = method.task or task or GraphClassification()
+    model = method.model or network or default_network(task)
+    shared = method.shared
+    if not isinstance(shared, Sharing):
+        shared = shared(network_arrays(model, task, method.inputs, same_schema))
+    given = {f.name: getattr(method, f.name) for f in fields(Method)}
+    chosen = {
+        "shared": shared,
+        "model": model,
+        "task": task,
+        "training": method.training or training or DEFAULT_TRAINING[task.name],
+        "switchable": _switchable(model) if method.switchable is None else method.switchable,
+    }
+    return AssembledMethod(**{**given, **chosen})
+
+
+def default_network(task: Task) -> Model:
+    shape = type(task.plain_shape(StructureEncoding(0, 0)))
+    return NETWORKS[DEFAULT_NETWORKS[shape]][shape]
+
+
+def network_arrays(
+    model: Model, task: Task, inputs: StructureEncoding, same_schema: bool
+) -> NetworkArrays:
+    """The arrays of a network, measured on the smallest shape and on one that differs from it."""
+    plain = task.plain_shape(inputs)
+    sizes = _sizes(model, plain)
+    if same_schema:
+        return NetworkArrays(tuple(sizes))
+    other = _sizes(model, plain.other())
+    varying = {n for n in {**sizes, **other} if sizes.get(n) != other.get(n)}
+    return NetworkArrays(tuple(sizes), frozenset(varying))
+
+
+def _sizes(model: Model, shape: Any) -> dict[str, Any]:
+    with torch.random.fork_rng():
+        state = model(shape).state_dict()
+    return {name: getattr(value, "shape", None) for name, value in state.items()}
+
+
+def _switchable(model: Model) -> Sharing:
+    """The network's own choice, an attribute of its class, or everything."""
+    patterns = getattr(getattr(model, "func", model), "switchable", None)
+    return everything if patterns is None else only(*patterns)
+
+
+def sent_up(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
+    """Names of the shared arrays that a client sends."""
+    return tuple(name for name in shared if name in method.up)
+
+
+def switchable_arrays(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
+    """Names of the arrays that a client may be spared sending."""
+    return tuple(name for name in sent_up(method, shared) if name in method.switchable)
+
+
+def check_activation(method: AssembledMethod, shared: Iterable[str]) -> None:
     """Raise RametError if the activation cannot work with this method."""
     names, rule = tuple(shared), type(method.activation).__name__
     if isinstance(method.activation, Everyone):
@@ -81,7 +176,7 @@ def check_activation(method: Method, shared: Iterable[str]) -> None:
 
 def with_merging(method: Method, merging: Merging, name: str) -> Method:
     """Replace the method's merging rule; only a plain weighted mean can be replaced."""
-    if not isinstance(method.merging, WeightedMean):
+    if type(method.merging) is not WeightedMean:
         own = type(method.merging).__name__
         raise RametError(
             f"{method.name} needs its own merging rule ({own}), which '{name}' cannot replace. "
@@ -90,7 +185,7 @@ def with_merging(method: Method, merging: Merging, name: str) -> Method:
     return replace(method, merging=merging)
 
 
-def check_merging(method: Method, shared: Iterable[str], clients: int) -> None:
+def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) -> None:
     """Raise RametError if a robust rule would get partial replies, or too few of them."""
     if not isinstance(method.merging, RobustMerging):
         return

@@ -1,4 +1,4 @@
-r"""FedAvg: average the layers that all clients have in common.
+r"""FedAvg: average everything that has the same size at every site.
 
 McMahan et al., *Communication-Efficient Learning of Deep Networks from Decentralized Data*, 2017.
 
@@ -12,31 +12,23 @@ paper symbol           name here
 :math:`\bar w`         the state of :class:`WeightedMean`
 =====================  ==========================================
 
-Clients from different domains differ in the number of features and classes, so the input layer and
-the head stay private. The GIN layers between them are shared.
+On parts of one graph or one dataset this is the whole network. Clients from different domains
+differ in the number of features and classes, so the input layer and the head stay private and the
+layers between them are shared.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
-from ramet.methods.training import LocalTraining
-from ramet.models import GIN, GraphNetwork
-from ramet.payload import only
+from ramet.methods.sharing import SameSize
 
 
-def fedavg(
-    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
-) -> Method:
-    """Share the GIN layers."""
+def fedavg() -> Method:
+    """Average everything that has the same size at every site."""
     return Method(
         name="fedavg",
         paper="arXiv:1602.05629",
-        model=partial(GIN, settings=network),
-        shared=only("layers.*"),
-        training=training,
+        shared=SameSize(),
         merging=WeightedMean(),
     )

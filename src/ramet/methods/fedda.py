@@ -12,7 +12,7 @@ mean over the clients asked for it. A client with too few tensors left becomes i
 =============================  ================================================================
 paper symbol                   name here
 =============================  ================================================================
-:math:`[N_d]`                  the method's ``switchable`` arrays
+:math:`[N_d]`                  the ``switchable`` arrays, by default those of the network
 :math:`I_i`                    a client's array in the state: 1 where a tensor is asked for
 :math:`\mathcal{D}_A`          the clients that ``ask`` returns
 :math:`s_{i,k}`                ``score``: mean absolute update of the tensor
@@ -36,7 +36,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import ClassVar, TypeAlias
 
@@ -47,15 +46,11 @@ from pydantic.dataclasses import dataclass
 
 from ramet.methods.activation import Choice, Scores, Spared
 from ramet.methods.base import Method
-from ramet.methods.merging import WeightedMean
-from ramet.methods.training import LocalTraining
-from ramet.models import HGNNetwork, SimpleHGN
+from ramet.methods.fedavg import fedavg
 from ramet.options import Share
-from ramet.payload import Arrays, Payload, everything, nothing, only
+from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
-from ramet.tasks import LinkPrediction
 
-_LINK_TRAINING = LocalTraining(lr=5e-4, weight_decay=1e-4, batch_size=8192)
 Masks: TypeAlias = dict[str, NDArray[np.uint8]]
 """Client to mask [switchable], 1 where asked for; clients without one are asked for everything."""
 
@@ -175,37 +170,6 @@ def _switched_off(before: Masks, switchable: Sequence[str], scores: Scores) -> M
     return after
 
 
-def fed_hgn(
-    network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = _LINK_TRAINING,
-) -> Method:
-    """FedAvg of Simple-HGN: all clients, all tensors."""
-    return Method(
-        name="fed-hgn",
-        paper="doi:10.1145/3447548.3467350",
-        model=partial(SimpleHGN, settings=network),
-        shared=everything,
-        training=training,
-        switchable=only("project.*", "decode.*", "layers.*.kinds.*"),
-        merging=WeightedMean(),
-        task=LinkPrediction(),
-    )
-
-
-def local_hgn(
-    network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = _LINK_TRAINING,
-) -> Method:
-    """Train a Simple-HGN per client; share nothing."""
-    return replace(fed_hgn(network, training), name="local-hgn", shared=nothing)
-
-
-def fedda(
-    activation: Restart = Restart(),  # noqa: B008 (frozen)
-    network: HGNNetwork = HGNNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = _LINK_TRAINING,
-) -> Method:
-    """Simple-HGN with clients and tensors activated by the size of their updates."""
-    return replace(
-        fed_hgn(network, training), name="fedda", paper="FedGraph 2022", activation=activation
-    )
+def fedda(activation: Restart = Restart()) -> Method:  # noqa: B008 (frozen)
+    """FedAvg with clients and tensors activated by the size of their updates."""
+    return replace(fedavg(), name="fedda", paper="FedGraph 2022", activation=activation)

@@ -28,17 +28,15 @@ from pydantic import PositiveInt
 
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
-from ramet.methods.training import LocalTraining
 from ramet.models import DenseDualChannel, DenseNetwork
 from ramet.payload import only
-from ramet.tasks import StructureEncoding
+from ramet.tasks import GraphClassification, StructureEncoding
 
 
 def feddense(
     degrees: PositiveInt = 16,
     walk: PositiveInt = 16,
     network: DenseNetwork = DenseNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the narrow structure channel of a densely connected network."""
     return Method(
@@ -47,6 +45,6 @@ def feddense(
         model=partial(DenseDualChannel, settings=network),
         inputs=StructureEncoding(degrees, walk),
         shared=only("structure.*"),
-        training=training,
+        task=GraphClassification(),
         merging=WeightedMean(),
     )

@@ -44,19 +44,11 @@ from pydantic.dataclasses import dataclass
 
 from ramet.methods.base import Method
 from ramet.methods.merging import Reply, WeightedMean
-from ramet.methods.training import LocalTraining
-from ramet.models import (
-    GCN,
-    GCNNetwork,
-    LinkClustering,
-    MultiChannelGCN,
-    MultiChannelNetwork,
-)
-from ramet.payload import Array, Arrays, Payload, everything, nothing, only, under
+from ramet.models import LinkClustering, MultiChannelGCN, MultiChannelNetwork
+from ramet.payload import Array, Arrays, Payload, everything, only, under
 from ramet.tasks import NodeClassification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."
-_NODE_TRAINING = LocalTraining(lr=0.01)
 _MAX_ITERATIONS = 50
 Grouping = Literal["true", "matched", "common"]
 Members: TypeAlias = Sequence[Sequence[tuple[str, int]]]
@@ -284,40 +276,13 @@ def _update_metrics(
     return metrics
 
 
-def fed_gcn(
-    network: GCNNetwork = GCNNetwork(),  # noqa: B008 (frozen)
-    sample: NonNegativeInt = 0,
-    training: LocalTraining = _NODE_TRAINING,
-) -> Method:
-    """FedAvg of a GCN that treats all links alike."""
-    return Method(
-        name="fed-gcn",
-        paper="doi:10.1145/3543507.3583471",
-        model=partial(GCN, settings=network),
-        shared=everything,
-        training=training,
-        merging=WeightedMean(),
-        task=NodeClassification((sample,) * network.layers if sample else ()),
-    )
-
-
-def local_gcn(
-    network: GCNNetwork = GCNNetwork(),  # noqa: B008 (frozen)
-    sample: NonNegativeInt = 0,
-    training: LocalTraining = _NODE_TRAINING,
-) -> Method:
-    """Train a GCN per client; share nothing."""
-    return replace(fed_gcn(network, sample, training), name="local-gcn", shared=nothing)
-
-
 def fed_mgcn(
     network: MultiChannelNetwork = MultiChannelNetwork(),  # noqa: B008 (frozen)
     sample: NonNegativeInt = 0,
-    training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """A channel for each true kind of link, as a reference in which the kinds are known."""
     return replace(
-        fedlit(network, sample=sample, training=training),
+        fedlit(network, sample=sample),
         name="fed-mgcn",
         model=partial(MultiChannelGCN, settings=network),
         merging=ChannelMean("true"),
@@ -329,7 +294,6 @@ def fedlit(
     clustering: LinkClustering = LinkClustering(),  # noqa: B008 (frozen)
     grouping: Literal["matched", "common"] = "matched",
     sample: NonNegativeInt = 0,
-    training: LocalTraining = _NODE_TRAINING,
 ) -> Method:
     """Cluster links into latent kinds across clients, and learn a channel for each kind."""
     return Method(
@@ -337,7 +301,6 @@ def fedlit(
         paper="doi:10.1145/3543507.3583471",
         model=partial(MultiChannelGCN, settings=network, clustering=clustering),
         shared=everything,
-        training=training,
         switchable=only("project.*", "classify.*"),  # channels must arrive with their centres
         merging=ChannelMean(grouping),
         flaw=_invalid_counts,

@@ -26,8 +26,7 @@ from torch import Tensor
 
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.training import LocalTraining, Session, Term
-from ramet.models import GraphNetwork
+from ramet.methods.training import Session, Term
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,10 @@ class Proximal:
         return term
 
 
-def fedprox(
-    mu: NonNegativeFloat = 0.01,
-    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
-) -> Method:
-    """Share the GIN layers and stay near the received ones."""
+def fedprox(mu: NonNegativeFloat = 0.01) -> Method:
+    """FedAvg that stays near the received parameters."""
     return replace(
-        fedavg(network, training),
+        fedavg(),
         name="fedprox",
         paper="arXiv:1812.06127",
         penalty=Proximal(mu) if mu else None,

@@ -32,7 +32,6 @@ the classifier, or stay private (``generator=home``).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -41,14 +40,12 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from ramet.methods.base import Method
-from ramet.methods.training import LocalTraining, Session, Term
-from ramet.models import MendedSAGE, NodeNetwork, NodeSAGE
+from ramet.methods.training import Session, Term
+from ramet.models import MendedSAGE, NodeNetwork
 from ramet.models.missing_neighbours import impaired
 from ramet.options import ProperShare
-from ramet.payload import everything, nothing, only
+from ramet.payload import everything, only
 from ramet.tasks import NodeClassification, NodeSamples
-
-_TRAINING = LocalTraining(lr=0.01)
 
 
 @dataclass(frozen=True)
@@ -72,29 +69,6 @@ class MissingNeighbours:
         return term
 
 
-def local_nodes(
-    network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = _TRAINING,
-) -> Method:
-    """Train a GraphSAGE per client; share nothing."""
-    return replace(fedsage_nodes(network, training), name="local-nodes", shared=nothing)
-
-
-def fedsage_nodes(
-    network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = _TRAINING,
-) -> Method:
-    """FedSage: FedAvg of a GraphSAGE that classifies nodes."""
-    return Method(
-        name="fedsage-nodes",
-        paper="arXiv:2106.13430",
-        model=partial(NodeSAGE, settings=network),
-        shared=everything,
-        training=training,
-        task=NodeClassification(),
-    )
-
-
 def fedsage_plus(
     network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
     most: PositiveInt = 5,
@@ -103,13 +77,13 @@ def fedsage_plus(
     count_weight: NonNegativeFloat = 1.0,
     feature_weight: NonNegativeFloat = 1.0,
     generator: Literal["shared", "home"] = "shared",
-    training: LocalTraining = _TRAINING,
 ) -> Method:
     """FedSage on graphs that each site mends with generated neighbours."""
-    return replace(
-        fedsage_nodes(network, training),
+    return Method(
         name="fedsage+",
+        paper="arXiv:2106.13430",
         model=partial(MendedSAGE, settings=network, most=most, noise=noise),
+        task=NodeClassification(),
         shared=everything if generator == "shared" else only("classifier.*"),
         penalty=MissingNeighbours(hide, count_weight, feature_weight),
     )

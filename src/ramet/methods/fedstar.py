@@ -26,10 +26,9 @@ from pydantic import PositiveInt
 
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
-from ramet.methods.training import LocalTraining
 from ramet.models import DualChannel, GraphNetwork
 from ramet.payload import only
-from ramet.tasks import StructureEncoding
+from ramet.tasks import GraphClassification, StructureEncoding
 
 
 def fedstar(
@@ -37,7 +36,6 @@ def fedstar(
     walk: PositiveInt = 16,
     isolated_as_one: bool = False,
     network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
 ) -> Method:
     """Share the structure channel only; everything else is private."""
     return Method(
@@ -46,6 +44,6 @@ def fedstar(
         model=partial(DualChannel, settings=network),
         inputs=StructureEncoding(degrees, walk, isolated_as_one),
         shared=only("structure.*"),
-        training=training,
+        task=GraphClassification(),
         merging=WeightedMean(),
     )

@@ -42,8 +42,6 @@ from ramet.errors import RametError
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.merging import Reply, WeightedMean
-from ramet.methods.training import LocalTraining
-from ramet.models import GraphNetwork
 from ramet.payload import Array, Arrays, Payload, nothing, under
 
 Flat: TypeAlias = NDArray[np.float64]
@@ -120,8 +118,8 @@ class ClusteredMean:
         updates = [updates_of[client] for client in members]
         if len(members) <= 2 or number <= self.clustering.quiet_rounds:
             return [members]
-        mean_norm = np.linalg.norm(np.mean(updates, axis=0))
-        largest_norm = max(np.linalg.norm(update) for update in updates)
+        mean_norm = _norm(np.mean(updates, axis=0))
+        largest_norm = max(map(_norm, updates))
         if mean_norm >= self.clustering.settled or largest_norm <= self.clustering.moving:
             return [members]
         weights = self.similarity(updates, [norms[client] for client in members])
@@ -140,8 +138,13 @@ class ClusteredMean:
         norms = under("norms/", state.arrays)
         for client, update in updates.items():
             before = norms.get(client, np.empty(0))
-            norms[client] = np.append(before, np.linalg.norm(update))[-self.clustering.window :]
+            norms[client] = np.append(before, _norm(update))[-self.clustering.window :]
         return norms
+
+
+def _norm(update: Flat) -> float:
+    """The L2 norm. NumPy's own uses BLAS, whose last bit depends on the number of threads."""
+    return float(np.sqrt(np.square(update).sum()))
 
 
 def by_cosine(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  # noqa: ARG001
@@ -165,14 +168,10 @@ def by_warping(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  
     return weights
 
 
-def gcfl(
-    clustering: Clustering = Clustering(),  # noqa: B008 (frozen)
-    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
-) -> Method:
-    """Share the GIN layers within clusters of clients with similar update directions."""
+def gcfl(clustering: Clustering = Clustering()) -> Method:  # noqa: B008 (frozen)
+    """FedAvg within clusters of clients with similar update directions."""
     return replace(
-        fedavg(network, training),
+        fedavg(),
         name="gcfl",
         paper="arXiv:2106.13423",
         switchable=nothing,  # whole updates are compared
@@ -180,14 +179,10 @@ def gcfl(
     )
 
 
-def gcfl_plus(
-    clustering: Clustering = Clustering(),  # noqa: B008 (frozen)
-    network: GraphNetwork = GraphNetwork(),  # noqa: B008 (frozen)
-    training: LocalTraining = LocalTraining(),  # noqa: B008 (frozen)
-) -> Method:
-    """Share the GIN layers within clusters of clients with similar sequences of update norms."""
+def gcfl_plus(clustering: Clustering = Clustering()) -> Method:  # noqa: B008 (frozen)
+    """FedAvg within clusters of clients with similar sequences of update norms."""
     return replace(
-        fedavg(network, training),
+        fedavg(),
         name="gcfl+",
         paper="arXiv:2106.13423",
         switchable=nothing,  # whole updates are compared

@@ -2,7 +2,7 @@
 
 A rule object holds no state: ``merge`` receives the state and returns the next one. It sees replies
 one at a time, in order of arrival. The result must not depend on that order, because it differs
-between engines.
+between engines. For the same reason ``merge`` must read all replies.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ramet.payload import Array, Arrays, Payload
 
 Reply: TypeAlias = tuple[str, Payload]
 """A client's name and its message; the number ``weight`` is the client's weight in means."""
+NEW_CLIENT = "/a new client"
+"""Stands for a client that has never replied. Clients' names are names of folders, without "/"."""
 
 
 @runtime_checkable
@@ -29,11 +31,20 @@ class Merging(Protocol):
         ...
 
     def ask(self, state: Payload, client: str) -> Arrays:
-        """Return the arrays to send to this client. They overwrite its own."""
+        """Return the arrays to send to this client. They overwrite its own.
+
+        The client may be one that has never replied, because it joins late or its replies were
+        missing. Return what such a client should start from, usually the merge of all others. The
+        server calls ``ask`` with ``NEW_CLIENT`` right after ``start``, and when it evaluates or
+        returns the merged model itself.
+
+        The names are those of the arrays given to ``start``. Arrays that the method's ``down``
+        leaves out are not sent.
+        """
         ...
 
     def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        """Return the state after a round."""
+        """Return the state after a round. All replies must be read."""
         ...
 
 

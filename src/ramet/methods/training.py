@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass as plain_dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from ramet.randomness import Randomness
-from ramet.tasks import Samples, Task
+from ramet.tasks import Samples, Task, TaskName
 
 
 @plain_dataclass(frozen=True)
@@ -66,12 +66,27 @@ class Penalty(Protocol):
         ...
 
 
+@runtime_checkable
+class Training(Protocol):
+    """Protocol of training: an optimiser, and what a client does with it in a round.
+
+    Model and optimiser are rebuilt from the client's saved state for every round. What is saved:
+    parameters and buffers of the model, and the optimiser's tensors and numbers, such as a learning
+    rate that ``fit`` has changed.
+    """
+
+    def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Create the optimiser of the model's parameters."""
+        ...
+
+    def fit(self, session: Session, penalty: Penalty | None = None) -> float:
+        """Train in place and return the mean loss over all batches, without the penalty."""
+        ...
+
+
 @dataclass(frozen=True)
 class LocalTraining:
-    """Adam over the client's own batches. Its moments are kept between rounds.
-
-    For another optimiser or training loop, write a class with the same two methods.
-    """
+    """Adam over the client's own batches. Its moments are kept between rounds."""
 
     lr: PositiveFloat = 1e-3
     weight_decay: NonNegativeFloat = 5e-4
@@ -98,3 +113,11 @@ class LocalTraining:
                     (loss + term() if term else loss).backward()  # type: ignore[no-untyped-call]
                     optimiser.step()
         return float(torch.stack(losses).mean())
+
+
+DEFAULT_TRAINING: dict[TaskName, LocalTraining] = {
+    "graph-classification": LocalTraining(),
+    "node-classification": LocalTraining(lr=0.01),
+    "link-prediction": LocalTraining(lr=5e-4, weight_decay=1e-4, batch_size=8192),
+}
+"""Used by methods that do not bring their own training."""

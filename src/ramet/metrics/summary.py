@@ -79,6 +79,7 @@ class Summary(_Frozen):
     """The numbers of a finished run, stored in `result.json`. Older runs lack some of them."""
 
     method: str
+    network: str | None = None
     activation: str | None = None
     merge: str | None = None
     setting: str
@@ -178,8 +179,10 @@ def _overview(records: Sequence[Record]) -> dict[str, Number]:
 
 
 def _besides(final: Record) -> dict[str, float]:
-    first = next(iter(final.evaluated.values()), {})
-    return {name: final.mean(name) for name in first if name not in _MAIN_SCORES}
+    """Means over clients of the further scores that all clients report."""
+    first, *others = final.evaluated.values() or ({},)
+    common = [name for name in first if all(name in scores for scores in others)]
+    return {name: final.mean(name) for name in common if name not in _MAIN_SCORES}
 
 
 def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
@@ -235,7 +238,7 @@ def flops(records: Sequence[Record]) -> Flops:
         client: {name: int(numbers[name]) for name in WORK}
         for record in records
         for client, numbers in record.trained.items()
-        if WORK[0] in numbers
+        if all(name in numbers for name in WORK)
     }
     totals = [total(work) for work in clients.values()]
     return Flops(per_client_round=fmean(totals) if totals else None, clients=clients)

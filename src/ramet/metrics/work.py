@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from torch import Tensor, nn, ops, sparse_csr
+from torch import Tensor, ops, sparse_csr
+from torch._C import _current_graph_task_id
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -27,31 +28,23 @@ Work: TypeAlias = dict[str, float]
 
 
 @contextmanager
-def count_operations(model: nn.Module) -> Iterator[Work]:
-    """Count the operations of a model inside the block; its results do not change."""
+def count_operations() -> Iterator[Work]:
+    """Count the operations inside the block; its results do not change.
+
+    Operations of PyTorch's backward pass are backward, all others forward, whichever module or
+    function performs them.
+    """
     work: Work = dict.fromkeys(WORK, 0)
-    in_forward = False
 
     def add(kind: str, operations: int) -> None:
-        work[f"{'forward' if in_forward else 'backward'}_{kind}"] += operations
+        in_backward = _current_graph_task_id() != _NO_BACKWARD
+        work[f"{'backward' if in_backward else 'forward'}_{kind}"] += operations
 
-    def enter(*_: Any) -> None:
-        nonlocal in_forward
-        in_forward = True
-
-    def leave(*_: Any) -> None:
-        nonlocal in_forward
-        in_forward = False
-
-    hooks = (model.register_forward_pre_hook(enter), model.register_forward_hook(leave))
-    try:
-        with _DispatchCounter(_formulas(add)):
-            yield work
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with _DispatchCounter(_formulas(add)):
+        yield work
 
 
+_NO_BACKWARD = -1
 Add: TypeAlias = Callable[[str, int], None]
 Formula: TypeAlias = Callable[..., None]
 

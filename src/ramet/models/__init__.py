@@ -4,39 +4,62 @@ from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
+from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.models.node_sage import MendedSAGE, NodeSAGE
+from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
+from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
 from ramet.models.settings import (
     DenseNetwork,
     GCNNetwork,
+    GraphAttentionNetwork,
     GraphNetwork,
     HGNNetwork,
+    LinkAttentionNetwork,
     LinkClustering,
+    LinkNetwork,
     MultiChannelNetwork,
+    NodeAttentionNetwork,
     NodeNetwork,
 )
 from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.models.simple_hgn import SimpleHGN
-from ramet.models.single_channel import GIN, GraphSAGE
+from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphSAGE
 
 __all__ = [
+    "DEFAULT_NETWORKS",
     "GCN",
     "GIN",
+    "NETWORKS",
     "DenseDualChannel",
     "DenseNetwork",
     "DualChannel",
     "FindsLinkKinds",
     "GCNNetwork",
+    "GraphAttentionNetwork",
+    "GraphGAT",
+    "GraphGCN",
     "GraphNetwork",
     "GraphSAGE",
     "GraphShape",
     "HGNNetwork",
+    "LinkAttentionNetwork",
     "LinkClustering",
+    "LinkGAT",
+    "LinkGCN",
+    "LinkGIN",
+    "LinkNetwork",
+    "LinkSAGE",
     "LinkShape",
     "MendedSAGE",
     "MultiChannelGCN",
     "MultiChannelNetwork",
+    "NodeAttentionNetwork",
+    "NodeGAT",
+    "NodeGCN",
+    "NodeGIN",
     "NodeNetwork",
     "NodeSAGE",
     "NodeShape",
+    "PlainNodeSAGE",
     "SimpleHGN",
 ]

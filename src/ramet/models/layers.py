@@ -1,4 +1,4 @@
-"""Layers for batches of undirected graphs.
+"""Layers for undirected graphs.
 
 The adjacency A has every link in both directions, so A = Aᵀ: the backward pass uses the same matrix
 as the forward pass, and nothing is transposed. Linear maps are applied before the sum over
@@ -8,14 +8,18 @@ than its input.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch
+from ramet.data.graphs.flow import Flow
 from ramet.data.graphs.node_graph import NodeGraph, SparseFeatures
+
+Rows: TypeAlias = Tensor | SparseFeatures
+"""A row per node: what a layer takes as input."""
 
 
 class Linked(Protocol):
@@ -32,6 +36,12 @@ class Linked(Protocol):
 
     @property
     def degrees(self) -> Tensor: ...
+
+    @property
+    def gcn_scale(self) -> Tensor: ...
+
+    @property
+    def flow(self) -> Flow: ...
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -75,20 +85,20 @@ class _SparseMatmul(torch.autograd.Function):
         return ctx.features.by_feature @ grad_outputs[0].contiguous(), None
 
 
+def multiply(rows: Rows, weight: Tensor) -> Tensor:  # [nodes, width]
+    """Multiply each row by Wᵀ, as a sparse product if the rows are sparse."""
+    if isinstance(rows, Tensor):
+        return functional.linear(rows, weight)
+    sparse: Tensor = _SparseMatmul.apply(weight.t(), rows)  # type: ignore[no-untyped-call]
+    return sparse
+
+
 def apply_linear(linear: nn.Linear, graph: NodeGraph) -> Tensor:  # [nodes, width]
     """Apply a linear layer to a graph's features, as a sparse product if most are zero."""
     if graph.sparse_features is None:
         dense: Tensor = linear(graph.features)
         return dense
-    return matmul_features(linear.weight, graph) + linear.bias
-
-
-def matmul_features(weight: Tensor, graph: NodeGraph) -> Tensor:  # [nodes, width]
-    features = graph.sparse_features
-    if features is None:
-        return graph.features @ weight.t()
-    sparse: Tensor = _SparseMatmul.apply(weight.t(), features)  # type: ignore[no-untyped-call]
-    return sparse
+    return multiply(graph.sparse_features, linear.weight) + linear.bias
 
 
 def graph_sums(values: Tensor, batch: Batch) -> Tensor:  # [graphs, width]
@@ -106,16 +116,19 @@ class InputLinear(nn.Linear):
 
 
 class GINLayer(nn.Module):
-    """Graph isomorphism layer with eps 0: MLP((A + I) x), where the MLP is Linear, relu, Linear."""
+    """Graph isomorphism layer with eps 0: MLP((A + I) x), where the MLP is Linear, relu, Linear.
 
-    def __init__(self, in_width: int, out_width: int) -> None:
+    ``inner`` is the width between the two linear maps; it equals ``out_width`` if left out.
+    """
+
+    def __init__(self, in_width: int, out_width: int, inner: int | None = None) -> None:
         super().__init__()
-        self.first = nn.Linear(in_width, out_width)
-        self.second = nn.Linear(out_width, out_width)
+        self.first = nn.Linear(in_width, inner or out_width)
+        self.second = nn.Linear(inner or out_width, out_width)
 
-    def forward(self, values: Tensor, batch: Batch) -> Tensor:
-        mapped = functional.linear(values, self.first.weight)
-        summed: Tensor = self_and_neighbours(mapped, batch) + self.first.bias
+    def forward(self, values: Rows, links: Linked) -> Tensor:
+        mapped = multiply(values, self.first.weight)
+        summed: Tensor = self_and_neighbours(mapped, links) + self.first.bias
         result: Tensor = self.second(summed.relu_())
         return result
 
@@ -128,12 +141,11 @@ class SAGELayer(nn.Module):
         self.neighbours = nn.Linear(in_width, out_width)
         self.own = nn.Linear(in_width, out_width, bias=False)
 
-    def forward(self, values: Tensor, links: Linked) -> Tensor:
-        mapped = functional.linear(values, self.neighbours.weight)
+    def forward(self, values: Rows, links: Linked) -> Tensor:
+        mapped = multiply(values, self.neighbours.weight)
         factor = links.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
         mean = (self_and_neighbours(mapped, links) - mapped) * factor
-        result: Tensor = mean + self.neighbours.bias + self.own(values)
-        return result
+        return mean + self.neighbours.bias + multiply(values, self.own.weight)
 
 
 class GCNLayer(nn.Module):
@@ -145,9 +157,9 @@ class GCNLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_width))
         nn.init.xavier_uniform_(self.weight)
 
-    def forward(self, values: Tensor, batch: Batch) -> Tensor:
-        scaled = functional.linear(values, self.weight) * batch.gcn_scale
-        return self_and_neighbours(scaled, batch) * batch.gcn_scale + self.bias
+    def forward(self, values: Rows, links: Linked) -> Tensor:
+        scaled = multiply(values, self.weight) * links.gcn_scale
+        return self_and_neighbours(scaled, links) * links.gcn_scale + self.bias
 
 
 class Dropout(nn.Module):

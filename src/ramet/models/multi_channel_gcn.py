@@ -11,12 +11,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ramet.data.graphs.node_graph import Channel, NodeGraph, scale
+from ramet.data.graphs.channel import Channel, scale
+from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models import link_kinds
 from ramet.models.layers import (
     Dropout,
     apply_linear,
-    matmul_features,
+    multiply,
     neighbours,
     self_and_neighbours,
 )
@@ -62,7 +63,10 @@ class _Channel(nn.Module):
 
 
 class GCN(nn.Module):
-    """A GCN over all links. Parameters: ``project``, ``channel.*``, ``classify``."""
+    """FedLIT's GCN over all links: two projections, convolutions, and a linear layer.
+
+    Parameters: ``project``, ``channel.project``, ``channel.layers.0`` …, ``classify``.
+    """
 
     def __init__(self, shape: NodeShape, settings: GCNNetwork = GCNNetwork()) -> None:  # noqa: B008
         super().__init__()
@@ -153,7 +157,9 @@ class MultiChannelGCN(nn.Module):
         return self.kinds_of(graph, self._clustering_view(graph, self._projected(graph)))
 
     def _clustering_view(self, graph: NodeGraph, projected: Tensor) -> Tensor:
-        return projected if self.view is None else matmul_features(self.view, graph).relu()
+        return (
+            projected if self.view is None else multiply(graph.compact_features, self.view).relu()
+        )
 
     def _projected(self, graph: NodeGraph) -> Tensor:
         h = apply_linear(self.project, graph)

@@ -12,7 +12,7 @@ from ramet.models.shape import NodeShape
 
 
 class NodeSAGE(nn.Module):
-    """Layers of [mean over neighbours, relu, dropout], then a linear layer.
+    """FedSage's GraphSAGE: layers with mean aggregation, then a linear layer.
 
     Parameters: ``layers.0`` …, ``classify``.
     """

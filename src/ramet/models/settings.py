@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo
 from pydantic.dataclasses import dataclass
 
+
+def _divides_hidden(heads: int, info: ValidationInfo) -> int:
+    hidden = info.data.get("hidden", heads)  # absent if it is invalid itself
+    if hidden % heads:
+        raise ValueError(f"heads must divide hidden, which is {hidden}")
+    return heads
+
+
 DropoutRate: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Decoder: TypeAlias = Literal["distmult", "dot"]
+Heads: TypeAlias = Annotated[
+    PositiveInt, AfterValidator(_divides_hidden), Field(validate_default=True)
+]
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,17 @@ class GraphNetwork:
     hidden: PositiveInt = 64
     layers: PositiveInt = 3
     dropout: DropoutRate = 0.5
+
+
+@dataclass(frozen=True)
+class GraphAttentionNetwork(GraphNetwork):
+    """Hyper-parameters of graph attention networks for graph classification.
+
+    Args:
+        heads: attention heads of width hidden / heads in each layer.
+    """
+
+    heads: Heads = 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +64,17 @@ class NodeNetwork:
     hidden: PositiveInt = 64
     layers: PositiveInt = 2
     dropout: DropoutRate = 0.5
+
+
+@dataclass(frozen=True)
+class NodeAttentionNetwork(NodeNetwork):
+    """Hyper-parameters of graph attention networks for node classification.
+
+    Args:
+        heads: attention heads of width hidden / heads in each layer except the last, which has one.
+    """
+
+    heads: Heads = 8
 
 
 @dataclass(frozen=True)
@@ -90,6 +124,32 @@ class LinkClustering:
 
 
 @dataclass(frozen=True)
+class LinkNetwork:
+    """Hyper-parameters of networks for link prediction that ignore the kinds of links.
+
+    Args:
+        decoder: weight the product of two nodes' vectors by the relation (``distmult``), or not
+            (``dot``).
+    """
+
+    hidden: PositiveInt = 64
+    layers: PositiveInt = 2
+    dropout: DropoutRate = 0.5
+    decoder: Decoder = "distmult"
+
+
+@dataclass(frozen=True)
+class LinkAttentionNetwork(LinkNetwork):
+    """Hyper-parameters of graph attention networks for link prediction.
+
+    Args:
+        heads: attention heads of width hidden / heads in each layer.
+    """
+
+    heads: Heads = 8
+
+
+@dataclass(frozen=True)
 class HGNNetwork:
     """Hyper-parameters of Simple-HGN.
 
@@ -107,4 +167,4 @@ class HGNNetwork:
     kind_width: PositiveInt = 32
     dropout: DropoutRate = 0.5
     residual: bool = False
-    decoder: Literal["distmult", "dot"] = "distmult"
+    decoder: Decoder = "distmult"

@@ -52,4 +52,5 @@ class LinkShape:
         return LinkShape(tuple((name, 1) for name, _ in self.types), self.relations)
 
     def other(self) -> LinkShape:
-        return LinkShape((*self.types, ("another", 1)), (*self.relations, "another"))
+        wider = tuple((name, width + 1) for name, width in self.types)
+        return LinkShape((*wider, ("another", 1)), (*self.relations, "another"))

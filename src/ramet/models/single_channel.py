@@ -1,36 +1,47 @@
-"""Single-channel networks for graph classification, used by Local, FedAvg and their variants."""
+"""Plain networks for graph classification."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ramet.data import Batch
-from ramet.models.layers import Dropout, GINLayer, InputLinear, SAGELayer, graph_sums
-from ramet.models.settings import GraphNetwork
+from ramet.models.attention import GATLayer
+from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, SAGELayer, graph_sums
+from ramet.models.settings import GraphAttentionNetwork, GraphNetwork
 from ramet.models.shape import GraphShape
 
 
 class _SingleChannel(nn.Module):
-    """Linear, layers of [message passing, relu, dropout], sum over nodes, two-layer head.
+    """Linear, layers of [message passing, activation, dropout], sum over nodes, two-layer head.
 
     Parameters: ``embed``, ``layers.0`` …, ``hidden``, ``classify``.
     """
 
-    layer: type[GINLayer] | type[SAGELayer]
-
-    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        shape: GraphShape,
+        settings: GraphNetwork,
+        layer: Callable[[int, int], nn.Module],
+        activation: Callable[[Tensor], Tensor] = torch.relu_,
+    ) -> None:
         super().__init__()
         hidden, layers = settings.hidden, settings.layers
         self.embed = InputLinear(shape.features, hidden)
-        self.layers = nn.ModuleList(self.layer(hidden, hidden) for _ in range(layers))
+        self.layers = nn.ModuleList(layer(hidden, hidden) for _ in range(layers))
         self.hidden = nn.Linear(hidden, hidden)
         self.classify = nn.Linear(hidden, shape.classes)
         self.dropout = Dropout(settings.dropout)
+        self.activation = activation
 
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         x = self.embed(batch.features)  # [nodes, hidden]
         for layer in self.layers:
-            x = self.dropout(layer(x, batch).relu_())
+            x = self.dropout(self.activation(layer(x, batch)))
         pooled = self.hidden(graph_sums(x, batch)).relu_()  # [graphs, hidden]
         logits: Tensor = self.classify(self.dropout(pooled))
         return logits
@@ -39,10 +50,31 @@ class _SingleChannel(nn.Module):
 class GIN(_SingleChannel):
     """Graph isomorphism network."""
 
-    layer = GINLayer
+    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, GINLayer)
+
+
+class GraphGCN(_SingleChannel):
+    """Graph convolutional network."""
+
+    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, GCNLayer)
 
 
 class GraphSAGE(_SingleChannel):
     """GraphSAGE with mean aggregation."""
 
-    layer = SAGELayer
+    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, SAGELayer)
+
+
+class GraphGAT(_SingleChannel):
+    """Graph attention network."""
+
+    def __init__(
+        self,
+        shape: GraphShape,
+        settings: GraphAttentionNetwork = GraphAttentionNetwork(),  # noqa: B008
+    ) -> None:
+        layer = partial(GATLayer, heads=settings.heads, dropout=settings.dropout)
+        super().__init__(shape, settings, layer, functional.elu)

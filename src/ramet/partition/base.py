@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.own import Schema, TaskName
@@ -34,6 +34,19 @@ class Setting(Protocol):
     @property
     def task(self) -> TaskName | None:
         """The task of the clients' data; None if it is only known from the sites' files."""
+        ...
+
+    def task_in(self, data: Path) -> TaskName | None:
+        """Like ``task``; ``data`` may be a site's own file, which says it."""
+        ...
+
+    @property
+    def same_schema(self) -> bool | None:
+        """Whether all clients have the same features and classes, or node types and relations.
+
+        None if it is not known: many graphs are then taken for different domains, and single graphs
+        for parts of one domain.
+        """
         ...
 
     @property
@@ -76,9 +89,14 @@ class Setting(Protocol):
 
 
 class BuiltIn:
-    """Defaults for settings with built-in data."""
+    """Defaults for settings with built-in data: parts of one graph."""
 
+    task: ClassVar[TaskName]
     user_defined = False
+    same_schema = True
+
+    def task_in(self, data: Path) -> TaskName:  # noqa: ARG002
+        return self.task
 
     def overview(self, reading: Reading) -> ClientData[Any, Any] | None:  # noqa: ARG002
         return None

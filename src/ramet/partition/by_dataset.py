@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import cycle, islice
 from pathlib import Path
 from typing import ClassVar
 
+from pydantic import PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, GraphBlock, Split, StructureEncoding, stratified
@@ -36,11 +39,15 @@ class GraphSetting(BuiltIn):
     cut: Cut | None = None
     task: ClassVar[TaskName] = "graph-classification"
 
+    @property
+    def same_schema(self) -> bool:  # type: ignore[override]
+        return self.cut is not None
+
     @cached_property
     def clients(self) -> tuple[str, ...]:
         names = tuple(source.partition(":")[2] for source in self.sources)
         if self.cut is None:
-            return names
+            return _numbered(names)
         return tuple(f"{names[0]}-{part:05d}" for part in range(self.cut.clients))
 
     @cached_property
@@ -69,6 +76,16 @@ class GraphSetting(BuiltIn):
         return {}
 
 
+def _numbered(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct names: the second `rings` becomes `rings-2`."""
+    counts: Counter[str] = Counter()
+    distinct = []
+    for name in names:
+        counts[name] += 1
+        distinct.append(f"{name}-{counts[name]}" if counts[name] > 1 else name)
+    return tuple(distinct)
+
+
 @lru_cache(maxsize=32)
 def _read_block(source: str, encoding: StructureEncoding, root: Path) -> GraphBlock:
     return read_block(source, encoding, root)
@@ -92,10 +109,12 @@ bio_sm_sn = _dataset_per_client("FedStar's BIO-SM-SN", *_MOLECULES, *_BIO, *_SOC
 bio_sn_cv = _dataset_per_client("FedStar's BIO-SN-CV", *_BIO, *_SOCIAL, *_LETTERS)
 
 
-def tiny() -> GraphSetting:
+def tiny(clients: PositiveInt = 3) -> GraphSetting:
+    """Generated domains; from the fourth client on they repeat."""
+    domains = cycle(("tiny:rings", "tiny:trees", "tiny:blocks"))
     return GraphSetting(
         "three small generated domains, no download",
-        ("tiny:rings", "tiny:trees", "tiny:blocks"),
+        tuple(islice(domains, clients)),
         rounds=30,
     )
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ramet.data import ClientData
 from ramet.data.link_split import Negatives
-from ramet.data.own import Schema, Site, read_site, site_name
+from ramet.data.own import Schema, Site, TaskName, read_site, site_name, site_task
 from ramet.errors import RametError
 from ramet.partition.base import Reading
 
@@ -27,9 +27,10 @@ class OwnSetting:
 
     files: Mapping[str, Path | None]
     negatives: Negatives = "random"
+    task: TaskName | None = None
+    same_schema: bool | None = None
     about: str = "your own graphs, one TOML per site"
     rounds: int = 50
-    task: ClassVar[None] = None
     user_defined: ClassVar[bool] = True
 
     @property
@@ -39,6 +40,11 @@ class OwnSetting:
     @property
     def source_of(self) -> dict[str, str]:
         return {client: f"own:{client}" for client in self.files}
+
+    def task_in(self, data: Path) -> TaskName | None:
+        """The task that is given, or that of a site's file on this machine."""
+        files = [*self.files.values(), data if data.suffix == ENDING else None]
+        return self.task or next((site_task(file) for file in files if file), None)
 
     def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]:
         site = self.site(client, reading.data)
@@ -55,7 +61,8 @@ class OwnSetting:
         return self.files[client] or (data if data.suffix == ENDING else None)
 
     def public_options(self) -> dict[str, str]:
-        return {SITES: shlex.join(self.clients)}
+        task = self.task_in(Path())
+        return {SITES: shlex.join(self.clients)} | ({"task": task} if task else {})
 
     def site(self, client: str, data: Path) -> Site:
         """Return the client's graphs, which are read only once."""
@@ -80,8 +87,18 @@ class OwnSetting:
         return {}
 
 
-def own(sites: str = "", negatives: Negatives = "random") -> OwnSetting:
-    """``sites``: the sites' TOML files, or names of sites whose files are on other machines."""
+def own(
+    sites: str = "",
+    negatives: Negatives = "random",
+    task: TaskName | None = None,
+    same_schema: bool | None = None,
+) -> OwnSetting:
+    """Sites with their own graphs.
+
+    ``sites``: the sites' TOML files, or names of sites whose files are on other machines. ``task``:
+    needed only if no file is on this machine and the method runs on any task. ``same_schema``:
+    whether FedAvg and its variants share everything or only what lies between input and head.
+    """
     files: dict[str, Path | None] = {}
     for word in shlex.split(sites):
         is_file = word.endswith(ENDING)
@@ -89,7 +106,7 @@ def own(sites: str = "", negatives: Negatives = "random") -> OwnSetting:
         if name in files:
             raise RametError(f"two sites are called {name}. Give each a different name.")
         files[name] = Path(word) if is_file else None
-    return OwnSetting(files, negatives)
+    return OwnSetting(files, negatives, task, same_schema)
 
 
 def absolute_sites(sites: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, RunFolder, make_folder
-from ramet.methods import METHODS
+from ramet.methods import table_order
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 
 if TYPE_CHECKING:
@@ -89,10 +89,8 @@ def _all_below(paths: Iterable[Path]) -> list[FinishedRun]:
     return runs
 
 
-def _sort_key(label: str) -> tuple[int, str]:
-    """Built-in methods in the order of METHODS, user-defined ones last."""
-    known, method = list(METHODS), label.partition(",")[0]
-    return known.index(method) if method in known else len(known), label
+def _sort_key(label: str) -> tuple[tuple[int, int], str]:
+    return table_order(label.partition(",")[0]), label
 
 
 def _runs_below(path: Path) -> Iterator[FinishedRun]:

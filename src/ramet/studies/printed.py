@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ramet.errors import unknown
 from ramet.experiment import MethodSpec
-from ramet.methods import METHODS
+from ramet.methods import table_order
 from ramet.partition import SETTINGS
 
 Kind = Literal["accuracy", "auc", "mrr", "tensors", "model_kb", "payload_kb"]
@@ -97,10 +97,16 @@ def _contents() -> list[dict[str, Any]]:
     return [tomllib.loads(path.read_text()) for path in sorted(experiments().glob("*.toml"))]
 
 
+def row_name(run: Mapping[str, Any]) -> str:
+    """The name of a paper's row: that of the method, or of the method with its network."""
+    name: str = run.get("name", run["method"])
+    return name
+
+
 def baselines() -> dict[str, str]:
     """The baseline of each method that claims to match it with fewer bytes."""
     runs = (content["run"] for content in _contents())
-    return {run["method"]: run["baseline"] for run in runs if "baseline" in run}
+    return {row_name(run): run["baseline"] for run in runs if "baseline" in run}
 
 
 def tables() -> dict[str, list[Printed]]:
@@ -108,7 +114,7 @@ def tables() -> dict[str, list[Printed]]:
     by_name: dict[str, list[Printed]] = {}
     for content in _contents():
         for cell in content.get("printed", []):
-            printed = Printed.parse(content["run"]["method"], cell)
+            printed = Printed.parse(row_name(content["run"]), cell)
             by_name.setdefault(printed.table, []).append(printed)
     return {name: sorted(cells, key=_sort_key) for name, cells in by_name.items()}
 
@@ -123,10 +129,10 @@ def figures() -> dict[str, list[Panel]]:
     return by_name
 
 
-def _sort_key(cell: Printed) -> tuple[int, int, int]:
-    """By setting, then by number of clients, then by method in the order of METHODS."""
+def _sort_key(cell: Printed) -> tuple[int, int, tuple[int, int]]:
+    """By setting, then by number of clients, then by method."""
     clients = int(cell.setting_options.get("clients", 0))
-    return list(SETTINGS).index(cell.setting), clients, list(METHODS).index(cell.method)
+    return list(SETTINGS).index(cell.setting), clients, table_order(cell.method)
 
 
 def table(paper: str, name: str, only: Sequence[str] = ()) -> list[Printed]:

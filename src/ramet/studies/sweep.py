@@ -28,8 +28,8 @@ from ramet.experiment import (
     checked_settings,
     default_data,
 )
-from ramet.experiment.named import method_factory
-from ramet.options import arguments
+from ramet.experiment.named import NamedParts
+from ramet.methods import PAPER_NAMES
 from ramet.partition.own import SITES
 from ramet.runs import resume, start
 from ramet.studies.comparison import standings
@@ -68,6 +68,8 @@ class Sweep:
     data: Path | None = None
     options: dict[str, str] = field(default_factory=dict)
     """For all methods, and for the setting."""
+    network: str | None = None
+    """For methods that set none and bring none."""
     activation: str | None = None
     """For methods that do not set their own."""
     merge: str | None = None
@@ -162,7 +164,7 @@ class Sweep:
         None if the method has no such option. A model's size grows with its width, so bisection
         finds it.
         """
-        known = arguments(method_factory(method.method))
+        known = NamedParts.of(self.settings(method, self.seeds[0])).defaults()
         if _WIDTH not in known:
             return None
         narrow, wide = int(method.options.get(_WIDTH, known[_WIDTH])), _WIDEST
@@ -184,6 +186,7 @@ class Sweep:
             seed=seed,
             data=(self.data or default_data()).absolute(),
             options=whole.options,
+            network=whole.network,
             share=whole.share,
             activation=whole.activation,
             merge=whole.merge,
@@ -195,9 +198,18 @@ class Sweep:
         return replace(
             method,
             options={**self.options, **method.options},
+            network=method.network or self._network_for(method),
             activation=method.activation or self.activation,
             merge=method.merge or self.merge,
         )
+
+    def _network_for(self, method: MethodSpec) -> str | None:
+        """The sweep's network, unless the method has its own."""
+        if self.network is None or method.method in PAPER_NAMES:
+            return None
+        data = self.data or default_data()
+        parts = NamedParts(method.method, self.setting, None, method.options, data)
+        return self.network if parts.bare_method.model is None else None
 
     def _progress(self) -> tuple[int, int]:
         rounds, finished = 0, 0

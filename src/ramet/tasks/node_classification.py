@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -114,3 +115,8 @@ class NodeClassification:
         model.eval()
         kinds = model.link_kinds(samples.graph.to(device)).cpu()
         return {"nmi": float(normalized_mutual_info_score(truth.numpy(), kinds.numpy()))}
+
+
+def node_classification(sample: NonNegativeInt = 0, layers: PositiveInt = 2) -> NodeClassification:
+    """``sample``: number of neighbours to sample for each of the network's ``layers``; 0: all."""
+    return NodeClassification((sample,) * layers if sample else ())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def test_reversed_edge_types_are_dropped() -> None:
     assert pairs(graph.links) == {(0, 3, 0), (1, 3, 0), (2, 4, 0), (1, 0, 1), (2, 1, 1)}
     assert [kind.width for kind in graph.types] == [2, 2]  # features, and an embedding per person
     assert graph.type_starts == [0, 3, 5]
+
+
+def test_the_whole_graph_ignores_relations_and_counts_each() -> None:
+    graph = from_hetero_data(small())
+    matrix = torch.zeros(5, 5)
+    for head, tail in ((0, 3), (1, 3), (2, 4), (1, 0), (2, 1)):
+        matrix[head, tail] = matrix[tail, head] = 1
+    assert torch.equal(graph.whole.adjacency.to_dense(), matrix)
+    assert graph.whole.degrees.tolist() == [2, 3, 2, 2, 1]
+    scale = graph.whole.gcn_scale.flatten()
+    assert torch.allclose(scale, torch.tensor([3.0, 4.0, 3.0, 3.0, 2.0]).rsqrt())
+    twice = replace(graph, links=Links.joined([graph.links, graph.links]))
+    assert torch.equal(twice.whole.adjacency.to_dense(), 2 * matrix)
 
 
 @pytest.mark.parametrize("negatives", ["random", "2hop"])

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ramet.data.graphs.flow import Flow
 from ramet.errors import RametError
 
 with warnings.catch_warnings():
@@ -76,6 +77,11 @@ class Batch:
     @cached_property
     def rows(self) -> Tensor:  # [links]
         return torch.repeat_interleave(self.degrees)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Both directions of each link, and self loops."""
+        return Flow.of_rows(self.row_starts, self.columns)
 
     @cached_property
     def x(self) -> Tensor:

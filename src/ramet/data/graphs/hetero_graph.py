@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from ramet.data.graphs.channel import Channel, by_row
+from ramet.data.graphs.flow import Flow
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class Links:
     def __getitem__(self, chosen: Tensor) -> Links:
         return Links(self.heads[chosen], self.tails[chosen], self.kinds[chosen])
 
+    def to(self, device: torch.device) -> Links:
+        return Links(self.heads.to(device), self.tails.to(device), self.kinds.to(device))
+
     @staticmethod
     def joined(parts: Sequence[Links]) -> Links:
         return Links(
@@ -63,46 +68,6 @@ class LabelledPairs:
 
     pairs: Links
     labels: Tensor  # [pairs] 1.0 or 0.0
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Links in both directions plus a self loop per node, sorted for sums over incoming links.
-
-    With R relations, the kind of a link is its relation r, R + r in the reverse direction, or 2R
-    for a self loop.
-    """
-
-    nodes: int
-    starts: Tensor  # [nodes + 1] offset of each target's links
-    sources: Tensor  # [links]
-    targets: Tensor  # [links]
-    kinds: Tensor  # [links]
-    back_starts: Tensor  # [nodes + 1] the same links sorted by source: offsets,
-    back_targets: Tensor  # [links] targets,
-    back_order: Tensor  # [links] and indices into the order by target
-
-    @staticmethod
-    def of(links: Links, nodes: int, relations: int) -> Flow:
-        loops = torch.arange(nodes)
-        sources = torch.cat([links.heads, links.tails, loops])
-        targets = torch.cat([links.tails, links.heads, loops])
-        kinds = torch.cat(
-            [links.kinds, links.kinds + relations, torch.full((nodes,), 2 * relations)]
-        )
-        order = torch.argsort(targets, stable=True)
-        sources, targets, kinds = sources[order], targets[order], kinds[order]
-        back = torch.argsort(sources, stable=True)
-        return Flow(
-            nodes,
-            _starts(targets, nodes),
-            sources,
-            targets,
-            kinds,
-            _starts(sources, nodes),
-            targets[back],
-            back,
-        )
 
 
 @dataclass(frozen=True)
@@ -126,8 +91,34 @@ class HeteroGraph:
         return starts
 
     @cached_property
+    def whole(self) -> Channel:
+        """All links, whatever their relation; a pair that several relations link counts for each.
+
+        A link from a node to itself counts twice.
+        """
+        starts, columns, _ = by_row(self.links.heads, self.links.tails, self.nodes)
+        return Channel(starts, columns)
+
+    @cached_property
     def flow(self) -> Flow:
-        return Flow.of(self.links, self.nodes, len(self.relations))
+        """Links in both directions, and a self loop per node."""
+        sources, targets, _ = self._by_target
+        return Flow.of(sources, targets, self.nodes)
+
+    @property
+    def flow_kinds(self) -> Tensor:
+        """[links of the flow] With R relations: the relation r, R + r in reverse, 2R for loops."""
+        return self._by_target[2]
+
+    @cached_property
+    def _by_target(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Sources, targets and kinds of the flow's links, sorted by target."""
+        heads, tails, kinds = self.links.heads, self.links.tails, self.links.kinds
+        relations, loops = len(self.relations), torch.arange(self.nodes, device=heads.device)
+        sources, targets = torch.cat([heads, tails, loops]), torch.cat([tails, heads, loops])
+        kinds = torch.cat([kinds, kinds + relations, torch.full_like(loops, 2 * relations)])
+        order = torch.argsort(targets, stable=True)
+        return sources[order], targets[order], kinds[order]
 
     def random_tails(self, kinds: Tensor, draw: torch.Generator) -> Tensor:
         """Draw a random node of the relation's tail type for each relation index in ``kinds``."""
@@ -142,22 +133,15 @@ class HeteroGraph:
     def to(self, device: torch.device) -> HeteroGraph:
         if self.links.heads.device == device:
             return self
-        moved = replace(
+        return replace(
             self,
             types=tuple(
                 replace(kind, features=None if kind.features is None else kind.features.to(device))
                 for kind in self.types
             ),
-            links=Links(*(t.to(device) for t in _tensors(self.links))),
+            links=self.links.to(device),
             learned=self.learned.to(device),
         )
-        moved.__dict__["flow"] = replace(
-            self.flow, **{name: getattr(self.flow, name).to(device) for name in _FLOW}
-        )
-        return moved
-
-
-_FLOW = ("starts", "sources", "targets", "kinds", "back_starts", "back_targets", "back_order")
 
 
 def from_hetero_data(data: Any) -> HeteroGraph:
@@ -189,11 +173,3 @@ def from_hetero_data(data: Any) -> HeteroGraph:
 
 def _features(store: Any) -> Tensor | None:
     return store.x.float() if "x" in store else None
-
-
-def _starts(ends: Tensor, nodes: int) -> Tensor:
-    return functional.pad(torch.bincount(ends, minlength=nodes).cumsum(0), (1, 0))
-
-
-def _tensors(links: Links) -> tuple[Tensor, Tensor, Tensor]:
-    return links.heads, links.tails, links.kinds

@@ -10,33 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ramet.data.graphs.channel import Channel, by_row, scale
+
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
-
-
-@dataclass(frozen=True)
-class Channel:
-    """Some of a graph's links in CSR format; each is in the rows of both its ends."""
-
-    row_starts: Tensor  # [nodes + 1]
-    columns: Tensor  # [2 · links]
-
-    @cached_property
-    def degrees(self) -> Tensor:  # [nodes]
-        return self.row_starts.diff()
-
-    @property
-    def rows(self) -> Tensor:  # [2 · links]
-        return torch.repeat_interleave(self.degrees)
-
-    @cached_property
-    def adjacency(self) -> Tensor:  # [nodes, nodes] CSR of ones
-        nodes = self.row_starts.numel() - 1
-        ones = torch.ones(self.columns.numel(), device=self.columns.device)
-        return torch.sparse_csr_tensor(
-            self.row_starts, self.columns, ones, (nodes, nodes), check_invariants=False
-        )
 
 
 @dataclass(frozen=True)
@@ -102,6 +80,11 @@ class NodeGraph:
             return None
         by_feature = self.features.T.contiguous().to_sparse_csr()
         return SparseFeatures(self.features.to_sparse_csr(), by_feature)
+
+    @property
+    def compact_features(self) -> Tensor | SparseFeatures:
+        """The features, in sparse form if there is one."""
+        return self.sparse_features or self.features
 
     @cached_property
     def whole(self) -> Channel:
@@ -184,12 +167,7 @@ class NodeGraph:
 
     @cached_property
     def _by_row(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Both directions of every link in CSR format: row offsets, columns, index of the link."""
-        rows = torch.cat([self.left, self.right])
-        order = torch.argsort(rows, stable=True)
-        starts = functional.pad(torch.bincount(rows, minlength=self.nodes).cumsum(0), (1, 0))
-        columns = torch.cat([self.right, self.left])[order]
-        return starts.to(torch.int32), columns, (order % max(self.links, 1)).to(torch.int32)
+        return by_row(self.left, self.right, self.nodes)
 
     @property
     def _row_starts(self) -> Tensor:
@@ -202,10 +180,6 @@ class NodeGraph:
     @property
     def _link_of(self) -> Tensor:
         return self._by_row[2]
-
-
-def scale(degrees: Tensor) -> Tensor:  # [nodes, 1]
-    return (degrees + 1).to(torch.float32).rsqrt().unsqueeze(1)
 
 
 def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:

@@ -2,7 +2,15 @@
 
 from ramet.data.own.problems import Problem, SiteDataError
 from ramet.data.own.schema import Aspect, Schema, TaskName, check_fit, check_task, width_of
-from ramet.data.own.site import Site, SiteCheck, check_site, read_site, site_name, statistics
+from ramet.data.own.site import (
+    Site,
+    SiteCheck,
+    check_site,
+    read_site,
+    site_name,
+    site_task,
+    statistics,
+)
 
 __all__ = [
     "Aspect",
@@ -17,6 +25,7 @@ __all__ = [
     "check_task",
     "read_site",
     "site_name",
+    "site_task",
     "statistics",
     "width_of",
 ]

@@ -1,0 +1,122 @@
+"""`ramet try`: check that a method keeps Ramet's promises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import click
+import typer
+
+from ramet.cli import completion
+from ramet.cli.arguments import (
+    Activation,
+    Data,
+    Json,
+    Merge,
+    Network,
+    Options,
+    data_folder,
+    setting_and_options,
+)
+from ramet.cli.console import print_json, print_line, print_status, print_table
+
+if TYPE_CHECKING:
+    from ramet.studies.trial.checks import Report
+
+app = typer.Typer()
+_SHOWN = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
+
+
+@app.command("try")
+def try_method(
+    method: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.method,
+            help="Name from `ramet methods`, or file.py:factory.",
+        ),
+    ],
+    setting: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.setting,
+            help="A name from `ramet settings`. Default: a small one, without downloads, for the "
+            "method's task.",
+        ),
+    ] = None,
+    network: Network = None,
+    option: Options = None,
+    activation: Activation = None,
+    merge: Merge = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Number of rounds of each run.")] = 3,
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(
+            click_type=click.Choice(["local", "ray", "superlink"]),
+            help="Engine to try; repeatable. Default: all that are installed.",
+        ),
+    ] = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Check that Ramet's promises hold for a method, in a few short runs.
+
+    The promises: the same SHA-256 in every engine, after a resume, for any order of replies and
+    with many clients; a missing client does not stop a run; nothing undeclared leaves a site.
+    Where two runs differ, the table says in which round, client and tensor. The exit code is 1 if
+    a check fails.
+
+    \b
+    Examples:
+    ramet try fedstar
+    ramet try mine.py:mine --set count=2 --engine local
+    ramet try fedavg --merge momentum.py:Momentum,beta=0.3
+    """
+    from ramet.runs import check_engine
+    from ramet.studies.trial.candidate import Candidate
+    from ramet.studies.trial.checks import ENGINES, try_method
+
+    for asked in engine or ():
+        check_engine(asked)
+    _, options = setting_and_options(setting, None, option)
+    candidate = Candidate(
+        method=method,
+        data=data_folder(data),
+        setting=setting,
+        network=network,
+        options=options,
+        activation=activation,
+        merge=merge,
+        rounds=rounds,
+    )
+    engines = [name for name in ENGINES if not engine or name in engine]
+    report = try_method(candidate, engines, announce=_announce)
+    _show(report, as_json)
+    if report.checks("failed"):
+        raise typer.Exit(1)
+
+
+def _announce(check: str) -> None:
+    print_status(f"checking: {check}")
+
+
+def _show(report: Report, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from ramet.report.plain_table import list_table
+
+    if as_json:
+        print_json(asdict(report))
+        return
+    rows = [(one.check, _SHOWN[one.verdict], one.detail) for one in report.outcomes]
+    print_table(list_table(("check", "outcome", "detail"), rows))
+    print_line(_conclusion(report))
+
+
+def _conclusion(report: Report) -> str:
+    failed, skipped = report.checks("failed"), report.checks("skipped")
+    runs = f"in {report.rounds} rounds on {report.setting}"
+    rest = f" Not checked: {', '.join(skipped)}." if skipped else ""
+    if failed:
+        return f"{report.method} fails {runs}: {', '.join(failed)}.{rest}"
+    return f"{report.method} keeps Ramet's promises {runs}.{rest}"

@@ -1,0 +1,74 @@
+"""Directed links in the orders that attention needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Offsets and columns of a square matrix in CSR format, whose values change."""
+
+    starts: Tensor  # [rows + 1] int32
+    columns: Tensor  # [entries] int32
+
+    def filled(self, values: Tensor) -> Tensor:  # [rows, rows]
+        rows = self.starts.numel() - 1
+        return torch.sparse_csr_tensor(
+            self.starts, self.columns, values, (rows, rows), check_invariants=False
+        )
+
+    def repeated(self, times: int) -> Csr:
+        """A block-diagonal matrix of equal blocks."""
+        block = torch.arange(times, device=self.starts.device, dtype=torch.int32).unsqueeze(1)
+        starts = self.starts[:-1] + block * self.columns.numel()
+        columns = self.columns + block * (self.starts.numel() - 1)
+        end = starts.new_full((1,), columns.numel())
+        return Csr(torch.cat([starts.flatten(), end]), columns.flatten())
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Links sorted by target, for sums over incoming links; every node has a self loop."""
+
+    nodes: int
+    starts: Tensor  # [nodes + 1] offset of each target's links
+    sources: Tensor  # [links]
+    targets: Tensor  # [links]
+    back_order: Tensor  # [links] indices of the links sorted by source
+    _by_heads: dict[int, tuple[Csr, Csr]] = field(default_factory=dict, repr=False, compare=False)
+
+    @staticmethod
+    def of(sources: Tensor, targets: Tensor, nodes: int) -> Flow:
+        """A flow along links that are sorted by target and include the self loops."""
+        back_order = torch.argsort(sources, stable=True)
+        return Flow(nodes, offsets(targets, nodes), sources, targets, back_order)
+
+    @staticmethod
+    def of_rows(row_starts: Tensor, columns: Tensor) -> Flow:
+        """A flow from each row's columns to the row, and a self loop at the end of each row."""
+        loops = torch.arange(row_starts.numel() - 1, device=columns.device)
+        rows = torch.repeat_interleave(row_starts.diff())
+        sources = columns.new_empty(columns.numel() + loops.numel(), dtype=torch.int64)
+        sources[torch.arange(columns.numel(), device=columns.device) + rows] = columns.long()
+        sources[row_starts[1:] + loops] = loops
+        targets = torch.repeat_interleave(row_starts.diff() + 1).long()
+        return Flow.of(sources, targets, loops.numel())
+
+    def for_heads(self, heads: int) -> tuple[Csr, Csr]:
+        """The links and their reverse as matrices with a block for each attention head."""
+        if heads not in self._by_heads:
+            back_starts = offsets(self.sources, self.nodes).to(torch.int32)
+            forward = Csr(self.starts.to(torch.int32), self.sources.to(torch.int32))
+            reverse = Csr(back_starts, self.targets[self.back_order].to(torch.int32))
+            self._by_heads[heads] = forward.repeated(heads), reverse.repeated(heads)
+        return self._by_heads[heads]
+
+
+def offsets(ends: Tensor, nodes: int) -> Tensor:  # [nodes + 1]
+    """Where each node's links start when links are sorted by these ends."""
+    return functional.pad(torch.bincount(ends, minlength=nodes).cumsum(0), (1, 0))

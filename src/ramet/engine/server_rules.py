@@ -1,0 +1,107 @@
+"""The server's part of a method, with checks of what user-defined rules return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from ramet.errors import RametError
+from ramet.methods import AssembledMethod
+from ramet.methods.activation import requested
+from ramet.methods.base import sent_up, switchable_arrays
+from ramet.methods.merging import NEW_CLIENT, Reply
+from ramet.payload import Array, Arrays, Payload
+
+
+@dataclass(frozen=True)
+class ServerRules:
+    """Calls the merging and activation rules of a method whose clients begin with ``start``."""
+
+    method: AssembledMethod
+    start: Arrays
+
+    def first_state(self) -> Payload:
+        """The merging rule's state before round 1.
+
+        A rule that cannot answer a new client fails here, before any client has trained.
+        """
+        state = self._checked(self.method.merging.start(self.start), "start")
+        self.sent(state, NEW_CLIENT)
+        return state
+
+    def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
+        """The arrays that a client is sent; with ``keep_own`` without those it is spared."""
+        arrays = self._asked(state, client)
+        left_out = spared if self.method.activation.keep_own else ()
+        names = (name for name in requested(arrays, left_out) if name in self.method.down)
+        return {name: np.asarray(arrays[name]) for name in names}
+
+    def new_client(self, state: Payload) -> Arrays:
+        """The shared arrays of a client that joins now: those it starts with, and those sent."""
+        return {**self.start, **self.sent(state, NEW_CLIENT)}
+
+    def expected(self, spared: Sequence[str]) -> Arrays:
+        """Arrays with the names, shapes and types of those that a client should send."""
+        names = requested(sent_up(self.method, self.start), spared)
+        return {name: self.start[name] for name in names}
+
+    def merged(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+        """The merging rule's state after a round; raise RametError if it left replies unread."""
+        remaining = chain(replies)  # a rule could close a generator
+        merged = self.method.merging.merge(state, remaining)
+        if next(remaining, None) is not None:
+            raise RametError(
+                f"{self._rule}.merge returned before it had read all replies of the round. Read "
+                "every reply: which come first differs between engines, and so would the result."
+            )
+        return self._checked(merged, "merge")
+
+    def _checked(self, state: Payload, step: str) -> Payload:
+        if not isinstance(state, Payload):
+            raise RametError(
+                f"{self._rule}.{step} returned {type(state).__name__} instead of the rule's state, "
+                "a Payload."
+            )
+        return state
+
+    def score(
+        self, sent: Arrays, received: Arrays, numbers: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        """The activation's score of a reply. Only arrays that were sent can be compared."""
+        names = [name for name in switchable_arrays(self.method, received) if name in sent]
+        scored = {name: received[name] for name in names}
+        return self.method.activation.score(sent, scored, numbers)
+
+    def _asked(self, state: Payload, client: str) -> Arrays:
+        """What the merging rule returns for a client."""
+        try:
+            arrays = self.method.merging.ask(state, client)
+        except LookupError as error:
+            who = "a new client" if client == NEW_CLIENT else f"client {client}"
+            raise RametError(
+                f"{self._rule}.ask failed for {who} ({error!r}). It is also called for clients "
+                "that have not replied yet: return what such a client should start from, for "
+                "example the arrays given to `start`."
+            ) from error
+        if not isinstance(arrays, Mapping):
+            raise self._wrong_answer(type(arrays).__name__)
+        for name, array in arrays.items():
+            if name not in self.start:
+                raise self._wrong_answer(f"'{name}', which is not shared")
+            if not isinstance(array, np.ndarray | np.generic):
+                raise self._wrong_answer(f"{type(array).__name__} as '{name}'")
+        return arrays
+
+    def _wrong_answer(self, returned: str) -> RametError:
+        known = ", ".join(self.start) or "none"
+        return RametError(
+            f"{self._rule}.ask returned {returned}. Return a dict of NumPy arrays, under the names "
+            f"of the shared arrays: {known}."
+        )
+
+    @property
+    def _rule(self) -> str:
+        return type(self.method.merging).__name__

@@ -1,0 +1,44 @@
+"""The networks by name, for each shape that they can be built for.
+
+A network is called with a shape and, optionally, its settings. Methods rely on these conventions:
+
+- The message-passing layers are a ModuleList named ``layers``: ``layers.0``, ``layers.1``, … It is
+  registered in the network itself, or in one of its parts (``channel.layers`` in FedLIT's GCN).
+- What is registered before the layers is the input, and what is registered after them is the head.
+  A network may have neither.
+- Arrays whose size depends on a client's features or classes are in the input, the first layer, the
+  last layer or the head.
+- ``switchable`` names the tensors that belong to one node type or relation. Only networks for link
+  prediction have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from ramet.models.multi_channel_gcn import GCN
+from ramet.models.node_sage import NodeSAGE
+from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
+from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.simple_hgn import SimpleHGN
+from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphSAGE
+
+NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
+    "gin": {GraphShape: GIN, NodeShape: NodeGIN, LinkShape: LinkGIN},
+    "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, LinkShape: LinkGCN},
+    "sage": {GraphShape: GraphSAGE, NodeShape: PlainNodeSAGE, LinkShape: LinkSAGE},
+    "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, LinkShape: LinkGAT},
+    "fedlit-gcn": {NodeShape: GCN},
+    "fedsage-sage": {NodeShape: NodeSAGE},
+    "simple-hgn": {LinkShape: SimpleHGN},
+}
+
+DEFAULT_NETWORKS: dict[type[Any], str] = {
+    GraphShape: "gin",
+    NodeShape: "gcn",
+    LinkShape: "simple-hgn",
+}

@@ -1,0 +1,79 @@
+"""Plain networks for node classification: message-passing layers and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.models.attention import GATLayer
+from ramet.models.layers import Dropout, GCNLayer, GINLayer, SAGELayer
+from ramet.models.settings import NodeAttentionNetwork, NodeNetwork
+from ramet.models.shape import NodeShape
+
+
+class _PlainNode(nn.Module):
+    """Layers of message passing, with an activation and dropout after each except the last.
+
+    Parameters: ``layers.0`` …
+    """
+
+    def __init__(
+        self,
+        shape: NodeShape,
+        settings: NodeNetwork,
+        layer: Callable[[int, int], nn.Module],
+        last: Callable[[int, int], nn.Module] | None = None,
+        activation: Callable[[Tensor], Tensor] = torch.relu_,
+    ) -> None:
+        super().__init__()
+        widths = [shape.features, *[settings.hidden] * (settings.layers - 1)]
+        self.layers = nn.ModuleList(layer(*pair) for pair in pairwise(widths))
+        self.layers.append((last or layer)(widths[-1], shape.classes))
+        self.dropout = Dropout(settings.dropout)
+        self.activation = activation
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        x = graph.compact_features
+        for layer in self.layers[:-1]:
+            x = self.dropout(self.activation(layer(x, graph.whole)))
+        logits: Tensor = self.layers[-1](x, graph.whole)
+        return logits
+
+
+class NodeGIN(_PlainNode):
+    """Graph isomorphism network."""
+
+    def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, partial(GINLayer, inner=settings.hidden))
+
+
+class NodeGCN(_PlainNode):
+    """Graph convolutional network with self loops and the symmetric norm."""
+
+    def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, GCNLayer)
+
+
+class PlainNodeSAGE(_PlainNode):
+    """GraphSAGE with mean aggregation."""
+
+    def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, SAGELayer)
+
+
+class NodeGAT(_PlainNode):
+    """Graph attention network whose last layer has one head."""
+
+    def __init__(
+        self,
+        shape: NodeShape,
+        settings: NodeAttentionNetwork = NodeAttentionNetwork(),  # noqa: B008
+    ) -> None:
+        last = partial(GATLayer, dropout=settings.dropout)
+        super().__init__(shape, settings, partial(last, heads=settings.heads), last, functional.elu)

@@ -1,0 +1,1 @@
+"""`ramet try`: check that Ramet's promises hold for a method."""

@@ -1,0 +1,107 @@
+"""A method to try: its name, the other parts of its runs, and a setting that suits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ramet.errors import RametError
+from ramet.experiment import RunSettings
+from ramet.experiment.code import user_files
+from ramet.experiment.named import NamedParts, activation_from, merging_from
+from ramet.options import absolute_file
+from ramet.studies.trial.findings import error_in_words
+from ramet.tasks import TaskName
+
+_OFFLINE: dict[TaskName, tuple[str, dict[str, str]]] = {
+    "graph-classification": ("tiny", {}),
+    "node-classification": ("planted", {"nodes": "400", "links": "1000", "clients": "4"}),
+    "link-prediction": ("planted-hetero", {"nodes": "80", "links": "300"}),
+}
+"""A small setting without downloads for each task, and its options."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method to try, by name, with the other parts of its runs.
+
+    Args:
+        method: a built-in name, or ``file.py:factory``.
+        data: the folder of datasets.
+        setting: None for a small one, without downloads, of the method's task.
+        network: for a method that brings none; None for the default of the task.
+        options: of the method, the setting, the network and the training.
+        activation: replaces the method's rule.
+        merge: replaces the weighted mean.
+        rounds: of each run, at least 2.
+    """
+
+    method: str
+    data: Path
+    setting: str | None = None
+    network: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    activation: str | None = None
+    merge: str | None = None
+    rounds: int = 3
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `checked_settings`; an unknown name or option is an error."""
+        given = self._given()
+        try:
+            setting, options = self._chosen_setting(given)
+            _check_names(given, self._parts(given, setting, options))
+        except RametError:
+            raise
+        except Exception as error:
+            raise RametError(f"cannot build the run: {_in_user_code(error, given)}") from error
+        return {**given, "setting": setting, "options": options}
+
+    def _given(self) -> dict[str, Any]:
+        names = {
+            "method": self.method,
+            "network": self.network,
+            "activation": self.activation,
+            "merge": self.merge,
+        }
+        files = {kind: absolute_file(name) for kind, name in names.items() if name}
+        return {**files, "data": self.data, "rounds": self.rounds}
+
+    def _chosen_setting(self, given: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+        if self.setting is not None:
+            return self.setting, {**self.options}
+        parts = {
+            task: self._parts(given, name, self.options) for task, (name, _) in _OFFLINE.items()
+        }
+        own = parts["graph-classification"].bare_method.task
+        suited = [own.name] if own else [task for task in parts if _has_network(parts[task])]
+        name, options = _OFFLINE[suited[0] if suited else "graph-classification"]
+        return name, {**options, **self.options}
+
+    def _parts(
+        self, given: Mapping[str, Any], setting: str, options: Mapping[str, str]
+    ) -> NamedParts:
+        return NamedParts(given["method"], setting, given.get("network"), options, self.data)
+
+
+def _has_network(parts: NamedParts) -> bool:
+    """Whether the network of the run is for the task of its setting."""
+    try:
+        return callable(parts.network_factory)
+    except RametError:
+        return False
+
+
+def _check_names(given: Mapping[str, Any], parts: NamedParts) -> None:
+    """Raise an error for an unknown name or option."""
+    _ = parts.setting
+    if "activation" in given:
+        activation_from(given["activation"])
+    if "merge" in given:
+        merging_from(given["merge"])
+
+
+def _in_user_code(error: Exception, given: Mapping[str, Any]) -> str:
+    return error_in_words(error, user_files(RunSettings(**given, setting="")).values())

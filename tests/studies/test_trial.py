@@ -1,0 +1,182 @@
+"""`ramet try`: every built-in method passes, and every broken one fails in the expected check."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import ramet
+from ramet.errors import RametError
+from ramet.methods import METHODS
+from ramet.studies.trial.candidate import Candidate
+from ramet.studies.trial.checks import Outcome, try_method
+
+TESTS = Path(__file__).parents[1]
+QUICK = ("reference", "cold", "resumed", "reversed", "missing", "declared")
+STATE = r"The method keeps state outside of what is saved"
+CHANCE = r"Two ordinary runs differ as well.*session\.randomness"
+ORDER = r"depends on the order of replies\. Sort them by client, or add them up with `OrderlessSum`"
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_built_in_methods_keep_all_promises(name: str, tmp_path: Path) -> None:
+    candidate = Candidate(name, tmp_path, options={"hidden": "8"}, rounds=2)
+    report = try_method(candidate, ["local"], QUICK)
+    assert report.checks("ok") == [*QUICK], report.outcomes
+
+
+def test_a_decaying_learning_rate_keeps_all_promises(tmp_path: Path) -> None:
+    report = try_method(Candidate(f"{TESTS}/own_methods.py:decaying", tmp_path), ["local"], QUICK)
+    assert report.method == "own_methods.py:decaying"
+    assert report.checks("ok") == [*QUICK], report.outcomes
+
+
+def test_the_details_are_those_of_ordinary_runs(tmp_path: Path) -> None:
+    half = "random-tensors,fraction=0.5"
+    candidate = Candidate("fedstar", tmp_path, rounds=2, activation=half)
+    report = try_method(candidate, ["local"], ("reference", "missing", "ray", "declared"))
+    reference, missing, ray, declared = report.outcomes
+    summary = ramet.run("fedstar", rounds=2, out=tmp_path / "run", activation=half).summary
+    assert reference.detail == f"SHA-256 {summary.sha256[:12]}…"
+    assert "without rings in round 1 and blocks in round 2" in missing.detail
+    assert ray == Outcome("ray", "skipped", "the engine ray was not requested")
+    assert summary.sent
+    assert summary.sent.tensors.up == 24  # half of 8 arrays, from 3 clients, in 2 rounds
+    assert declared.detail == (
+        "shares structure.*; of 28 arrays 8 are shared and 20 private; clients were spared "
+        f"sending 24 of 48; {summary.traffic.up_per_client_round:,.0f} bytes up and "
+        f"{summary.traffic.down_per_client_round:,.0f} down per client and round"
+    )
+
+
+def test_a_fixed_number_of_clients_is_no_failure(tmp_path: Path) -> None:
+    candidate = Candidate("fedavg", tmp_path, setting="single")
+    (outcome,) = try_method(candidate, ["local"], ["many clients"]).outcomes
+    assert outcome == Outcome("many clients", "skipped", "single has a fixed number of clients")
+
+
+def test_a_single_client_cannot_be_left_out(tmp_path: Path) -> None:
+    candidate = Candidate("fedavg", tmp_path, options={"clients": "1", "hidden": "4"}, rounds=2)
+    (outcome,) = try_method(candidate, ["local"], ["missing"]).outcomes
+    assert outcome.verdict == "skipped"
+    assert outcome.detail == "no round asks two clients, so none can be left out"
+
+
+@pytest.mark.parametrize(
+    ("method", "network", "setting"),
+    [
+        ("fedavg", None, "tiny"),
+        ("fedlit", None, "planted"),
+        ("fed-gcn", None, "planted"),
+        ("fedavg", "simple-hgn", "planted-hetero"),
+    ],
+)
+def test_the_default_setting_is_for_the_task(
+    method: str, network: str | None, setting: str, tmp_path: Path
+) -> None:
+    given = Candidate(method, tmp_path, network=network, options={"lr": "0.02"}).arguments()
+    assert given["setting"] == setting
+    assert given["options"]["lr"] == "0.02"
+
+
+def broken(name: str, data: Path) -> Candidate:
+    return Candidate(f"{TESTS}/broken_methods.py:{name}", data, rounds=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "detail"),
+    [
+        ("counted_calls", "cold", rf"^The first difference is .* of trees in round 1\. {STATE}"),
+        ("counted_calls", "missing", rf"^The first difference is .* in round 1\. {STATE}"),
+        ("marked_optimiser", "cold", rf"^All replies .* private 'optimiser/mark/.*' .*{STATE}"),
+        ("changed_data", "cold", r"^The first difference is the tensor 'layers"),
+        ("random_rate", "cold", rf"^The first difference is .* of rings in round 1\. {CHANCE}"),
+        ("random_rate", "resumed", rf" in round 1\. {CHANCE}"),
+        ("last_reply_wins", "reversed", rf" of rings in round 2\. .*{ORDER}"),
+        ("running_mean", "reversed", rf" of rings in round 2\. .*{ORDER}"),
+        ("counted_merges", "resumed", rf"^All replies .* server's 'merges' differs .*{STATE}"),
+        ("own_arrays", "missing", r"ask failed for client rings.*A client without a reply stops"),
+        ("all_expected", "missing", r"^KeyError: 'rings' \(broken_methods.py, line \d+\)\. A clie"),
+    ],
+)
+def test_a_broken_promise_fails_its_check_and_names_the_cause(
+    name: str, check: str, detail: str, tmp_path: Path
+) -> None:
+    reference, checked = try_method(
+        broken(name, tmp_path), ["local"], ["reference", check]
+    ).outcomes
+    assert reference.verdict == "ok"
+    assert checked.verdict == "failed"
+    assert re.search(detail, checked.detail), checked.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("scheduled_rate", r"changed the attribute 'schedule' of the optimiser"),
+        ("counting_network", r"changed the attribute 'calls' of the model"),
+        ("extra_state", r"'_extra_state' is a dict.*register_buffer"),
+        ("unmatched_pattern", r"pattern 'middel\.\*' matches no parameter"),
+        ("pair_of_losses", r"_Pair\.fit returned a tuple instead of the mean loss"),
+        ("first_reply_only", r"_FirstOnly\.merge returned before it had read all replies"),
+    ],
+)
+def test_an_error_fails_the_reference_and_whatever_can_still_run(
+    name: str, detail: str, tmp_path: Path
+) -> None:
+    report = try_method(broken(name, tmp_path), ["local"], ["reference", "cold", "missing"])
+    reference, cold, missing = report.outcomes
+    assert reference.verdict == missing.verdict == "failed"
+    assert re.search(detail, reference.detail), reference.detail
+    assert missing.detail == reference.detail
+    assert cold == Outcome("cold", "skipped", "there is no reference run to compare with")
+
+
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [
+        ({"method": "fedavgg"}, r"unknown method 'fedavgg'"),
+        ({"setting": "tinny"}, r"unknown setting 'tinny'"),
+        ({"options": {"rate": "1"}}, r"unknown option 'rate'"),
+        ({"activation": "nobody"}, r"unknown activation 'nobody'"),
+        ({"merge": "sum"}, r"unknown merge 'sum'"),
+        ({"network": "gim"}, r"unknown network 'gim'"),
+        (
+            {"method": f"{TESTS}/broken_methods.py:failing_factory"},
+            r"^cannot build the run: NameError: .*'missing_name'.* \(broken_methods.py, line \d+\)",
+        ),
+    ],
+)
+def test_wrong_names_are_errors_before_any_run(
+    given: dict[str, str], detail: str, tmp_path: Path
+) -> None:
+    candidate = Candidate(**{"method": "fedavg", "data": tmp_path, **given})  # type: ignore[arg-type]
+    with pytest.raises(RametError, match=detail):
+        try_method(candidate)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{TESTS}/own_methods.py:decaying",
+        pytest.param("fedstar", marks=pytest.mark.thorough),
+    ],
+)
+def test_real_engines_agree(name: str, tmp_path: Path) -> None:
+    checks = ("reference", "ray", "superlink")
+    report = try_method(Candidate(name, tmp_path), checks=checks)
+    assert report.checks("ok") == [*checks], report.outcomes
+
+
+@pytest.mark.e2e
+def test_a_hash_of_a_text_differs_between_processes(tmp_path: Path) -> None:
+    """Python draws a seed for it in every process: two of them agree once in 2^20 times."""
+    checks = ("reference", "cold", "ray", "superlink")
+    outcomes = try_method(broken("hashed_rate", tmp_path), checks=checks).outcomes
+    assert [outcome.verdict for outcome in outcomes] == ["ok", "ok", "failed", "failed"]
+    for outcome in outcomes[2:]:
+        assert re.match(r"The first difference is the tensor '.*' of rings in r", outcome.detail)
+        assert "The result depends on the process: the time, hash seeds" in outcome.detail
