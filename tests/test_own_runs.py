@@ -238,7 +238,7 @@ def test_a_method_for_any_task_takes_that_of_the_sites_files(tmp_path: Path) -> 
     assert str(same.shared) == "*"
     elsewhere = method(sites="north south", task="link-prediction")
     assert elsewhere.task.name == "link-prediction"
-    with pytest.raises(RametError, match=r"sites' files are not on this machine.*--set task="):
+    with pytest.raises(RametError, match=r"on this machine says which\. Set the option `task`"):
         method(sites="north south")
 
 

@@ -20,7 +20,13 @@ CHANCE = r"Two ordinary runs differ as well.*session\.randomness"
 ORDER = r"depends on the order of replies\. Sort them by client, or add them up with `OrderlessSum`"
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+SLOW = (pytest.mark.e2e, pytest.mark.thorough)
+IN_CI = ("fedavg", "gcfl", "fedstar", "fedlit")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_CI else SLOW) for name in sorted(METHODS)]
+)
 def test_built_in_methods_keep_all_promises(name: str, tmp_path: Path) -> None:
     candidate = Candidate(name, tmp_path, options={"hidden": "8"}, rounds=2)
     report = try_method(candidate, ["local"], QUICK)
@@ -172,6 +178,7 @@ def test_real_engines_agree(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.thorough
 def test_a_hash_of_a_text_differs_between_processes(tmp_path: Path) -> None:
     """Python draws a seed for it in every process: two of them agree once in 2^20 times."""
     checks = ("reference", "cold", "ray", "superlink")

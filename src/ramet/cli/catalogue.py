@@ -28,7 +28,7 @@ def methods(
     ] = None,
 ) -> None:
     """List the methods, or show the paper, task and options of NAME."""
-    from ramet.experiment.named import method_factory
+    from ramet.experiment.named import method_factory, network_rows
     from ramet.methods import METHODS, PAPER_NAMES
     from ramet.methods.training import LocalTraining
     from ramet.options import arguments
@@ -48,10 +48,13 @@ def methods(
     method = factory()
     print_line(f"{method.name}: {_summary(factory)}")
     print_line(f"paper: {method.paper}")
-    print_line(f"task: {_task(method)}")
-    print_line(f"shares: {_shares(method)}")
     if name in PAPER_NAMES:
-        print_line(f"the same as: {PAPER_NAMES[name].method} --network {PAPER_NAMES[name].network}")
+        paper = PAPER_NAMES[name]
+        print_line(f"the same as: {paper.method} --network {paper.network}")
+        print_line(f"task: {', '.join(task for _, task, _, _ in network_rows(paper.network))}")
+    else:
+        print_line(f"task: {_task(method)}")
+    print_line(f"shares: {_shares(method)}")
     print_line("--set:")
     for key, default in arguments(factory).items():
         print_line(f"  {key}={default}")
