@@ -1,8 +1,8 @@
 """FedAvg over plain networks on Cora: `python results/networks.py`.
 
-Runs are kept in `cora-10`. Ten clients hold Louvain communities. A cell has the accuracy after some
-rounds, averaged over clients, as mean ± standard deviation over five splits, each with its own
-communities and seed 1.
+Runs are kept in `cora-10-split-N`. Ten clients hold Louvain communities. A cell has the accuracy
+after some rounds, averaged over clients: mean ± standard deviation over five splits, each with its
+own communities and seed 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ ROUNDS = (20, 60, 200)
 
 def main() -> None:
     scores: dict[str, dict[int, list[float]]] = {}
-    for run in kept(Path(__file__).parent / "cora-10"):
+    folders = sorted(Path(__file__).parent.glob("cora-10-split-*"))
+    for run in (run for folder in folders for run in kept(folder)):
         by_round = scores.setdefault(run.label, {number: [] for number in ROUNDS})
         for number in ROUNDS:
             (score,) = (one.test for one in run.rounds if one.number == number)
