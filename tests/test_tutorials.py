@@ -63,7 +63,13 @@ def test_every_tutorial_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} == set(CLAIMS)
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+SLOW = (pytest.mark.e2e, pytest.mark.thorough)
+IN_CI = ("fedstar", "three_hospitals")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_CI else SLOW) for name in CLAIMS]
+)
 def test_a_tutorial_draws_its_figure_and_its_claims_hold(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, FOLDER / f"{name}.py", f"{name}.png"],

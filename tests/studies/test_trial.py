@@ -164,13 +164,8 @@ def test_wrong_names_are_errors_before_any_run(
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    "name",
-    [
-        f"{TESTS}/own_methods.py:decaying",
-        pytest.param("fedstar", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [f"{TESTS}/own_methods.py:decaying", "fedstar"])
 def test_real_engines_agree(name: str, tmp_path: Path) -> None:
     checks = ("reference", "ray", "superlink")
     report = try_method(Candidate(name, tmp_path), checks=checks)
