@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -207,7 +208,8 @@ def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -
             trackers.start()
             observer = trackers.wrap(observe or _ignore)
             if experiment.settings.engine == "local":
-                _run_in_process(folder, experiment, observer)
+                with torch_threads(experiment.settings.threads):
+                    folder.execute(local_wire(folder), observer)
             else:
                 from ramet.flower.launch import launch
 
@@ -226,11 +228,19 @@ def finished(folder: RunFolder, resume_command: str, untracked: Mapping[str, str
     return Result(folder.path, summary, untracked)
 
 
-def _run_in_process(folder: RunFolder, experiment: Experiment, observe: Observer) -> None:
+def local_wire(folder: RunFolder) -> LocalWire:
+    """The clients of a run in this process."""
+    experiment = folder.experiment()
+    return LocalWire(lambda client: experiment.node(client, folder.clients))
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Compute with this number of PyTorch threads; another may change the last bits."""
     before = torch.get_num_threads()
-    torch.set_num_threads(experiment.settings.threads)
+    torch.set_num_threads(count)
     try:
-        folder.execute(LocalWire(lambda client: experiment.node(client, folder.clients)), observe)
+        yield
     finally:
         torch.set_num_threads(before)
 

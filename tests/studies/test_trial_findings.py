@@ -9,8 +9,9 @@ import pytest
 import ramet
 from ramet.experiment import RunFolder
 from ramet.payload import only
+from ramet.runs import local_wire
 from ramet.studies.trial.findings import reason_of_failure, undeclared
-from ramet.studies.trial.wires import WatchedWire, local_wire
+from ramet.studies.trial.wires import WatchedWire
 
 OWN = Path(__file__).parents[1] / "own_methods.py"
 IN_RAY = f"""<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'ray::ClientAppActor.run()

@@ -140,7 +140,7 @@ class Node:
             numbers |= self._train(model, optimiser, round_number, count)
             state = model_arrays(model)
             declared = sent_up(self.method, self.method.shared.pick(state))
-            names = requested(declared, _spared(message))
+            names = requested(declared, spared_arrays(message))
             return Payload({name: state[name].copy() for name in names}, numbers)
         return Payload({}, numbers, self._finish(model, optimiser))
 
@@ -247,7 +247,8 @@ def _denormals_flushed() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def _spared(message: Payload) -> list[str]:
+def spared_arrays(message: Payload) -> list[str]:
+    """The shared arrays that a message does not ask for."""
     names: list[str] = json.loads(message.notes.get("spared", "[]"))
     return names
 

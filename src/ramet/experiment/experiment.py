@@ -18,7 +18,7 @@ from ramet.engine.node import final_model, new_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import unknown
 from ramet.experiment.code import check_code
-from ramet.experiment.named import NamedParts, method_of
+from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import Engine, RunSettings
 from ramet.experiment.sizes import Sizes
 from ramet.methods import AssembledMethod
@@ -42,12 +42,13 @@ class Experiment:
 
     @cached_property
     def method(self) -> AssembledMethod:
-        check_code(self.settings)
-        return method_of(self.settings)
+        settings = self.settings
+        check_code(settings)
+        return self._parts.assembled(settings.share, settings.activation, settings.merge)
 
     @cached_property
     def setting(self) -> Setting:
-        return NamedParts.of(self.settings).setting
+        return self._parts.setting
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -155,6 +156,10 @@ class Experiment:
             return {**scores, **task.extra_scores(model, samples, device)}
 
         return evaluate
+
+    @cached_property
+    def _parts(self) -> NamedParts:
+        return NamedParts.of(self.settings)
 
     @cached_property
     def _samples(self) -> dict[str, Any]:

@@ -201,11 +201,6 @@ class NamedParts:
                 raise unknown("option", key, known)
 
 
-def method_of(settings: RunSettings) -> AssembledMethod:
-    parts = NamedParts.of(settings)
-    return parts.assembled(settings.share, settings.activation, settings.merge)
-
-
 def _restricted(options: Mapping[str, str], accepted: Container[str]) -> dict[str, str]:
     return {key: value for key, value in options.items() if key in accepted}
 

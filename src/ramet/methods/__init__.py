@@ -101,5 +101,4 @@ __all__ = [
     "gcfl",
     "gcfl_plus",
     "local",
-    "table_order",
 ]

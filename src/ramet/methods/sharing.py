@@ -53,6 +53,7 @@ class NetworkArrays:
         varying = {self._part(name) for name in self.varying}
         return [name for name in self.names if self._part(name) not in varying]
 
+    @cached_property
     def head(self) -> list[str]:
         """Arrays that come after the message-passing layers."""
         in_layers = [index for index, name in enumerate(self.names) if name in self.layer_of]
@@ -60,7 +61,7 @@ class NetworkArrays:
 
     def _part(self, name: str) -> str:
         """The part of an array, which only some sites may have."""
-        in_head = {own.partition(".")[0] for own in self.head()}
+        in_head = {own.partition(".")[0] for own in self.head}
         return _HEAD if name.partition(".")[0] in in_head else name.rpartition(".")[0]
 
 
@@ -98,7 +99,7 @@ class BaseLayers:
                 "to share. Choose a smaller value, or a network with more `layers`."
             )
         personal = {name for name, layer in arrays.layer_of.items() if layer >= base}
-        private = {*arrays.head(), *personal}
+        private = {*arrays.head, *personal}
         return _patterns(arrays, [name for name in arrays.same_size() if name not in private])
 
 

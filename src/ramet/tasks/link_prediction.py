@@ -56,12 +56,7 @@ class LinkBatch:
     labels: Tensor  # [pairs]
 
     def to(self, device: torch.device) -> LinkBatch:
-        pairs = self.pairs
-        return LinkBatch(
-            self.graph.to(device),
-            Links(pairs.heads.to(device), pairs.tails.to(device), pairs.kinds.to(device)),
-            self.labels.to(device),
-        )
+        return LinkBatch(self.graph.to(device), self.pairs.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True)

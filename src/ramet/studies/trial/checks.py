@@ -7,21 +7,19 @@ or two short runs. Where two of them differ, the audit logs tell in which round,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
-import torch
-
 from ramet.errors import RametError
 from ramet.experiment import Engine, RunFolder, checked_settings
 from ramet.experiment.named import setting_factory
 from ramet.options import arguments, without_folder
-from ramet.runs import check_engine, resume, start
+from ramet.runs import check_engine, local_wire, resume, start, torch_threads
 from ramet.studies.trial.candidate import Candidate
 from ramet.studies.trial.findings import declaration, error_in_words, reason_of_failure, undeclared
 from ramet.studies.trial.runs import (
@@ -38,13 +36,12 @@ from ramet.studies.trial.wires import (
     ReversedWire,
     StoppedError,
     StoppingWire,
-    local_wire,
 )
 
 Verdict: TypeAlias = Literal["ok", "failed", "skipped"]
 ENGINES: tuple[Engine, ...] = ("local", "ray", "superlink")
 MANY = 70
-"""More clients than the local engine caches."""
+"""More clients than a default setting has."""
 _SAME = "the same SHA-256"
 
 _STATE = (
@@ -124,7 +121,7 @@ def try_method(
     """
     given = candidate.arguments()
     chosen = [check for check in CHECKS if checks is None or check.name in checks]
-    with TemporaryDirectory(prefix="ramet-try-") as folder, _one_thread():
+    with TemporaryDirectory(prefix="ramet-try-") as folder, torch_threads(1):
         trial = Trial(given, Path(folder))
         outcomes = [_outcome(check, trial, engines, announce) for check in chosen]
     return Report(
@@ -243,14 +240,3 @@ CHECKS = (
     Check("declared", _declared, engine=None),
 )
 """All checks, in the order in which they are made."""
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one PyTorch thread, as runs do: another number may change the last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from ramet.engine import Answer, LocalWire, Wire
+from ramet.engine import Answer, Wire
+from ramet.engine.node import spared_arrays
 from ramet.experiment import RunFolder
 from ramet.payload import Payload
 
@@ -17,12 +17,6 @@ _MISSING = {1: 0, 2: -1}
 
 class StoppedError(Exception):
     """Stops a run in the middle, as the end of its process would."""
-
-
-def local_wire(folder: RunFolder) -> LocalWire:
-    """The wire of an ordinary local run."""
-    experiment = folder.experiment()
-    return LocalWire(lambda client: experiment.node(client, folder.clients))
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ class WatchedWire:
     def _watched(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[tuple[str, Payload]]:
         for client, message in requests:
             self.received.update(message.arrays)
-            self.spared.extend(json.loads(message.notes.get("spared", "[]")))
+            self.spared.extend(spared_arrays(message))
             yield client, message
 
 
