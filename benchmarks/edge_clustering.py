@@ -99,7 +99,7 @@ def whole_epoch(nodes: int, links: int) -> None:
     shape, task = NodeShape(graph.features.size(1), graph.classes), NodeClassification()
 
     def epoch(model: torch.nn.Module) -> Callable[[], None]:
-        return lambda: task.loss(model, graph).backward()  # type: ignore[no-untyped-call]
+        return lambda: task.loss(task.output(model, graph), graph).backward()  # type: ignore[no-untyped-call]
 
     _, plain = timed(epoch(GCN(shape)))
     print(f"GCN: {plain:.1f} s, peak memory {peak_memory() / 2**30:.2f} GB so far")

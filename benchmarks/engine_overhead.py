@@ -40,7 +40,7 @@ def bare(experiment: Experiment) -> tuple[float, float]:
             model.train()
             order = Randomness(seed, client, number).generator("order of epoch 0")
             for batch in method.task.batches(samples, method.training.batch_size, order):
-                loss = method.task.loss(model, batch)
+                loss = method.task.loss(method.task.output(model, batch), batch)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()

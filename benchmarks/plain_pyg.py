@@ -92,7 +92,7 @@ def our_round(
     start = time.process_time()
     for samples, model, optimiser in sites:
         for batch in task.batches(samples, BATCH, order):
-            loss = task.loss(model, batch)
+            loss = task.loss(task.output(model, batch), batch)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 from ramet import Method, fedavg
 from ramet.data import Batch
 from ramet.methods.merging import Merging, Reply, WeightedMean
+from ramet.methods.server import Server
 from ramet.methods.training import LocalTraining, Penalty, Session, Training
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, only
@@ -127,7 +128,7 @@ def pair_of_losses() -> Method:
 
 
 class _LastWins(WeightedMean):
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         for _, reply in replies:
             state = Payload(reply.arrays)
         return state
@@ -139,7 +140,7 @@ def last_reply_wins() -> Method:
 
 
 class _RunningMean(WeightedMean):
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         sums, count = {name: np.zeros_like(array) for name, array in state.arrays.items()}, 0
         for _, reply in replies:
             sums = {name: total + reply.arrays[name] for name, total in sums.items()}
@@ -153,7 +154,7 @@ def running_mean() -> Method:
 
 
 class _FirstOnly(WeightedMean):
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         _, reply = next(iter(replies))
         return Payload(reply.arrays)
 
@@ -170,7 +171,7 @@ class _OwnArrays(WeightedMean):
         names = state.notes["names"].split()
         return {name: state.arrays[f"{client}/{name}"] for name in names}
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         arrays = {f"{c}/{n}": array for c, reply in replies for n, array in reply.arrays.items()}
         names = {name.partition("/")[2] for name in arrays}
         return Payload(arrays, notes={"names": " ".join(sorted(names))})
@@ -182,10 +183,10 @@ def own_arrays() -> Method:
 
 
 class _AllExpected(WeightedMean):
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         received = dict(replies)
         ordered = [(client, received[client]) for client in ("blocks", "rings", "trees")]
-        return super().merge(state, ordered)
+        return super().merge(state, ordered, server)
 
 
 def all_expected() -> Method:
@@ -203,9 +204,9 @@ class _CountedMerges(WeightedMean):
     def ask(self, state: Payload, client: str) -> Arrays:
         return {name: array for name, array in state.arrays.items() if name != "merges"}
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         self.merges.append(1)
-        merged = super().merge(Payload(self.ask(state, "")), replies)
+        merged = super().merge(Payload(self.ask(state, "")), replies, server)
         return Payload({**merged.arrays, "merges": np.array([len(self.merges)])})
 
 

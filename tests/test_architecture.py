@@ -22,12 +22,12 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "data/sources": {"data", "data/graphs", "errors"},
     "data/own": {"data", "data/graphs", "errors", "version"},
     "partition": {"data", "data/graphs", "data/own", "data/sources", "errors", "options"},
-    "models": {"data", "data/graphs"},
+    "models": {"data", "data/graphs", "errors"},
     "tasks": {"data", "data/graphs", "data/own", "errors", "models"},
     "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
     "engine": {"errors", "events", "methods", "metrics", "payload", "randomness", "tasks"},
     "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "models"}
-    | {"options", "partition", "payload", "tasks", "version"},
+    | {"options", "partition", "payload", "randomness", "tasks", "version"},
     "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
     | {"options", "payload", "randomness"},
     "tracking": {"engine", "errors", "experiment", "metrics"},

@@ -53,6 +53,16 @@ def test_a_page_lists_what_is_shared_and_what_it_costs(method_pages: ModuleType)
     assert f"| `single` | `fedstar` | {len(runs)} | {mean:.2f} ±" in text
 
 
+def test_a_page_lists_extras_and_only_settings_that_the_method_runs_on(
+    method_pages: ModuleType,
+) -> None:
+    (page,) = [page for page in method_pages.pages() if page.stem == "fedproto"]
+    text = page.text()
+    assert "    Extras: `prototypes`, `counts`" in text
+    assert "| `fedproto` | `planted` | 2,372 | 260 | 2 | 1.02 KB |" in text  # 4 · (64 + 1) scalars
+    assert "`tiny`" not in text.partition("## Options")[0]
+
+
 def test_a_page_lists_options_and_defaults(method_pages: ModuleType) -> None:
     for name, factory in METHODS.items():
         listed = method_pages.arguments(name)

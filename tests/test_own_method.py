@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ramet
 from ramet.engine import Snapshots
 from ramet.engine.node import FINAL_MODEL
+from ramet.engine.state import MODEL
 from ramet.experiment import RunFolder
 from ramet.experiment.named import method_factory
-from ramet.payload import digest
+from ramet.payload import Array, Arrays, digest, under
 
 PAGE = Path(__file__).parents[1] / "docs" / "your-own-method.md"
 
@@ -94,9 +96,123 @@ def test_a_penalty_of_strength_0_changes_nothing(own: Path, tmp_path: Path) -> N
 
 
 def _private_size(result: ramet.Result) -> float:
-    final = Snapshots(RunFolder(result.folder).clients / "rings" / "final").load(FINAL_MODEL).arrays
+    final = _final(result)
     private = [array.ravel() for name, array in final.items() if not name.startswith("layers.")]
     return float(np.abs(np.concatenate(private)).mean())
+
+
+def _final(result: ramet.Result, client: str = "rings") -> Arrays:
+    folder = RunFolder(result.folder).clients / client / "final"
+    return Snapshots(folder).load(FINAL_MODEL).arrays
+
+
+def _server_arrays(result: ramet.Result) -> Arrays:
+    last = Snapshots(result.folder / "server").latest_valid()
+    assert last is not None
+    return last.arrays
+
+
+LEARNED = ["round", "client", "loss", "val", "test"]
+CLIENTS = ("rings", "trees", "blocks")
+
+
+def test_extras_travel_both_ways_and_their_rule_is_the_weighted_mean(
+    own: Path, tmp_path: Path
+) -> None:
+    run = f"{own}/centre.py:centre"
+    plain = ramet.run("fedavg", rounds=2, out=tmp_path / "plain")
+    whole = ramet.run(run, rounds=2, out=tmp_path / "whole")
+    extra = 64 * 4  # the width of embeddings, in bytes
+    assert whole.frame["up"].equals(plain.frame["up"] + extra)
+    assert whole.frame["down"].sum() == plain.frame["down"].sum() + len(CLIENTS) * extra
+    alone = ramet.run(run, rounds=2, out=tmp_path / "alone", share=())  # final models are trained
+    means, weights = zip(*(_mean_embedding(alone, client) for client in CLIENTS), strict=True)
+    expected = np.average(np.stack(means), axis=0, weights=weights)
+    sent = _server_arrays(alone)["extras/training/centre"]
+    np.testing.assert_allclose(sent, expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(expected).max() > 0.01
+
+
+def _mean_embedding(result: ramet.Result, client: str) -> tuple[Array, int]:
+    model, samples = result.model(client), result.samples(client)
+    train = samples.split.train
+    with torch.no_grad():
+        embeddings: torch.Tensor = model.encode(samples.block.cut(train))  # type: ignore[operator]
+    return embeddings.mean(dim=0).numpy(), train.numel()
+
+
+def test_extras_reach_the_penalty(own: Path, tmp_path: Path) -> None:
+    loose, tight = (
+        ramet.run(f"{own}/centre.py:centre", rounds=3, out=tmp_path / f"{s}", strength=s)
+        for s in (0.0, 1.0)
+    )
+    assert _spread(tight) < _spread(loose) / 2
+
+
+def _spread(result: ramet.Result) -> float:
+    """How far the clients' mean embeddings are from their common centre."""
+    means = np.stack([_mean_embedding(result, client)[0] for client in CLIENTS])
+    return float(np.square(means - means.mean(axis=0)).mean())
+
+
+def test_memory_is_a_moving_average_that_only_the_client_uses(own: Path, tmp_path: Path) -> None:
+    run = f"{own}/smooth.py:smooth"
+    plain = ramet.run("fedavg", rounds=2, out=tmp_path / "plain")
+    first = _final(ramet.run(run, rounds=1, out=tmp_path / "first"))
+    second = _final(ramet.run(run, rounds=2, out=tmp_path / "second", decay=0.0))
+    whole = ramet.run(run, rounds=2, out=tmp_path / "whole", decay=0.25)
+    assert whole.frame["loss"].equals(plain.frame["loss"])
+    assert whole.summary.traffic == plain.summary.traffic
+    for name, array in _final(whole).items():
+        expected = 0.25 * first[name] + 0.75 * second[name]
+        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-7)
+    assert digest(second) not in (digest(first), digest(_final(plain)))
+    assert resumed_sha256(whole) == whole.summary.sha256
+
+
+def test_a_release_halves_the_bytes_and_the_server_merges_what_left(
+    own: Path, tmp_path: Path
+) -> None:
+    plain = ramet.run("fedavg", rounds=1, out=tmp_path / "plain")
+    half = ramet.run("fedavg", rounds=1, out=tmp_path / "half", release=f"{own}/half.py:Half")
+    assert (2 * half.frame["up"]).equals(plain.frame["up"])
+    assert half.frame["down"].equals(plain.frame["down"])
+    weights = [half.samples(client).split.train.numel() for client in CLIENTS]
+    trained = [_trained(half, client) for client in CLIENTS]
+    merged = _server_arrays(half)
+    for name, array in merged.items():
+        left = np.stack([own_arrays[name].astype(np.float16) for own_arrays in trained])
+        expected = np.average(left.astype(np.float64), axis=0, weights=weights)
+        np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-8)
+    assert digest(merged) != digest(_server_arrays(plain))
+
+
+def _trained(result: ramet.Result, client: str) -> Arrays:
+    """A client's network at the end of its last training, before the merge."""
+    saved = Snapshots(RunFolder(result.folder).clients / client).latest_valid()
+    assert saved is not None
+    return under(MODEL, saved.arrays)
+
+
+def test_a_stage_is_one_exchange_before_the_first_training(own: Path, tmp_path: Path) -> None:
+    plain = ramet.run("fedavg", "planted", rounds=2, out=tmp_path / "plain")
+    without, whole = (
+        ramet.run(f"{own}/rare.py:rare", "planted", rounds=2, out=tmp_path / f"{s}", strength=s)
+        for s in (0.0, 1.0)
+    )
+    assert without.frame[LEARNED].equals(plain.frame[LEARNED])
+    assert not whole.frame[LEARNED].equals(plain.frame[LEARNED])
+    clients = sorted(set(whole.frame["client"]))
+    samples = [whole.samples(client) for client in clients]
+    labels = torch.cat([one.graph.labels[one.split.train] for one in samples])
+    counts = torch.bincount(labels, minlength=4).numpy()
+    np.testing.assert_array_equal(_server_arrays(whole)["extras/count/counts"], counts)
+    extra = 4 * 4  # four classes, in bytes
+    more_up = whole.frame["up"] - plain.frame["up"]
+    assert more_up.equals((whole.frame["round"] == 1) * extra)
+    more_down = whole.frame["down"].sum() - plain.frame["down"].sum()
+    assert more_down == 2 * len(clients) * extra
+    assert resumed_sha256(whole) == whole.summary.sha256
 
 
 def test_clients_take_turns_even_after_a_restart(own: Path, tmp_path: Path) -> None:
@@ -232,6 +348,7 @@ class Half:
         ({"activation": "Half"}, r"mistakes.py:Half returned Half instead of Activation. It needs"),
         ({"merge": "Half"}, r"mistakes.py:Half returned Half instead of Merging. It needs `start`"),
         ({"merge": "Half,x=1"}, r"mistakes.py:Half takes no options"),
+        ({"release": "Half"}, r"mistakes.py:Half returned Half instead of Release. It needs"),
     ],
 )
 def test_mistakes_have_a_clear_error(given: dict[str, str], message: str, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from ramet.engine.node import state_names
+from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.experiment.named import NamedParts, method_factory
 from ramet.methods import METHODS, PAPER_NAMES
@@ -190,20 +191,28 @@ def leaves(name: str, setting: str) -> str:
     asked = type(method.activation).__name__
     spared = len(switchable_arrays(method, shared)) if method.activation.asks_parts else 0
     where = f" on `{setting}`" if len(settings_of(name)) > 1 else ""
+    extras = _extras(experiment)
     sentences = [
         f"**`{name}`**{where} shares {patterns}.",
+        *([f"Extras: {len(extras)} arrays besides parameters."] if extras else []),
         f"Activation: `{asked}`"
         + (f", which may spare clients {spared} of the tensors." if spared else "."),
-        f"Merging: `{type(method.merging).__name__}`." if shared else "Nothing is merged.",
+        f"Merging: `{type(method.merging).__name__}`." if shared else "No parameters are merged.",
     ]
     folded = [
         f'??? info "All tensors, on `{setting}`"',
         "",
         f"    Shared: {_listed(shared)}",
         "",
+        *([f"    Extras: {_listed(tuple(extras))}", ""] if extras else []),
         f"    Private: {_listed(private)}",
     ]
     return " ".join(sentences) + "\n\n" + "\n".join(folded)
+
+
+def _extras(experiment: Experiment) -> dict[str, Any]:
+    """The start values of all extras."""
+    return {k: a for arrays in experiment.sizes.start_extras().values() for k, a in arrays.items()}
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -214,7 +223,8 @@ def costs(methods: Sequence[str]) -> str:
     rows = []
     for name, setting in [(one, setting) for one in methods for setting in settings_of(one)]:
         experiment = _experiment(name, setting)
-        shared = experiment.sizes.shared_scalars()
+        extras = _extras(experiment)
+        sent = experiment.sizes.shared_scalars() + sum(array.size for array in extras.values())
         sizes = sorted(set(experiment.sizes.scalars().values()))
         own = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
         rows.append(
@@ -222,17 +232,17 @@ def costs(methods: Sequence[str]) -> str:
                 f"`{name}`",
                 f"`{setting}`",
                 own,
-                f"{shared:,}",
-                str(len(experiment.sizes.shared_names())),
-                f"{4 * shared / 1024:,.2f} KB",
+                f"{sent:,}",
+                str(len(experiment.sizes.shared_names()) + len(extras)),
+                f"{4 * sent / 1024:,.2f} KB",
             ]
         )
-    heads = ["method", "setting", "scalars per client", "scalars shared", "tensors shared"]
+    heads = ["method", "setting", "scalars per client", "scalars sent", "tensors sent"]
     return (
         table([*heads, "bytes each way, per client and round"], rows)
         + "\n\nComputed from the code with default arguments when this page was built. Bytes are "
-        "those of the arrays if every shared tensor is asked for. The shared scalars include a "
-        "model's buffers, such as FedLIT's centres; the scalars per client do not. The [cost of "
+        "those of the arrays if every shared tensor is asked for. What is sent includes extras and "
+        "a model's buffers, such as FedLIT's centres; the scalars per client do not. The [cost of "
         "training](../decisions/08-cost.md) is counted in every run."
     )
 
@@ -312,9 +322,18 @@ def settings_of(name: str) -> tuple[str, ...]:
     if task is not None:
         return (_GENERATED[task.name],)
     if name not in PAPER_NAMES:
-        return tuple(_GENERATED.values())
+        return tuple(setting for setting in _GENERATED.values() if _runs_on(name, setting))
     shapes = NETWORKS[PAPER_NAMES[name].network]
     return tuple(setting for setting, shape in _SHAPES.items() if shape in shapes)
+
+
+def _runs_on(name: str, setting: str) -> bool:
+    """FedProto, for example, needs classes that all clients have in common."""
+    try:
+        _experiment(name, setting)
+    except RametError:
+        return False
+    return True
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -30,22 +30,30 @@ class Payload:
         arrays: NumPy arrays by name; on the wire these are parameter names.
         numbers: floats by name, such as a reply's ``weight``, ``loss``, ``val`` and ``test``.
         notes: short texts by name.
+        extras: arrays that are no parameters, by name; a method declares them.
     """
 
     arrays: Arrays = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    extras: Arrays = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Convert NumPy scalars, which its arithmetic returns for 0-d arrays, back to arrays."""
-        if any(isinstance(array, np.generic) for array in self.arrays.values()):
-            arrays = {name: np.asarray(array) for name, array in self.arrays.items()}
-            object.__setattr__(self, "arrays", arrays)
+        for field_name, arrays in (("arrays", self.arrays), ("extras", self.extras)):
+            if any(isinstance(array, np.generic) for array in arrays.values()):
+                converted = {name: np.asarray(array) for name, array in arrays.items()}
+                object.__setattr__(self, field_name, converted)
+
+    @property
+    def tensors(self) -> list[Array]:
+        """All arrays, those that are parameters first."""
+        return [*self.arrays.values(), *self.extras.values()]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, without names, numbers, notes and framing."""
-        return sum(array.nbytes for array in self.arrays.values())
+        """Bytes of all arrays, without names, numbers, notes and framing."""
+        return sum(array.nbytes for array in self.tensors)
 
 
 def digest(arrays: Arrays) -> str:

@@ -86,6 +86,7 @@ def run(
     share: Sequence[str] | None = None,
     activation: str | None = None,
     merge: str | None = None,
+    release: str | None = None,
     quorum: int = 1,
     deadline: float = 600.0,
     norm_bound: float | None = None,
@@ -116,6 +117,8 @@ def run(
         merge: replaces the weighted mean as the rule for merging replies: a name from
             ``ramet merges`` or ``file.py:rule``, with options after commas, e.g.
             ``trimmed-mean,share=0.3``.
+        release: applied to replies before they leave a site: a name from ``ramet releases`` or
+            ``file.py:release``.
         quorum: the minimum number of valid replies in a round.
         deadline: seconds without any reply after which a round continues without the missing nodes.
         norm_bound: refuse replies that are further than this from what was sent.
@@ -138,6 +141,7 @@ def run(
         share=tuple(share) if share is not None else None,
         activation=activation,
         merge=merge,
+        release=release,
         quorum=quorum,
         deadline=deadline,
         norm_bound=norm_bound,

@@ -180,7 +180,8 @@ def test_methods_describes_one_method() -> None:
     ]
     assert "  hidden=64" in lines
     assert any(
-        line.startswith("  lr, weight_decay, epochs, batch_size: training") for line in lines
+        line.startswith("  lr, weight_decay, epochs, batch_size, algorithm: training")
+        for line in lines
     )
     assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
@@ -487,7 +488,10 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     arguments = ("--setting", "planted", "--set", "nodes=200", "--set", "links=400")
     line = refused("run", "fedstar", *arguments)
     assert "fedstar is for graph-classification, but the data of planted are for node-" in line
-    methods = "local, fedavg, fedprox, fedper, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+"
+    methods = (
+        "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
+        "fedproto, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+"
+    )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")
     settings = "acm-links, planted, cora, citeseer, coauthor-cs"

@@ -9,7 +9,7 @@ from ramet.engine import fault
 from ramet.engine.check import distance_fault, due_numbers
 from ramet.payload import Payload
 
-EXPECTED = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)}
+EXPECTED = Payload({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
 VALID = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
 NUMBERS = {"weight": 150.0, "loss": 0.5}
 
@@ -32,6 +32,10 @@ INVALID: dict[str, tuple[Payload, str]] = {
     "no weight": (Payload(VALID, {"loss": 0.5}), "weight None"),
     "zero weight": (Payload(VALID, {"weight": 0}), "weight 0"),
     "negative weight": (Payload(VALID, {"weight": -5}), "weight -5"),
+    "the smallest integer": (
+        Payload(with_("b", np.full(3, -(2**63)))),
+        "b is int64",
+    ),
     "NaN weight": (Payload(VALID, {"weight": float("nan")}), "weight is not finite"),
     "1e18 weight": (Payload(VALID, {"weight": 1e18}), "weight 1e\\+18"),
     "Inf loss": (Payload(VALID, {**NUMBERS, "loss": float("inf")}), "loss is not finite"),
@@ -51,6 +55,13 @@ def test_valid_replies_pass() -> None:
     assert fault(Payload(VALID, NUMBERS), EXPECTED, train=True) is None
     assert fault(Payload({}, {"test": 0.5}), EXPECTED, train=False) is None
     assert fault(Payload(VALID, NUMBERS), EXPECTED, train=False) is not None
+
+
+def test_the_range_of_integers_is_checked() -> None:
+    expected = Payload({"n": np.zeros(2, np.int64)})
+    for value in (-(2**63), 2**62):
+        reply = Payload({"n": np.full(2, value)}, NUMBERS)
+        assert fault(reply, expected, train=True) == "n is out of range"
 
 
 def test_missing_numbers_are_reported() -> None:

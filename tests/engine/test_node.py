@@ -121,7 +121,7 @@ def test_a_client_sends_only_arrays_in_up_whatever_it_is_asked_for(tiny_node: No
     ]
     assert sent == [EMBED, EMBED, set(), {"structure.embed.weight"}]
     with pytest.raises(NotSharedError) as error:
-        node._released(Payload({everything_else[0]: np.zeros(1, np.float32)}))
+        node._check_declared(Payload({everything_else[0]: np.zeros(1, np.float32)}))
     assert str(error.value).startswith(
         f"client rings refuses to send '{everything_else[0]}': fedstar shares structure.*, of "
         "which clients send structure.embed.*."

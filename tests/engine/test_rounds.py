@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
+from ramet.engine.server_rules import ServerRules
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod, assembled, fedavg, fedstar
 from ramet.methods.activation import Choice, Spared, WithoutMemory
 from ramet.methods.merging import Merging, Reply, WeightedMean
+from ramet.methods.server import Server
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload, only, under
 
@@ -85,7 +87,7 @@ class Personal:
             return initial
         return {name: state.arrays[f"{client}/{name}"] for name in initial}
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         replied = {f"{c}/{name}": a for c, reply in replies for name, a in reply.arrays.items()}
         return Payload({**state.arrays, **replied})
 
@@ -142,8 +144,8 @@ class Answers:
         answered: Arrays = self.answer(state.arrays)
         return answered
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        return WeightedMean().merge(state, replies)
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
+        return WeightedMean().merge(state, replies, server)
 
 
 @pytest.mark.parametrize(
@@ -309,9 +311,9 @@ class First:
     def ask(self, state: Payload, client: str) -> Arrays:
         return WeightedMean().ask(state, client)
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         read = _wrapped(replies) if self.wrapped else replies
-        return WeightedMean().merge(state, islice(read, self.count))
+        return WeightedMean().merge(state, islice(read, self.count), server)
 
 
 def _wrapped(replies: Iterable[Reply]) -> Iterator[Reply]:
@@ -338,7 +340,7 @@ def test_a_rule_may_know_how_many_replies_there_are(tmp_path: Path) -> None:
 class Stacked(Answers):
     """Fails if there are no replies."""
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         received = [reply.arrays for _, reply in replies]
         return Payload({name: np.stack([a[name] for a in received])[0] for name in state.arrays})
 
@@ -380,3 +382,16 @@ def test_the_server_counts_the_bytes_of_replies_itself(tmp_path: Path) -> None:
 
     _, records = run(tmp_path, method_with(WeightedMean()), Steppers(change=change))
     assert [record.bytes_up for record in records] == [3 * 12, 3 * 12, 3 * 12]
+
+
+class Reserved(WeightedMean):
+    """Names an array of its state like those that the server saves for others."""
+
+    def start(self, shared: Arrays) -> Payload:
+        return Payload({**shared, "held/moments": np.zeros(1, np.float32)})
+
+
+def test_names_that_the_servers_snapshot_needs_are_refused() -> None:
+    method = assembled(replace(fedavg(), merging=Reserved()))
+    with pytest.raises(RametError, match="returned 'held/moments' in its state"):
+        ServerRules(method, {"w": np.zeros(1, np.float32)}).first_state()

@@ -201,7 +201,8 @@ class WithClosure(LocalTraining):
 
         def closure() -> float:
             session.optimiser.zero_grad()
-            loss = session.task.loss(session.model, batch)
+            output = session.task.output(session.model, batch)
+            loss = session.task.loss(output, batch)
             loss.backward()  # type: ignore[no-untyped-call]
             return float(loss.detach())
 

@@ -15,12 +15,21 @@ BUILT_IN = {name: factory().task for name, factory in SETTINGS.items() if factor
 
 
 GENERIC = [name for name, factory in METHODS.items() if factory().task is None]
+ON_ALL = [name for name in GENERIC if name != "fedproto"]  # which needs common classes
 
 
-@pytest.mark.parametrize("method", GENERIC)
+@pytest.mark.parametrize("method", ON_ALL)
 def test_a_method_without_a_task_runs_on_every_setting(method: str, tmp_path: Path) -> None:
     for setting in BUILT_IN:
         assert checked_settings(method=method, setting=setting, data=tmp_path).rounds > 0
+
+
+def test_prototypes_need_common_classes(tmp_path: Path) -> None:
+    assert checked_settings(method="fedproto", setting="cora", data=tmp_path).rounds > 0
+    with pytest.raises(RametError, match=r"'prototypes', whose size depends on.*of single"):
+        checked_settings(method="fedproto", setting="single", data=tmp_path)
+    with pytest.raises(RametError, match="has no `embedding_size`"):
+        checked_settings(method="fedproto", setting="acm-hetero", data=tmp_path)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in GENERIC])
@@ -41,7 +50,29 @@ def test_a_method_runs_on_every_setting_of_its_task_and_no_other(
 
 
 def test_the_error_lists_methods_for_the_task_of_the_setting(tmp_path: Path) -> None:
-    methods = "local, fedavg, fedprox, fedper, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+"
+    methods = (
+        "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
+        "fedproto, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+"
+    )
     with pytest.raises(RametError) as error:
         checked_settings(method="fedstar", setting="cora", data=tmp_path)
     assert f"Use a method for node-classification ({methods})" in str(error.value)
+
+
+@pytest.mark.parametrize("rule", ["median", "krum"])
+def test_a_robust_rule_is_refused_if_extras_are_summed(rule: str, tmp_path: Path) -> None:
+    given = {"method": "fedproto", "setting": "planted", "data": tmp_path}
+    with pytest.raises(RametError, match="shares nothing"):
+        checked_settings(**given, merge=rule)
+    with pytest.raises(RametError, match="the extras of scaffold are sums"):
+        checked_settings(**{**given, "method": "scaffold"}, merge=rule)
+
+
+def test_replies_are_taken_as_they_arrive_only_over_a_superlink(tmp_path: Path) -> None:
+    given = {"method": "fedbuff", "setting": "tiny", "data": tmp_path}
+    options = {"simulated": "false", "count": "2"}
+    assert checked_settings(**given, options=options, engine="superlink").quorum == 1
+    with pytest.raises(RametError, match="only a SuperLink has clients"):
+        checked_settings(**given, options=options)
+    with pytest.raises(RametError, match="below the quorum of 3"):
+        checked_settings(**given, options=options, engine="superlink", quorum=3)

@@ -19,7 +19,10 @@ EXAMPLES = {
     "fedstar,share=structure.* head.*": MethodSpec("fedstar", share=("structure.*", "head.*")),
     "fedavg,merge=trimmed-mean,share=0.3": MethodSpec("fedavg", merge="trimmed-mean,share=0.3"),
     "fedavg,lr=1,share=*,merge=krum,share=0.3,activation=restart,alpha=0.4,beta=0.2": MethodSpec(
-        "fedavg", {"lr": "1"}, None, ("*",), "krum,share=0.3", "restart,alpha=0.4,beta=0.2"
+        "fedavg", {"lr": "1"}, None, ("*",), None, "krum,share=0.3", "restart,alpha=0.4,beta=0.2"
+    ),
+    "fedavg,release=8-bit,merge=krum,share=0.3": MethodSpec(
+        "fedavg", release="8-bit", merge="krum,share=0.3"
     ),
     "fedavg,hidden=8,network=/a, b/net.py:Net,share=layers.*": MethodSpec(
         "fedavg", {"hidden": "8"}, "/a, b/net.py:Net", ("layers.*",)

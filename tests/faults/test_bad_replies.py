@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ramet.engine import Answer, Node, Rounds, Snapshots, start_shared
+from ramet.engine.node import start_extras
 from ramet.methods import MERGES, METHODS, Method, assembled
 from ramet.methods.activation import Activation, RandomTensors
 from ramet.methods.base import with_merging
@@ -145,6 +146,7 @@ def recorded(
             rounds=BAD_ROUND,
             seed=0,
             start=start_shared(method, method.task.shape(nodes["rings"].samples), 0),
+            extras=start_extras(method, method.task.shape(nodes["rings"].samples), 0),
             snapshots=Snapshots(tmp_path / "recorded"),
             norm_bound=1000,
         )

@@ -23,6 +23,7 @@ from ramet.flower.strategy import MethodStrategy, _numbers, _payload
 from ramet.methods import Method, fedavg, fedstar, gcfl
 from ramet.methods.fedda import Restart
 from ramet.methods.merging import Reply, WeightedMean
+from ramet.methods.server import Server
 from ramet.payload import Arrays, Payload, only
 
 APP = """
@@ -225,7 +226,7 @@ class FirstReply:
     def ask(self, state: Payload, client: str) -> Arrays:
         return WeightedMean().ask(state, client)
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         return Payload({**state.arrays, **next(iter(replies))[1].arrays})
 
 

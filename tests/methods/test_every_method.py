@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapshots, start_shared
-from ramet.engine.node import request, start_model
+from ramet.engine.node import request, start_extras, start_model
 from ramet.methods import METHODS, AssembledMethod, Method, assembled
 from ramet.methods.training import LocalTraining
 from ramet.metrics import WORK, Record
@@ -21,6 +21,7 @@ from ramet.tasks import TASKS, Samples
 CLIENTS = ("rings", "trees", "blocks")
 NodeMaker = Callable[..., Node]
 ON_ALL_TASKS = ("fedavg", "fedda", "local")  # test_any_task.py runs the others on all tasks
+SERVER_MOVES = ("fedadam", "fedyogi", "scaffold", "fedproto")
 CASES = [
     (name, task)
     for name, factory in sorted(METHODS.items())
@@ -48,6 +49,7 @@ def rounds_of(
         seed=0,
         start=start_shared(method, method.task.shape(node.samples), 0),
         snapshots=Snapshots(folder),
+        extras=start_extras(method, method.task.shape(node.samples), 0),
     )
 
 
@@ -66,7 +68,8 @@ def test_replies_hold_only_shared_arrays_and_are_counted(
     node = tiny_node("rings", method)
     reply = node.answer(request(1, True, {}))
     assert all(name in method.shared for name in reply.arrays)
-    assert reply.numbers["up"] == sum(array.nbytes for array in reply.arrays.values())
+    assert bool(reply.extras) == (method.extras is not None)
+    assert reply.numbers["up"] == sum(array.nbytes for array in reply.tensors)
     assert reply.numbers["weight"] == method.task.weight(node.samples)
     assert set(reply.numbers) == {"up", "weight", "loss", "memory", *WORK}
     assert not reply.notes
@@ -83,7 +86,7 @@ def test_a_client_sends_only_shared_arrays(method: AssembledMethod, tiny_node: N
     method, private = _private_array(method)
     node = tiny_node("rings", method)
     with pytest.raises(NotSharedError, match=f"refuses to send '{private}'.*Declare it"):
-        node._released(Payload({private: np.zeros(2, np.float32)}))
+        node._check_declared(Payload({private: np.zeros(2, np.float32)}))
 
 
 def test_initial_shared_arrays_are_equal_and_private_ones_differ(
@@ -109,7 +112,8 @@ def test_a_single_client_equals_local_training(
     rounds_of(method, federated, tmp_path / "server", ("trees",)).run(wire, records.append)
     local = replace(federated, snapshots=Snapshots(tmp_path / "local"))
     losses = [local.answer(request(number, True, {})).numbers["loss"] for number in (1, 2, 3)]
-    assert [record.trained["trees"]["loss"] for record in records] == losses
+    same = 1 if method.name in SERVER_MOVES else 3  # the server changes what is sent in round 2
+    assert [record.trained["trees"]["loss"] for record in records][:same] == losses[:same]
 
 
 def test_training_reduces_the_loss(method: AssembledMethod, tiny_node: NodeMaker) -> None:
@@ -133,7 +137,7 @@ def test_failures_and_invalid_replies_do_not_stop_a_round(
                 if client == "trees":
                     yield client, "the machine is on fire"
                 elif client == "blocks":
-                    yield client, Payload(reply.arrays, {**reply.numbers, "weight": float("nan")})
+                    yield client, replace(reply, numbers={**reply.numbers, "weight": float("nan")})
                 else:
                     yield client, reply
 

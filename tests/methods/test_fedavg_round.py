@@ -19,6 +19,7 @@ from ramet.methods.training import LocalTraining
 from ramet.metrics import Record
 from ramet.payload import Payload, only
 from ramet.tasks import GraphSamples
+from servers import server
 
 SHARED = {"fedavg": "layers", "fedstar": "structure"}
 
@@ -30,7 +31,7 @@ def test_replies_are_weighted(method: str) -> None:
         ("a", Payload({name: np.array([1, 2], np.float32)}, {"weight": 1})),
         ("b", Payload({name: np.array([5, 10], np.float32)}, {"weight": 3})),
     ]
-    merged = rule.merge(rule.start({name: np.zeros(2, np.float32)}), replies)
+    merged = rule.merge(rule.start({name: np.zeros(2, np.float32)}), replies, server())
     # (1 * 1 + 3 * 5) / 4 = 4 and (1 * 2 + 3 * 10) / 4 = 8
     assert merged.arrays[name].tolist() == [4, 8]
 

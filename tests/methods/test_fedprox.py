@@ -43,17 +43,19 @@ def test_the_term_and_its_gradient_by_hand() -> None:
     session = Session(
         model=model,
         optimiser=torch.optim.SGD(model.parameters(), lr=0.1),
+        training=LocalTraining(),
         task=GraphClassification(),
         samples=None,  # type: ignore[arg-type]
         shared=("weight",),
         randomness=Randomness(0, "a", 1),
         device=torch.device("cpu"),
+        start={"weight": torch.ones(1, 2)},
     )
     term = Proximal(mu=0.5)(session)
     with torch.no_grad():
         model.weight.add_(torch.tensor([[1.0, -2.0]]))
         model.bias.add_(100.0)  # private, so not in the penalty
-    value = term()
+    value = term(None, torch.empty(0))
     assert value.item() == pytest.approx(0.5 / 2 * (1 + 4))
     value.backward()  # type: ignore[no-untyped-call]
     assert model.weight.grad is not None

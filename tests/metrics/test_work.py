@@ -28,7 +28,8 @@ def test_a_gin_by_hand(two_graphs: GraphBlock) -> None:
     model = GIN(GraphShape(features, 0, classes), GraphNetwork(width, layers=2, dropout=0.0))
     batch = two_graphs.cut(torch.tensor([0, 1]))
     with count_operations() as work:
-        loss = GraphClassification().loss(model, batch)
+        task = GraphClassification()
+        loss = task.loss(task.output(model, batch), batch)
         loss.backward()  # type: ignore[no-untyped-call]
     layers = 2 * 2 * nodes * width * width  # two linear maps in each of two layers
     head = graphs * width * width + graphs * width * classes
@@ -58,7 +59,7 @@ def test_a_loss_that_calls_parts_of_a_model_counts_like_one_that_calls_the_whole
     batch = next(iter(task.batches(samples, 32, torch.Generator().manual_seed(1))))
     model = SimpleHGN(task.shape(samples)).eval()
     with count_operations() as whole:
-        task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        task.loss(task.output(model, batch), batch).backward()  # type: ignore[no-untyped-call]
     with count_operations() as by_parts:
         logits = model.scores(model.encode(batch.graph), batch.pairs)
         functional.binary_cross_entropy_with_logits(logits, batch.labels).backward()  # type: ignore[no-untyped-call]

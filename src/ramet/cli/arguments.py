@@ -65,6 +65,16 @@ Merge = Annotated[
         "or file.py:rule.",
     ),
 ]
+Release = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        metavar="NAME[,KEY=VALUE]",
+        autocompletion=completion.release,
+        help="What happens to a reply before it leaves a site, such as compression: a name from "
+        "`ramet releases`, or file.py:release.",
+    ),
+]
 Rounds = Annotated[
     int | None, typer.Option(help="Number of rounds. Default: depends on the setting.")
 ]

@@ -55,6 +55,15 @@ def methods(
     else:
         print_line(f"task: {_task(method)}")
     print_line(f"shares: {_shares(method)}")
+    if method.extras:
+        rule = method.extras.rule
+        print_line(f"extras: {_summary(type(rule)) if rule else 'sent to the server only'}")
+    for stage in method.stages:
+        print_line(f"stage: {stage.name}")
+    for release in method.release:
+        print_line(f"release: {_summary(type(release))}")
+    if method.pace:
+        print_line(f"pace: {_summary(type(method.pace))}")
     print_line("--set:")
     for key, default in arguments(factory).items():
         print_line(f"  {key}={default}")
@@ -90,6 +99,16 @@ def activations() -> None:
 
     rows = [(name, _summary(rule), _options(rule)) for name, rule in ACTIVATIONS.items()]
     print_table(list_table(("activation", "rule", "options"), rows))
+
+
+@app.command()
+def releases() -> None:
+    """List what --release can do to a reply before it leaves a site."""
+    from ramet.methods import RELEASES
+    from ramet.report.plain_table import list_table
+
+    rows = [(name, _summary(rule), _options(rule)) for name, rule in RELEASES.items()]
+    print_table(list_table(("release", "what it does", "options"), rows))
 
 
 @app.command()
@@ -131,8 +150,10 @@ def _shares(method: Method) -> str:
     from ramet.payload import Sharing
 
     if isinstance(method.shared, Sharing):
-        return str(method.shared)
-    return _summary(type(method.shared)).removeprefix("Share ").removesuffix(".")
+        shared = str(method.shared)
+    else:
+        shared = _summary(type(method.shared)).removeprefix("Share ").removesuffix(".")
+    return f"{shared}, and extras" if method.extras else shared
 
 
 def _options(factory: Callable[..., object]) -> str:

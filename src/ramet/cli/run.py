@@ -15,6 +15,7 @@ from ramet.cli.arguments import (
     Merge,
     Network,
     Options,
+    Release,
     Rounds,
     RunOut,
     Setting,
@@ -66,6 +67,7 @@ def run(
     ] = None,
     activation: Activation = None,
     merge: Merge = None,
+    release: Release = None,
     quorum: Annotated[
         int, typer.Option(min=1, help="Minimum number of valid replies for a round to count.")
     ] = 1,
@@ -100,6 +102,7 @@ def run(
     ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20
     ramet run feddense --activation restart,alpha=0.4
     ramet run fedavg --merge trimmed-mean,share=0.3
+    ramet run feddense --release 8-bit
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
     ramet run fedavg --site north/site.toml --site south/site.toml
     ramet run fedstar --track tensorboard --track mlflow
@@ -122,6 +125,7 @@ def run(
         share=None if share is None else tuple(filter(None, share)),
         activation=activation,
         merge=merge,
+        release=release,
         quorum=quorum,
         deadline=deadline,
         norm_bound=norm_bound,

@@ -17,6 +17,7 @@ from ramet.cli.arguments import (
     Merge,
     Network,
     Options,
+    Release,
     Rounds,
     Seeds,
     Setting,
@@ -61,6 +62,7 @@ def compare(
     option: Options = None,
     activation: Activation = None,
     merge: Merge = None,
+    release: Release = None,
     split_seed: SplitSeed = 123,
     archive: Annotated[
         Path | None,
@@ -111,6 +113,7 @@ def compare(
         options=options,
         activation=activation,
         merge=merge,
+        release=release,
         split_seed=split_seed,
         kept=() if archive is None else kept(archive),
     )

@@ -15,6 +15,7 @@ from ramet.cli.arguments import (
     Merge,
     Network,
     Options,
+    Release,
     data_folder,
     setting_and_options,
 )
@@ -48,6 +49,7 @@ def try_method(
     option: Options = None,
     activation: Activation = None,
     merge: Merge = None,
+    release: Release = None,
     rounds: Annotated[int, typer.Option(min=2, help="Number of rounds of each run.")] = 3,
     engine: Annotated[
         list[str] | None,
@@ -87,6 +89,7 @@ def try_method(
         options=options,
         activation=activation,
         merge=merge,
+        release=release,
         rounds=rounds,
     )
     engines = [name for name in ENGINES if not engine or name in engine]

@@ -67,6 +67,7 @@ class Consortium(_File):
     norm_bound: float | None = None
     network: str | None = None
     merge: str | None = None
+    release: str | None = None
     activation: str | None = None
     share: tuple[str, ...] | None = None
     options: dict[str, str] = {}
@@ -81,10 +82,10 @@ class Consortium(_File):
             )
         if ".py:" in self.method:
             raise ValueError("sites do not have the method's file; choose one of `ramet methods`")
-        if ".py:" in f"{self.network} {self.activation} {self.merge}":
+        if ".py:" in f"{self.network} {self.activation} {self.merge} {self.release}":
             raise ValueError(
                 "sites do not have the file of a network or rule; see `ramet networks`, "
-                "`activations`, `merges`"
+                "`activations`, `merges`, `releases`"
             )
         return self
 
@@ -103,6 +104,7 @@ class Consortium(_File):
             norm_bound=self.norm_bound,
             network=self.network,
             merge=self.merge,
+            release=self.release,
             activation=self.activation,
             share=self.share,
             data=data,

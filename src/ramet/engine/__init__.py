@@ -5,10 +5,9 @@ from ramet.engine.check import fault
 from ramet.engine.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.engine.local import LocalWire
 from ramet.engine.node import Node, NotSharedError, start_shared
-from ramet.engine.rounds import SERVER, Answer, Observer, Refused, Rounds, ServerEvaluation, Wire
+from ramet.engine.rounds import Answer, Observer, Refused, Rounds, ServerEvaluation, Wire
 
 __all__ = [
-    "SERVER",
     "Answer",
     "AuditLog",
     "DamagedError",

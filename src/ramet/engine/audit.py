@@ -29,11 +29,17 @@ class SentTensor:
     dtype: str
     bytes: int
     sha256: str
+    extra: bool = False
+    """Whether it is one of the method's extras; otherwise it is a parameter or a buffer."""
 
     @staticmethod
-    def of(name: str, array: Array) -> SentTensor:
+    def of(name: str, array: Array, extra: bool = False) -> SentTensor:
         sha256 = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-        return SentTensor(name, array.shape, str(array.dtype), array.nbytes, sha256)
+        return SentTensor(name, array.shape, str(array.dtype), array.nbytes, sha256, extra)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} (extra)" if self.extra else self.name
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class AuditEntry:
     tensors: tuple[SentTensor, ...]
     numbers: tuple[str, ...]
     notes: tuple[str, ...]
+    stage: str = ""
+    """The stage of the round; empty for the reply to the message to train."""
 
     def line(self) -> str:
         return json.dumps(asdict(self))
@@ -67,16 +75,21 @@ class AuditLog:
     run: str
     client: str
 
-    def add(self, round_number: int, reply: Payload) -> None:
+    def add(self, round_number: int, reply: Payload, stage: str = "") -> None:
         """Log a reply that is about to leave, and sync the log to disk."""
         entry = AuditEntry(
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             run=self.run,
             client=self.client,
             round=round_number,
-            tensors=tuple(SentTensor.of(name, array) for name, array in reply.arrays.items()),
+            tensors=tuple(
+                SentTensor.of(name, array, extra)
+                for arrays, extra in ((reply.arrays, False), (reply.extras, True))
+                for name, array in arrays.items()
+            ),
             numbers=tuple(reply.numbers),
             notes=tuple(reply.notes),
+            stage=stage,
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not self.path.exists()

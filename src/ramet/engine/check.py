@@ -19,20 +19,29 @@ def due_numbers(round_number: int, train: bool) -> tuple[str, ...]:
     return (*(("loss",) if train else ()), *(_SCORES if round_number > 1 else ()))
 
 
-def fault(reply: Payload, expected: Arrays, train: bool, numbers: Sequence[str] = ()) -> str | None:
+def fault(
+    reply: Payload, expected: Payload, train: bool, numbers: Sequence[str] = ()
+) -> str | None:
     """What is wrong with a reply, in a few words; None if it is valid.
 
     Args:
         reply: a client's reply.
-        expected: arrays with the names, shapes and types that it should have.
-        train: whether the client was asked to train; otherwise it sends no arrays.
+        expected: arrays and extras with the names, shapes and types that it should have.
+        train: whether the client takes part in a round; otherwise it sends no arrays.
         numbers: names of the numbers that it should have besides its weight.
     """
-    wanted = expected if train else {}
+    wanted = expected if train else Payload()
     return (
-        _names_fault(reply.arrays, wanted)
-        or next((f for name in wanted if (f := _array_fault(name, reply, expected))), None)
+        arrays_fault(reply.arrays, wanted.arrays)
+        or arrays_fault(reply.extras, wanted.extras)
         or _numbers_fault(reply.numbers, train, numbers)
+    )
+
+
+def arrays_fault(arrays: Arrays, wanted: Arrays) -> str | None:
+    """What is wrong with the names, shapes, types or values of arrays."""
+    return _names_fault(arrays, wanted) or next(
+        (f for name, like in wanted.items() if (f := _array_fault(name, arrays[name], like))), None
     )
 
 
@@ -59,15 +68,15 @@ def _names_fault(arrays: Arrays, wanted: Arrays) -> str | None:
     return f"has arrays that were not requested: {', '.join(extra)}" if extra else None
 
 
-def _array_fault(name: str, reply: Payload, expected: Arrays) -> str | None:
-    array, like = reply.arrays[name], expected[name]
+def _array_fault(name: str, array: Array, like: Array) -> str | None:
     if array.shape != like.shape or array.dtype != like.dtype:
         return (
             f"{name} is {array.dtype}{list(array.shape)} instead of {like.dtype}{list(like.shape)}"
         )
     if not np.isfinite(array).all():
         return f"{name} is not finite"
-    return f"{name} is out of range" if array.size and np.abs(array).max() > MAX_VALUE else None
+    in_range = not array.size or max(float(array.max()), -float(array.min())) <= MAX_VALUE
+    return None if in_range else f"{name} is out of range"
 
 
 def _numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str]) -> str | None:

@@ -34,16 +34,17 @@ class Snapshot:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+KEPT = 3
+"""Number of rounds whose snapshots are kept: a site may be one round ahead of a server that was
+killed, and the server itself may have to fall back by one."""
+
+
 @dataclass(frozen=True)
 class Snapshots:
-    """The latest snapshots in a folder.
-
-    Three are kept: a site may be one round ahead of a server that was killed, and the server
-    itself may have to fall back by one.
-    """
+    """The latest snapshots in a folder."""
 
     folder: Path
-    keep: int = 3
+    keep: int = KEPT
 
     def save(self, snapshot: Snapshot) -> None:
         """Save a snapshot, and delete newer ones, whose steps are repeated, and old ones."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from logging import WARNING
 from typing import Any
 
 from ramet.errors import RametError
 from ramet.events import log_event
+from ramet.methods.extras import TRAINING, Stage
 from ramet.metrics import WORK
-from ramet.payload import Arrays, Payload
+from ramet.payload import Payload
 
+_COUNTS = ("up", "tensors", "scalars")
 _TRAINING_NUMBERS = ("loss", "weight", "up", "tensors", "scalars", *WORK)
 
 
@@ -30,6 +33,45 @@ class Exchange:
     sent: list[int] = field(default_factory=lambda: [0, 0])  # tensors and scalars, to all
     digests: dict[str, str] = field(default_factory=dict)
     retries: int = 0
+    asked: dict[str, int] = field(default_factory=dict)
+    """The round of the message that each reply answers."""
+    stage: Stage | None = None
+    """The stage before training, if this is the exchange of one."""
+    stages_up: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What clients have sent in earlier stages of the round."""
+
+    @staticmethod
+    def after(traffic: Mapping[str, Any], round: int, rounds: int) -> Exchange:
+        """A round's exchange, which also counts earlier messages that no record has counted."""
+        return Exchange(round, rounds, **deepcopy(dict(traffic)))
+
+    def traffic(self) -> dict[str, Any]:
+        """Counts of all messages so far, as JSON values."""
+        return {
+            "down": self.down,
+            "sent": self.sent,
+            "stages_up": self.stages_up,
+            "failed": self.failed,
+        }
+
+    def uncounted_down(self) -> dict[str, Any]:
+        """What was sent in round 1, whose record also counts the messages of round 2."""
+        return {"down": self.down, "sent": self.sent} if self.sent[0] else {}
+
+    def add_stage(self, stage: Exchange) -> None:
+        """Count the messages of a stage."""
+        for client, number in stage.down.items():
+            self.down[client] = self.down.get(client, 0) + number
+        self.sent = [mine + its for mine, its in zip(self.sent, stage.sent, strict=True)]
+        self.failed |= stage.failed
+        for client, numbers in stage.numbers.items():
+            before = self.stages_up.get(client, {})
+            self.stages_up[client] = {n: before.get(n, 0) + numbers[n] for n in _COUNTS}
+
+    @property
+    def key(self) -> str:
+        """The name of the exchange among those of a round."""
+        return TRAINING if self.stage is None else self.stage.name
 
     @property
     def train(self) -> bool:
@@ -58,6 +100,7 @@ class Exchange:
             "evaluated": {
                 client: {name: value for name, value in numbers.items() if name not in dropped}
                 for client, numbers in sorted(self.numbers.items())
+                if self.asked[client] > 1  # before that there was nothing to evaluate
             },
             "down": dict(sorted(self.down.items())),
             "tensors_down": self.sent[0],
@@ -76,15 +119,19 @@ class Exchange:
 
     def add_request(self, client: str, message: Payload) -> None:
         self.down[client] = self.down.get(client, 0) + message.nbytes
-        self.sent[0] += len(message.arrays)
-        self.sent[1] += _scalars(message.arrays)
+        self.sent[0] += len(message.tensors)
+        self.sent[1] += _scalars(message)
 
-    def add_reply(self, client: str, reply: Payload) -> None:
+    def add_reply(self, client: str, reply: Payload, asked: int) -> None:
+        """Count a reply to the message of round ``asked``."""
+        self.asked[client] = asked
         counts = {
             "up": reply.nbytes,
-            "tensors": len(reply.arrays),
-            "scalars": _scalars(reply.arrays),
+            "tensors": len(reply.tensors),
+            "scalars": _scalars(reply),
         }
+        earlier = self.stages_up.get(client, {})
+        counts = {name: count + int(earlier.get(name, 0)) for name, count in counts.items()}
         self.numbers[client] = {**reply.numbers, **counts}
         self.failed.pop(client, None)
         if "private" in reply.notes:
@@ -94,6 +141,8 @@ class Exchange:
         """The error for too few valid replies from the active clients."""
         reasons = "; ".join(f"{client}: {reason}" for client, reason in self.failed.items())
         exchange = f"exchange {self.round}" if self.train else "the closing exchange"
+        if self.stage is not None:
+            exchange = f"the stage '{self.stage.name}' of round {self.round}"
         committed = (
             "The round is not committed."
             if self.train
@@ -107,5 +156,5 @@ class Exchange:
         )
 
 
-def _scalars(arrays: Arrays) -> int:
-    return sum(array.size for array in arrays.values())
+def _scalars(message: Payload) -> int:
+    return sum(array.size for array in message.tensors)

@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ramet.engine.audit import AuditLog
 from ramet.engine.checkpoint import Snapshot, Snapshots
 from ramet.engine.state import (
     MODEL,
+    ClientState,
+    Memory,
     Unsaved,
     full_state,
     load_arrays,
     model_arrays,
     restore,
     snapshot,
+    to_tensors,
 )
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import requested
-from ramet.methods.base import sent_up
+from ramet.methods.base import declared_extras, sent_up, step_of
+from ramet.methods.extras import TRAINING, Stage
+from ramet.methods.release import Exit
 from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
-from ramet.payload import Arrays, Payload, digest, everything, under
+from ramet.metrics.work import Work
+from ramet.payload import Array, Arrays, Payload, digest, everything
 from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks import Samples, Shape
 
 FINAL, FINAL_MODEL = "final", 0
 """The folder and the step under which a site saves its final model."""
-
-
-Trained: TypeAlias = tuple[nn.Module, torch.optim.Optimizer]
+_METHOD = "method"
+"""The owner of the memory that training uses."""
 
 
 class NotSharedError(RametError):
@@ -46,15 +52,25 @@ class NotSharedError(RametError):
 
 
 def request(
-    round_number: int, train: bool, arrays: Arrays, last: int = 0, spared: Sequence[str] = ()
+    round_number: int,
+    train: bool,
+    arrays: Arrays,
+    last: int = 0,
+    spared: Sequence[str] = (),
+    extras: Arrays | None = None,
+    stage: Stage | None = None,
 ) -> Payload:
     """Build the server's message to a client: the arrays to load, and what to do then.
 
     ``last`` is the last round for which the server has this client's reply; 0 if there is none.
-    ``spared`` lists shared arrays that the client is not asked for; it is sent as a note.
+    ``spared`` lists shared arrays that the client is not asked for; it is sent as a note, and so is
+    the name of the stage, if the client is not asked to train yet.
     """
     notes = {"spared": json.dumps(list(spared))} if spared else {}
-    return Payload(arrays, {"round": round_number, "train": int(train), "last": last}, notes)
+    if stage is not None:
+        notes["stage"] = stage.name
+    numbers = {"round": round_number, "train": int(train), "last": last}
+    return Payload(arrays, numbers, notes, extras or {})
 
 
 def start_model(method: AssembledMethod, shape: Shape, seed: int, client: str) -> nn.Module:
@@ -89,6 +105,30 @@ def _shared_arrays(method: AssembledMethod, shape: Shape, seed: int) -> dict[str
     return {name: arrays[name] for name in method.shared.pick(arrays)}
 
 
+def start_extras(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, dict[str, Array]]:
+    """The extras before round 1, by the exchange in which clients send them."""
+    declared = declared_extras(method)
+    if not declared:
+        return {}
+    model = new_model(method, shape, seed)
+    load_arrays(model, start_shared(method, shape, seed))
+    shared = method.shared.pick(state_names(model))
+    start = {key: _numpy(extras.start(model, shared)) for key, extras in declared.items()}
+    names = [name for arrays in start.values() for name in arrays]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RametError(f"{method.name} declares the extra '{twice}' twice.")
+    return start
+
+
+def extras_up(method: AssembledMethod, start: Mapping[str, Arrays], exchange: str) -> Arrays:
+    """Arrays with the names, shapes and types of the extras that clients send in an exchange."""
+    if exchange not in start:
+        return {}
+    declared = declared_extras(method)[exchange]
+    return {name: array for name, array in start[exchange].items() if name in declared.up}
+
+
 def final_model(
     method: AssembledMethod, shape: Shape, seed: int, client: str, state: Path
 ) -> nn.Module:
@@ -119,43 +159,157 @@ class Node:
     def answer(self, message: Payload) -> Payload:
         """Handle a message from the server and return the reply."""
         with _denormals_flushed():
-            reply = self._released(self._answer(message))
+            reply = self._answer(message)
+        counts = {"up": reply.nbytes, "memory": peak_memory()}
+        reply = replace(reply, numbers={**reply.numbers, **counts})
         if self.audit is not None:
-            self.audit.add(int(message.numbers["round"]), reply)
+            number, stage = int(message.numbers["round"]), message.notes.get("stage", "")
+            self.audit.add(number, reply, stage)
         return reply
 
     def _answer(self, message: Payload) -> Payload:
-        round_number = int(message.numbers["round"])
+        number, stage = int(message.numbers["round"]), self._stage(message)
         for name in message.arrays:
             if name not in self.method.shared or name not in self.method.down:
                 raise self._not_shared("accept", name)
-        model, optimiser = self._restored(round_number, int(message.numbers["last"]))
-        load_arrays(model, message.arrays)
-        numbers: dict[str, float] = {}
-        if round_number > 1:  # before the first round there is nothing to evaluate
-            numbers |= self._scores(model)
-        if message.numbers["train"]:
+        step = step_of(self.method, number, stage)
+        client = self._restored(step, int(message.numbers["last"]))
+        load_arrays(client.model, message.arrays)
+        randomness = Randomness(self.seed, self.client, number)
+        if not message.numbers["train"]:
+            reply = Payload({}, self._scores(client), self._finish(client))
+            return self._released(reply, {}, client.memory, randomness)
+        session = self._session(client, message)
+        if stage is not None:
+            reply = Payload({}, {"weight": self.method.task.weight(self.samples)})
+            self._work(stage, session)
+            reply = self._with_extras(reply, stage.name, session)
+            reply = self._released(reply, {}, client.memory, randomness)
+        else:
+            client.begin_training(number)
+            numbers = self._scores(client) if number > 1 else {}  # round 1: nothing to evaluate yet
             numbers["weight"] = self.method.task.weight(self.samples)
             count = not message.numbers["last"]  # every round costs the same
-            numbers |= self._train(model, optimiser, round_number, count)
-            state = model_arrays(model)
+            numbers |= self._train(client, session, count)
+            state = model_arrays(client.model)
             declared = sent_up(self.method, self.method.shared.pick(state))
             names = requested(declared, spared_arrays(message))
-            return Payload({name: state[name].copy() for name in names}, numbers)
-        return Payload({}, numbers, self._finish(model, optimiser))
+            reply = Payload({name: state[name].copy() for name in names}, numbers)
+            reply = self._with_extras(reply, TRAINING, session)
+            sent = message.arrays if number > 1 else _numpy(session.start)
+            trained = {name for name in session.shared_parameters() if name in self.method.down}
+            sent = {name: array for name, array in sent.items() if name in trained}
+            reply = self._released(reply, sent, client.memory, randomness)
+        self.snapshots.save(snapshot(step, client))
+        return reply
 
-    def _released(self, reply: Payload) -> Payload:
-        """Refuse undeclared arrays, and count the bytes; every reply passes through here."""
+    def _work(self, stage: Stage, session: Session) -> None:
+        """Do a stage's work, which must leave the shared arrays as they are."""
+        unsaved = Unsaved(session.model, session.optimiser)
+        stage.work(session)
+        unsaved.check_unchanged()
+        state = session.model.state_dict()
+        changed = [name for name in session.shared if not state[name].equal(session.start[name])]
+        if changed:
+            raise RametError(
+                f"the stage '{stage.name}' changed the shared array '{changed[0]}'. Only training "
+                "may change what is shared; use `session.memory` for other tensors."
+            )
+
+    def _stage(self, message: Payload) -> Stage | None:
+        name = message.notes.get("stage")
+        if name is None:
+            return None
+        for stage in self.method.stages:
+            if stage.name == name and stage.in_round(int(message.numbers["round"])):
+                return stage
+        raise NotSharedError(
+            f"client {self.client} refuses the stage '{name}': {self.method.name} "
+            "has no such stage in this round."
+        )
+
+    def _session(self, client: ClientState, message: Payload) -> Session:
+        declared = declared_extras(self.method)
+        start = {name: a for arrays in self._start_extras.values() for name, a in arrays.items()}
+        accepted = {
+            name
+            for key, arrays in self._start_extras.items()
+            for name in arrays
+            if name in declared[key].down
+        }
+        for name, array in message.extras.items():
+            if name not in accepted or not same_form(array, start[name]):
+                raise NotSharedError(
+                    f"client {self.client} refuses to accept the extra '{name}' "
+                    f"({array.dtype}{list(array.shape)}): {self.method.name} does not declare it."
+                )
+        state = client.model.state_dict()
+        shared = self.method.shared.pick(state)
+        return Session(
+            model=client.model,
+            optimiser=client.optimiser,
+            training=self.method.training,
+            task=self.method.task,
+            samples=self.samples,
+            shared=shared,
+            randomness=Randomness(self.seed, self.client, int(message.numbers["round"])),
+            device=self.device,
+            start={name: state[name].detach().clone() for name in shared},
+            received=to_tensors({**start, **message.extras}, self.device),
+            memory=client.memory[_METHOD],
+        )
+
+    @cached_property
+    def _start_extras(self) -> dict[str, dict[str, Array]]:
+        return start_extras(self.method, self.method.task.shape(self.samples), self.seed)
+
+    def _with_extras(self, reply: Payload, exchange: str, session: Session) -> Payload:
+        """Add the extras that the method has set, each of which must be declared."""
+        due = extras_up(self.method, self._start_extras, exchange)
+        for name in session.sending:
+            if name not in due:
+                raise NotSharedError(
+                    f"client {self.client} refuses to send the extra '{name}': {self.method.name} "
+                    "does not declare it here."
+                )
+        for name, like in due.items():
+            value = session.sending.get(name)
+            if value is None or value.shape != like.shape:
+                found = "is missing" if value is None else f"has shape {list(value.shape)}"
+                raise RametError(
+                    f"the extra '{name}' {found} in session.sending, but {self.method.name} "
+                    f"declares it with shape {list(like.shape)}."
+                )
+        sent = {
+            name: _numpy_of(session.sending[name]).astype(like.dtype) for name, like in due.items()
+        }
+        return replace(reply, extras=sent)
+
+    def _released(
+        self, reply: Payload, sent: Arrays, memory: Memory, randomness: Randomness
+    ) -> Payload:
+        """Refuse undeclared arrays, then let releases change the rest; every reply passes here."""
+        self._check_declared(reply)
+        for index, release in enumerate(self.method.release):
+            form = release.form(_zeros(reply), _zero_arrays(sent))
+            reply = release.leave(reply, Exit(sent, memory[f"release {index}"], randomness))
+            fault = form_fault(reply, form)
+            if fault:
+                raise NotSharedError(
+                    f"client {self.client} refuses to send {fault}, which "
+                    f"{type(release).__name__}.form does not declare."
+                )
+        return reply
+
+    def _check_declared(self, reply: Payload) -> None:
         for name in reply.arrays:
             if name not in self.method.shared or name not in self.method.up:
                 raise self._not_shared("send", name)
-        counts = {"up": reply.nbytes, "memory": peak_memory()}
-        return Payload(reply.arrays, {**reply.numbers, **counts}, reply.notes)
 
-    def _restored(self, round_number: int, known_round: int) -> Trained:
-        """The latest state from before this round; a new one if the client never trained."""
-        latest_step = self.snapshots.latest_step(before=round_number)
-        if (latest_step or 0) < known_round:
+    def _restored(self, step: int, known_round: int) -> ClientState:
+        """The latest state from before this step; a new one if the client never trained."""
+        latest_step = self.snapshots.latest_step(before=step)
+        if (latest_step or 0) < step_of(self.method, known_round):
             raise RametError(
                 f"client {self.client} has lost its private state of round {known_round}. Restore "
                 f"{self.snapshots.folder} from a backup, or start a new run in another folder."
@@ -163,43 +317,37 @@ class Node:
         shape = self.method.task.shape(self.samples)
         new = start_model if latest_step is None else new_model
         model = new(self.method, shape, self.seed, self.client).to(self.device)
-        optimiser = self.method.training.optimiser(model)
+        client = ClientState(model, self.method.training.optimiser(model))
         if latest_step is not None:
-            restore(self.snapshots.load(latest_step), model, optimiser, self.device)
-        return model, optimiser
+            restore(self.snapshots.load(latest_step), client, self.device)
+            client.forget_lost_reply(known_round)
+        return client
 
-    def _scores(self, model: nn.Module) -> dict[str, float]:
-        """Evaluate the model; ``val`` and ``test`` must be among the scores."""
-        scores = self.method.task.evaluate(model, self.samples, self.device)
+    def _used(self, client: ClientState) -> nn.Module:
+        """The network that the client evaluates and keeps."""
+        if self.method.personal is None:
+            return client.model
+        return self.method.personal(client.model, client.memory[_METHOD])
+
+    def _scores(self, client: ClientState) -> dict[str, float]:
+        """Evaluate the network; ``val`` and ``test`` must be among the scores."""
+        scores = self.method.task.evaluate(self._used(client), self.samples, self.device)
         for name in ("val", "test"):
             if name not in scores:
                 raise RametError(
                     f"{type(self.method.task).__name__}.evaluate returned no '{name}', only "
                     f"{', '.join(scores) or 'nothing'}. It must return `val` and `test`."
                 )
-        return scores
+        return dict(scores)
 
-    def _train(
-        self, model: nn.Module, optimiser: torch.optim.Optimizer, round_number: int, count: bool
-    ) -> dict[str, float]:
-        session = Session(
-            model=model,
-            optimiser=optimiser,
-            task=self.method.task,
-            samples=self.samples,
-            shared=self.method.shared.pick(state_names(model)),
-            randomness=Randomness(self.seed, self.client, round_number),
-            device=self.device,
-        )
-        unsaved = Unsaved(model, optimiser)
-        work: dict[str, float] = {}
-        if count:
-            with count_operations() as work:
-                loss = self.method.training.fit(session, self.method.penalty)
-        else:
+    def _train(self, client: ClientState, session: Session, count: bool) -> dict[str, float]:
+        unsaved = Unsaved(client.model, client.optimiser)
+        counting: AbstractContextManager[Work] = count_operations() if count else nullcontext({})
+        with counting as work:
             loss = self.method.training.fit(session, self.method.penalty)
+            if self.method.after is not None:
+                self.method.after(session)
         unsaved.check_unchanged()
-        self.snapshots.save(snapshot(round_number, model, optimiser))
         return {"loss": self._number(loss), **work}
 
     def _number(self, loss: Any) -> float:
@@ -211,14 +359,14 @@ class Node:
                 "instead of the mean loss, a number."
             ) from error
 
-    def _finish(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, str]:
+    def _finish(self, client: ClientState) -> dict[str, str]:
         """Save the final model, and return a digest of the private part of the state."""
-        state = full_state(model, optimiser)
+        state = full_state(client)
         final = Snapshots(self.snapshots.folder / FINAL, keep=1)
-        final.save(Snapshot(FINAL_MODEL, under(MODEL, state)))
+        final.save(Snapshot(FINAL_MODEL, model_arrays(self._used(client))))
         merged = {
             MODEL + name
-            for name in state_names(model)
+            for name in state_names(client.model)
             if name in self.method.shared and name in self.method.down
         }
         return {"private": digest({k: v for k, v in state.items() if k not in merged})}
@@ -251,6 +399,45 @@ def spared_arrays(message: Payload) -> list[str]:
     """The shared arrays that a message does not ask for."""
     names: list[str] = json.loads(message.notes.get("spared", "[]"))
     return names
+
+
+def same_form(array: Array, other: Array) -> bool:
+    return (array.shape, array.dtype) == (other.shape, other.dtype)
+
+
+def form_fault(reply: Payload, form: Payload) -> str | None:
+    """What a reply has beyond a form, in a few words; None if there is nothing."""
+    for arrays, declared in ((reply.arrays, form.arrays), (reply.extras, form.extras)):
+        for name, array in arrays.items():
+            if name not in declared or not same_form(array, declared[name]):
+                return f"'{name}' as {array.dtype}{list(array.shape)}"
+    for given, known in ((reply.numbers, form.numbers), (reply.notes, form.notes)):
+        surplus = [name for name in given if name not in known]
+        if surplus:
+            return f"'{surplus[0]}'"
+    return None
+
+
+def _zeros(reply: Payload) -> Payload:
+    """A payload of the same form, so that a form cannot depend on values."""
+    return Payload(
+        _zero_arrays(reply.arrays),
+        dict.fromkeys(reply.numbers, 0.0),
+        dict.fromkeys(reply.notes, ""),
+        _zero_arrays(reply.extras),
+    )
+
+
+def _zero_arrays(arrays: Arrays) -> dict[str, Array]:
+    return {name: np.zeros_like(array) for name, array in arrays.items()}
+
+
+def _numpy(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: _numpy_of(tensor) for name, tensor in tensors.items()}
+
+
+def _numpy_of(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().numpy()
 
 
 def state_names(model: nn.Module) -> tuple[str, ...]:

@@ -13,27 +13,32 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from logging import ERROR, INFO, WARNING
 from typing import Any, Protocol, TypeAlias
 
+import torch
+from torch import nn
+
 from ramet.engine.check import distance_fault, due_numbers, fault
-from ramet.engine.checkpoint import Snapshot, Snapshots
+from ramet.engine.checkpoint import Snapshots
 from ramet.engine.exchange import Exchange
 from ramet.engine.node import request
+from ramet.engine.run_state import HeldReply, InFlight, RunState
 from ramet.engine.server_rules import ServerRules
 from ramet.events import log_event
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import Choice, Spared
-from ramet.methods.base import switchable_arrays
-from ramet.methods.merging import Reply
+from ramet.methods.base import declared_extras, step_of, switchable_arrays
+from ramet.methods.extras import TRAINING, Stage
+from ramet.methods.merging import Reply, Total
+from ramet.methods.server import CPU, SERVER, no_network
 from ramet.metrics import Record
-from ramet.payload import Arrays, Payload, digest, under
+from ramet.payload import Array, Arrays, Payload, digest
 from ramet.randomness import Randomness
 
-SERVER = "the server"
-_ACTIVITY = "activity/"
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name, and its reply or the reason why there is none."""
 Observer: TypeAlias = Callable[[Record], None]
@@ -73,44 +78,148 @@ class Rounds:
     retry_delays: Sequence[float] = ()
     norm_bound: float | None = None
     """Refuse replies that are further than this from what was sent; None for no bound."""
+    extras: Mapping[str, Arrays] = field(default_factory=dict)
+    """The start values of extras, by the exchange in which clients send them."""
+    buffers: frozenset[str] = frozenset()
+    """Names of shared arrays that are not trained."""
+    network: Callable[[], nn.Module] = no_network
+    """Builds a network for rules that train at the server, for ``shape`` and on ``device``."""
+    shape: Any = None
+    device: torch.device = CPU
 
     def resume_point(self) -> int:
         """The last round with an undamaged snapshot; 0 if there is none."""
         last = self.snapshots.latest_valid()
-        return last.step if last else 0
+        return last.step // self._exchanges if last else 0
+
+    @property
+    def _exchanges(self) -> int:
+        """The number of exchanges in a round."""
+        return len(self.method.stages) + 1
 
     def run(self, wire: Wire, observe: Observer) -> str:
         """Run the remaining rounds, and return the SHA-256 of everything that was learned."""
-        state, activity, pending, last = self._restored()
-        first = pending["round"] + 1 if pending else 1
+        state, steps_done = self._restored()
+        first, stages_done = divmod(steps_done, self._exchanges)
         activation = self.method.activation
-        switchable = switchable_arrays(self.method, self.start)
-        for number in range(first, self.rounds + 1):
-            choice = Choice(self.clients, switchable, Randomness(self.seed, SERVER, number))
-            spared = activation.ask(activity, choice)
-            exchange = Exchange(number, self.rounds)
+        for number in range(first + 1, self.rounds + 1):
+            choice = self._choice(number)
+            spared = activation.ask(state.activity, choice)
+            busy = {*state.held, *state.in_flight}
+            spared = {client: names for client, names in spared.items() if client not in busy}
             log_event(INFO, "round begun", round=number, rounds=self.rounds, asked=len(spared))
-            replies = self._replies(wire, spared, state, exchange, last)
-            state = self._rules.merged(state, replies)
-            activity = activation.settle(activity, choice, exchange.scores)
-            if pending:
-                observe(Record(**pending, **exchange.evaluation_half()))
-            server_numbers = {"overview": self._overview(state), "merging": dict(state.numbers)}
-            pending = {**exchange.training_half(), **server_numbers}
-            last |= dict.fromkeys(exchange.numbers, number)
-            self.snapshots.save(_snapshot(number, state, activity, pending, last))
+            for stage in self.method.stages[stages_done:]:
+                if stage.in_round(number):
+                    self._run_stage(stage, wire, spared, state, choice)
+            stages_done = 0
+            exchange = Exchange.after(state.traffic, number, self.rounds)
+            replies = self._paced(self._replies(wire, spared, state, exchange), state, number)
+            total = Total()
+            merging = self._rules.merged(
+                state.merging, self._summed(replies, TRAINING, total), choice
+            )
+            state.merging = merging
+            self._step_extras(TRAINING, state, total, choice)
+            state.activity = activation.settle(state.activity, choice, exchange.scores)
+            if state.pending:
+                observe(Record(**state.pending, **exchange.evaluation_half()))
+            state.traffic = {} if state.pending else exchange.uncounted_down()
+            server_numbers = {"overview": self._overview(merging), "merging": dict(merging.numbers)}
+            state.pending = {**exchange.training_half(), **server_numbers}
+            state.last |= exchange.asked
+            self.snapshots.save(state.snapshot(step_of(self.method, number)))
             log_event(INFO, "round committed", **exchange.commit_facts())
-        closing = Exchange(self.rounds + 1, self.rounds)
-        for _ in self._replies(wire, dict.fromkeys(self.clients, ()), state, closing, last):
+        return self._close(wire, state, observe)
+
+    def _close(self, wire: Wire, state: RunState, observe: Observer) -> str:
+        """Deliver the final merge to all clients, and return the SHA-256 of the run."""
+        for client, _ in wire.exchange(()) if state.in_flight else ():
+            state.in_flight.pop(client)  # too late to be merged
+        closing = Exchange.after(state.traffic, self.rounds + 1, self.rounds)
+        for _ in self._replies(wire, dict.fromkeys(self.clients, ()), state, closing):
             pass
-        pending["failed"] = {**closing.failed, **pending["failed"]}
+        pending = {**state.pending, "failed": {**closing.failed, **state.pending["failed"]}}
         observe(Record(**pending, **closing.evaluation_half()))
-        everything = [["shared", digest(state.arrays)], *sorted(closing.digests.items())]
+        extras = [[f"extras of {key}", digest(own.arrays)] for key, own in state.extras.items()]
+        everything = [
+            ["shared", digest(state.merging.arrays)],
+            *extras,
+            *sorted(closing.digests.items()),
+        ]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
+
+    def _run_stage(
+        self, stage: Stage, wire: Wire, spared: Spared, state: RunState, choice: Choice
+    ) -> None:
+        """Exchange the extras of a stage with the clients of the round."""
+        exchange = Exchange(choice.round, self.rounds, stage=stage)
+        total = Total()
+        for _ in self._summed(self._replies(wire, spared, state, exchange), stage.name, total):
+            pass
+        self._step_extras(stage.name, state, total, choice)
+        whole = Exchange.after(state.traffic, choice.round, self.rounds)
+        whole.add_stage(exchange)
+        state.traffic = whole.traffic()
+        self.snapshots.save(state.snapshot(step_of(self.method, choice.round, stage)))
+        facts = {"stage": stage.name, "answered": sorted(exchange.numbers)}
+        log_event(INFO, "stage committed", round=choice.round, **facts)
+
+    def _summed(self, replies: Iterable[Reply], exchange: str, total: Total) -> Iterator[Reply]:
+        """Pass replies on, and add up the terms of their extras."""
+        declared = declared_extras(self.method).get(exchange)
+        rule = declared.rule if declared else None
+        for client, reply in replies:
+            if rule is not None:
+                total.add(rule.term(reply))
+            yield client, reply
+
+    def _step_extras(self, exchange: str, state: RunState, total: Total, choice: Choice) -> None:
+        if exchange in state.extras:
+            own = state.extras[exchange]
+            state.extras[exchange] = self._rules.stepped(exchange, own, total.arrays(), choice)
+
+    def _paced(self, replies: Iterable[Reply], state: RunState, number: int) -> Iterable[Reply]:
+        """The replies that are merged in this round; others are held for later rounds."""
+        pace = self.method.pace
+        if pace is None:
+            return replies
+        if not pace.simulated:
+            arrived = [*islice(replies, pace.count)]
+            state.arrived = [client for client, _ in arrived]
+            return arrived
+        new = dict(replies)
+        due = {client: reply.due for client, reply in state.held.items()}
+        for client in new:
+            due[client] = state.clock + pace.duration(Randomness(self.seed, client, number))
+        first = sorted(due, key=lambda client: (due[client], client))[: pace.count]
+        merged = []
+        for client in first:
+            sent = self._rules.sent(state.merging, client)
+            late = state.held.pop(client, None)
+            if late is None:
+                merged.append((client, new.pop(client)))
+            else:
+                reply = moved(late.update, sent)
+                merged.append((client, with_stale(reply, number - late.asked)))
+        for client, reply in new.items():
+            sent = self._sent(state, client, (), number)
+            state.held[client] = HeldReply(update_of(reply, sent), number, due[client])
+        state.clock = max((due[client] for client in first), default=state.clock)
+        return merged
+
+    def _choice(self, number: int) -> Choice:
+        return Choice(
+            self.clients,
+            Randomness(self.seed, SERVER, number),
+            self.network,
+            self.shape,
+            self.device,
+            switchable_arrays(self.method, self.start),
+        )
 
     @cached_property
     def _rules(self) -> ServerRules:
-        return ServerRules(self.method, self.start)
+        return ServerRules(self.method, self.start, self.extras)
 
     def _overview(self, state: Payload) -> dict[str, float]:
         if self.evaluate_server is None:
@@ -118,12 +227,7 @@ class Rounds:
         return dict(self.evaluate_server(self._rules.new_client(state)))
 
     def _replies(
-        self,
-        wire: Wire,
-        spared: Spared,
-        state: Payload,
-        exchange: Exchange,
-        last: Mapping[str, int],
+        self, wire: Wire, spared: Spared, state: RunState, exchange: Exchange
     ) -> Iterator[Reply]:
         """Yield valid replies as they arrive, and retry until the quorum is reached.
 
@@ -136,81 +240,148 @@ class Rounds:
                 facts = {"round": exchange.round, "attempt": attempt, "clients": [*missing]}
                 log_event(WARNING, "asked again", **facts)
             time.sleep(delay)
-            yield from self._valid_replies(wire, missing, state, exchange, last)
+            yield from self._valid_replies(wire, missing, state, exchange)
             if len(exchange.numbers) >= max(1, min(self.quorum, len(spared))):
                 return
+        if state.held:  # replies of earlier rounds remain to be merged
+            return
         facts = {"round": exchange.round, "valid": len(exchange.numbers), "asked": len(spared)}
         log_event(ERROR, "quorum missed", **facts, quorum=self.quorum)
         raise exchange.below(self.quorum, len(spared))
 
     def _valid_replies(
-        self,
-        wire: Wire,
-        spared: Spared,
-        state: Payload,
-        exchange: Exchange,
-        last: Mapping[str, int],
+        self, wire: Wire, spared: Spared, state: RunState, exchange: Exchange
     ) -> Iterator[Reply]:
         """Ask each client once; faults, scores and counts go into ``exchange``."""
 
         def requests() -> Iterator[tuple[str, Payload]]:
             for client, names in spared.items():
-                sent = {} if exchange.round == 1 else self._rules.sent(state, client, names)
-                known_round = last.get(client, 0)
-                message = request(exchange.round, exchange.train, sent, known_round, names)
+                message = self._request(client, names, state, exchange)
                 exchange.add_request(client, message)
+                sent = self._sent(state, client, names, exchange.round)
+                state.in_flight[client] = InFlight(exchange.round, sent)
                 yield client, message
 
         for client, reply in wire.exchange(requests()):
+            asked = state.in_flight.pop(client)
             if isinstance(reply, str):
                 exchange.add_fault(client, reply, received=isinstance(reply, Refused))
                 continue
-            sent = self._rules.sent(state, client, spared[client])
-            if exchange.round == 1:  # nothing was sent: clients began with the start arrays
-                sent = {name: self.start[name] for name in sent}
-            reason = self._fault(reply, sent, spared[client], exchange)
-            if reason:
-                exchange.add_fault(client, reason, received=True)
+            arrived = self._arrived(reply, asked, spared.get(client, ()), exchange)
+            if isinstance(arrived, str):
+                exchange.add_fault(client, arrived, received=True)
                 continue
-            exchange.add_reply(client, reply)
-            if exchange.train:
-                exchange.scores[client] = self._rules.score(sent, reply.arrays, reply.numbers)
-            yield client, reply
+            exchange.add_reply(client, reply, asked.round)
+            if exchange.train and exchange.stage is None:
+                exchange.scores[client] = self._rules.score(
+                    asked.sent, arrived.arrays, reply.numbers
+                )
+            yield client, self._moved(client, arrived, asked, state, exchange.round)
 
-    def _fault(
-        self, reply: Payload, sent: Arrays, spared: Sequence[str], exchange: Exchange
-    ) -> str | None:
-        due = due_numbers(exchange.round, exchange.train)
-        reason = fault(reply, self._rules.expected(spared), exchange.train, due)
-        if reason or not exchange.train:
+    def _request(
+        self, client: str, spared: Sequence[str], state: RunState, exchange: Exchange
+    ) -> Payload:
+        """The message to a client, without what it starts with or does not need yet."""
+        in_stage = exchange.stage is not None
+        arrays = self._rules.sent(state.merging, client, spared)
+        if exchange.round == 1 or in_stage:
+            arrays = {}
+        extras = self._rules.sent_extras(self._known_extras(state, exchange), client)
+        return request(
+            exchange.round,
+            exchange.train,
+            arrays,
+            state.last.get(client, 0),
+            () if in_stage else spared,
+            extras,
+            exchange.stage,
+        )
+
+    def _known_extras(self, state: RunState, exchange: Exchange) -> dict[str, Payload]:
+        """The states of extras that clients need: in round 1 those of stages that are over."""
+        if not exchange.train:
+            return {}
+        if exchange.round > 1:
+            in_stage = exchange.stage is not None
+            return {k: v for k, v in state.extras.items() if not (in_stage and k == TRAINING)}
+        names = [stage.name for stage in self.method.stages if stage.in_round(exchange.round)]
+        over = names if exchange.stage is None else names[: names.index(exchange.stage.name)]
+        return {key: own for key, own in state.extras.items() if key in over}
+
+    def _sent(
+        self, state: RunState, client: str, spared: Sequence[str], number: int
+    ) -> dict[str, Array]:
+        """The arrays that a client begins a round with. In round 1 none were sent."""
+        sent = self._rules.sent(state.merging, client, spared)
+        return {name: self.start[name] for name in sent} if number == 1 else sent
+
+    def _moved(
+        self, client: str, reply: Payload, asked: InFlight, state: RunState, number: int
+    ) -> Payload:
+        """A late reply, moved to the current merge; others as they are."""
+        if self.method.pace is None:
+            return reply
+        if asked.round < number:
+            sent = self._rules.sent(state.merging, client)
+            reply = moved(update_of(reply, asked.sent), sent)
+        return with_stale(reply, number - asked.round)
+
+    def _arrived(
+        self, reply: Payload, asked: InFlight, spared: Sequence[str], exchange: Exchange
+    ) -> Payload | str:
+        """The reply as it is merged, or what is wrong with it."""
+        trained = exchange.train and exchange.stage is None
+        begun = self._begun(asked) if trained else {}
+        expected = self._expected(spared, exchange)
+        form = expected
+        for release in self.method.release:
+            form = release.form(form, begun)
+        due = due_numbers(asked.round, exchange.train) if exchange.stage is None else ()
+        reason = fault(reply, form, exchange.train, due)
+        if reason:
             return reason
-        flaw = self.method.flaw(reply.arrays)
-        return flaw or distance_fault(reply.arrays, sent, self.norm_bound)
+        for release in reversed(self.method.release):
+            reply = release.arrive(reply, begun)
+        if self.method.release:
+            reason = fault(reply, expected, exchange.train)
+        reason = reason or self._rules.extras_flaw(reply, exchange.key)
+        if reason or not trained:
+            return reason or reply
+        reason = self.method.flaw(reply.arrays)
+        return reason or distance_fault(reply.arrays, asked.sent, self.norm_bound) or reply
 
-    def _restored(self) -> tuple[Payload, Payload, dict[str, Any], dict[str, int]]:
-        """The saved state of the run.
+    def _begun(self, asked: InFlight) -> dict[str, Array]:
+        """The parameters with which a client has begun to train, as its releases know them."""
+        down = {name: array for name, array in self.start.items() if name in self.method.down}
+        arrays = asked.sent if asked.round > 1 else down
+        return {name: array for name, array in arrays.items() if name not in self.buffers}
 
-        These are the states of merging and activation, the first half of the last round's record,
-        and the last round in which each client replied.
-        """
+    def _expected(self, spared: Sequence[str], exchange: Exchange) -> Payload:
+        """A payload with the names, shapes and types of a client's reply."""
+        if not exchange.train:
+            return Payload()
+        extras = self._rules.expected_extras(exchange.key)
+        return Payload({} if exchange.stage else self._rules.expected(spared), extras=extras)
+
+    def _restored(self) -> tuple[RunState, int]:
+        """The saved state of the run, and the number of its last step."""
         saved = self.snapshots.latest_valid()
         if saved is None:
-            return self._rules.first_state(), Payload(), {}, {}
-        facts = saved.facts
-        merged = {name: a for name, a in saved.arrays.items() if not name.startswith(_ACTIVITY)}
-        state = Payload(merged, facts["numbers"], facts["notes"])
-        rest = facts.get("activity", {"numbers": {}, "notes": {}})
-        activity = Payload(under(_ACTIVITY, saved.arrays), rest["numbers"], rest["notes"])
-        return state, activity, dict(facts["pending"]), dict(facts["last"])
+            return RunState(self._rules.first_state(), self._rules.first_extras()), 0
+        return RunState.restored(saved), saved.step
 
 
-def _snapshot(
-    number: int, state: Payload, activity: Payload, pending: dict[str, Any], last: dict[str, int]
-) -> Snapshot:
-    arrays = {_ACTIVITY + name: array for name, array in activity.arrays.items()}
-    facts = {**_facts(state), "activity": _facts(activity), "pending": pending, "last": last}
-    return Snapshot(number, {**state.arrays, **arrays}, facts)
+def with_stale(reply: Payload, stale: int) -> Payload:
+    return replace(reply, numbers={**reply.numbers, "stale": stale})
 
 
-def _facts(state: Payload) -> dict[str, Any]:
-    return {"numbers": dict(state.numbers), "notes": dict(state.notes)}
+def update_of(reply: Payload, sent: Arrays) -> Payload:
+    """A reply with the changes of its arrays relative to what was sent."""
+    arrays = {n: a - sent[n] if n in sent else a for n, a in reply.arrays.items()}
+    return replace(reply, arrays=arrays)
+
+
+def moved(update: Payload, sent: Arrays) -> Payload:
+    """The reply that a client would have sent with this update, had it begun with ``sent``."""
+    arrays = {n: sent[n] + a if n in sent else a for n, a in update.arrays.items()}
+    return replace(update, arrays=arrays)

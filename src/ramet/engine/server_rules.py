@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
+from ramet.engine.node import extras_up
+from ramet.engine.run_state import RESERVED
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import requested
-from ramet.methods.base import sent_up, switchable_arrays
+from ramet.methods.base import declared_extras, sent_up, switchable_arrays
 from ramet.methods.merging import NEW_CLIENT, Reply
+from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload
 
 
@@ -22,6 +25,8 @@ class ServerRules:
 
     method: AssembledMethod
     start: Arrays
+    extras: Mapping[str, Arrays] = field(default_factory=dict)
+    """The start values of extras, by the exchange in which clients send them."""
 
     def first_state(self) -> Payload:
         """The merging rule's state before round 1.
@@ -31,6 +36,40 @@ class ServerRules:
         state = self._checked(self.method.merging.start(self.start), "start")
         self.sent(state, NEW_CLIENT)
         return state
+
+    def first_extras(self) -> dict[str, Payload]:
+        """The states of the rules for extras before round 1."""
+        return {
+            key: self._checked(declared.rule.start(self.extras[key]), "start")
+            for key, declared in declared_extras(self.method).items()
+            if declared.rule is not None
+        }
+
+    def sent_extras(self, states: Mapping[str, Payload], client: str) -> dict[str, Array]:
+        """The extras that a client is sent."""
+        sent: dict[str, Array] = {}
+        for key, state in states.items():
+            declared = declared_extras(self.method)[key]
+            assert declared.rule is not None
+            arrays = declared.rule.ask(state, client)
+            names = [name for name in self.extras[key] if name in declared.down and name in arrays]
+            sent |= {name: np.asarray(arrays[name]) for name in names}
+        return sent
+
+    def expected_extras(self, exchange: str) -> Arrays:
+        """Arrays with the names, shapes and types of the extras that a client should send."""
+        return extras_up(self.method, self.extras, exchange)
+
+    def extras_flaw(self, reply: Payload, exchange: str) -> str | None:
+        """What is wrong with the values of a reply's extras, if there are any."""
+        declared = declared_extras(self.method).get(exchange)
+        return declared.flaw(reply.extras) if declared and reply.extras else None
+
+    def stepped(self, exchange: str, state: Payload, total: Arrays, server: Server) -> Payload:
+        """The state of the rule for extras after an exchange."""
+        rule = declared_extras(self.method)[exchange].rule
+        assert rule is not None
+        return self._checked(rule.step(state, total, server), "step")
 
     def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
         """The arrays that a client is sent; with ``keep_own`` without those it is spared."""
@@ -48,10 +87,10 @@ class ServerRules:
         names = requested(sent_up(self.method, self.start), spared)
         return {name: self.start[name] for name in names}
 
-    def merged(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merged(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         """The merging rule's state after a round; raise RametError if it left replies unread."""
         remaining = chain(replies)  # a rule could close a generator
-        merged = self.method.merging.merge(state, remaining)
+        merged = self.method.merging.merge(state, remaining, server)
         if next(remaining, None) is not None:
             raise RametError(
                 f"{self._rule}.merge returned before it had read all replies of the round. Read "
@@ -64,6 +103,13 @@ class ServerRules:
             raise RametError(
                 f"{self._rule}.{step} returned {type(state).__name__} instead of the rule's state, "
                 "a Payload."
+            )
+        reserved = [name for name in state.arrays if name.startswith(RESERVED)]
+        if reserved or state.extras:
+            names = reserved or [*state.extras]
+            raise RametError(
+                f"{self._rule}.{step} returned '{names[0]}' in its state. Give the arrays of a "
+                f"state names that do not start with {' or '.join(RESERVED)}, and no extras."
             )
         return state
 

@@ -2,15 +2,17 @@
 
 Every message is answered with a model and an optimiser that are rebuilt from the last snapshot, in
 every engine. So a run does not depend on which process answers a message. Saved are the arrays of
-the model (parameters and buffers), the tensors of the optimiser (such as Adam's moments), and its
-numbers (such as a learning rate that a schedule has changed). State that is kept anywhere else
-would be lost, so a change of it during training is an error.
+the model (parameters and buffers), the tensors of the optimiser (such as Adam's moments), its
+numbers (such as a learning rate that a schedule has changed), and the client's memory. State that
+is kept anywhere else would be lost, so a change of it during training is an error.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,7 +23,8 @@ from ramet.engine.checkpoint import Snapshot
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, under
 
-MODEL, OPTIMISER = "model/", "optimiser/"
+MODEL, OPTIMISER, MEMORY = "model/", "optimiser/", "memory/"
+_BEFORE, _TRAINED = "before/", "trained"
 _GROUPS, _NUMBERS = "groups", "numbers"
 _OPTIMISER_ATTRIBUTES = ("defaults", "state", "param_groups")
 
@@ -51,19 +54,75 @@ def model_arrays(model: nn.Module) -> dict[str, Array]:
     return _arrays(state)
 
 
-def full_state(model: nn.Module, optimiser: Optimizer) -> dict[str, Array]:
-    """All arrays of the model and all tensors of its optimiser, by name."""
+Memory: TypeAlias = defaultdict[str, dict[str, Tensor]]
+"""Private tensors by name, of each part of a method that has any."""
+
+
+@dataclass
+class ClientState:
+    """A client's network with its optimiser, and its private tensors.
+
+    Memory goes with the replies that the server has. If a reply was lost or refused, the memory is
+    again as it was ``before`` the round in which the client last ``trained``.
+    """
+
+    model: nn.Module
+    optimiser: Optimizer
+    memory: Memory = field(default_factory=lambda: defaultdict(dict))
+    before: Memory = field(default_factory=lambda: defaultdict(dict))
+    trained: int = 0
+
+    def begin_training(self, number: int) -> None:
+        """Keep the memory as it is now, for the case that the reply of this round is lost."""
+        self.before = defaultdict(dict)
+        for owner, tensors in self.memory.items():
+            self.before[owner] = {name: value.clone() for name, value in tensors.items()}
+        self.trained = number
+
+    def forget_lost_reply(self, last: int) -> None:
+        """Return to an earlier memory if the server's last reply is older than this state."""
+        if self.trained > last:
+            self.memory, self.trained = self.before, last
+
+
+def full_state(client: ClientState) -> dict[str, Array]:
+    """All arrays of the model, all tensors of its optimiser, and the memory, by name."""
+    model, optimiser = client.model, client.optimiser
     moments = {
         f"{OPTIMISER}{kind}/{name}": value
         for name, kind, value in _optimiser_state(model, optimiser)
         if isinstance(value, Tensor)
     }
     arrays = {MODEL + name: array for name, array in model_arrays(model).items()}
-    return {**arrays, **_arrays(moments)}
+    return {**arrays, **_arrays(moments), **_memory_arrays(MEMORY, client.memory)}
 
 
-def snapshot(step: int, model: nn.Module, optimiser: Optimizer) -> Snapshot:
-    """The whole state after round ``step``."""
+def _memory_arrays(prefix: str, memory: Memory) -> dict[str, Array]:
+    flat = {
+        f"{prefix}{owner}/{name}": value
+        for owner, tensors in memory.items()
+        for name, value in tensors.items()
+    }
+    for name, value in flat.items():
+        if not isinstance(value, Tensor):
+            raise RametError(
+                f"'{name}' is a {type(value).__name__}, but only tensors can be saved between "
+                "rounds. Use `torch.tensor` for a number."
+            )
+    return _arrays(flat)
+
+
+def _memory_of(prefix: str, arrays: Arrays, device: torch.device) -> Memory:
+    memory: Memory = defaultdict(dict)
+    for key, value in to_tensors(under(prefix, arrays), device).items():
+        owner, _, name = key.partition("/")
+        memory[owner][name] = value
+    return memory
+
+
+def snapshot(step: int, client: ClientState) -> Snapshot:
+    """The whole state after ``step``."""
+    model, optimiser = client.model, client.optimiser
     numbers: dict[str, dict[str, Any]] = {}
     for name, kind, value in _optimiser_state(model, optimiser):
         if not isinstance(value, Tensor):
@@ -73,11 +132,13 @@ def snapshot(step: int, model: nn.Module, optimiser: Optimizer) -> Snapshot:
         for group in optimiser.param_groups
     ]
     facts = {_GROUPS: groups, _NUMBERS: numbers}
-    return Snapshot(step, full_state(model, optimiser), {"optimiser": facts})
+    arrays = {**full_state(client), **_memory_arrays(_BEFORE, client.before)}
+    return Snapshot(step, arrays, {"optimiser": facts, _TRAINED: client.trained})
 
 
-def restore(saved: Snapshot, model: nn.Module, optimiser: Optimizer, device: torch.device) -> None:
-    """Load a snapshot into a new model on ``device`` and a new optimiser of its parameters."""
+def restore(saved: Snapshot, client: ClientState, device: torch.device) -> None:
+    """Load a snapshot into a new model on ``device``, a new optimiser and an empty memory."""
+    model, optimiser = client.model, client.optimiser
     load_arrays(model, under(MODEL, saved.arrays))
     parameters = dict(model.named_parameters())
     for key, array in under(OPTIMISER, saved.arrays).items():
@@ -89,6 +150,14 @@ def restore(saved: Snapshot, model: nn.Module, optimiser: Optimizer, device: tor
     for group, values in zip(optimiser.param_groups, facts[_GROUPS], strict=False):
         for key, value in values.items():
             group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
+    client.memory = _memory_of(MEMORY, saved.arrays, device)
+    client.before = _memory_of(_BEFORE, saved.arrays, device)
+    client.trained = saved.facts.get(_TRAINED, 0)
+
+
+def to_tensors(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
+    """Copies of the arrays, as tensors on a device."""
+    return {name: torch.from_numpy(array.copy()).to(device) for name, array in arrays.items()}
 
 
 class Unsaved:

@@ -9,13 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from ramet.data.own import Aspect, check_fit
-from ramet.engine import start_shared
+from ramet.engine.node import start_extras, start_shared
 from ramet.errors import RametError
 from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import RunSettings
-from ramet.methods import METHODS
+from ramet.methods import METHODS, AssembledMethod
 from ramet.methods.base import check_activation, check_merging
 from ramet.options import absolute_file
 from ramet.partition import SETTINGS, absolute_sites
@@ -27,7 +27,7 @@ def checked_settings(**given: Any) -> RunSettings:
     given = {**given, "options": dict(given.get("options", {}))}
     if SITES in given["options"]:
         given["options"][SITES] = absolute_sites(given["options"][SITES])
-    for name in ("method", "network", "activation", "merge"):
+    for name in ("method", "network", "activation", "merge", "release"):
         if given.get(name):
             given[name] = absolute_file(given[name])
     if given.get("rounds") is None:
@@ -61,12 +61,53 @@ def check_names(experiment: Experiment) -> None:
         )
     _check_task(experiment)
     shared = start_shared(method, experiment.sizes.plain_shape(), settings.seed)
+    check_extras(method, experiment.same_schema, settings.setting)
     check_activation(method, shared)
     check_merging(method, shared, clients)
+    if method.pace is not None and not method.pace.simulated:
+        _check_arrivals(experiment)
     if settings.quorum > clients:
         raise RametError(
             f"a quorum of {settings.quorum} is larger than the {clients} clients of "
             f"{settings.setting}. Choose a smaller one."
+        )
+
+
+def _check_arrivals(experiment: Experiment) -> None:
+    """Check that replies can be taken as they arrive."""
+    method, settings = experiment.method, experiment.settings
+    if settings.engine != "superlink":
+        raise RametError(
+            "only a SuperLink has clients that reply at their own pace. Use --engine superlink, or "
+            "simulated=true."
+        )
+    if method.stages:
+        raise RametError(f"{method.name} has stages, for which all clients wait. Remove the pace.")
+    if method.pace and settings.quorum > method.pace.count:
+        raise RametError(
+            f"a round ends with {method.pace.count} replies, which is below the quorum of "
+            f"{settings.quorum}. Choose a smaller quorum."
+        )
+
+
+def check_extras(method: AssembledMethod, same_schema: bool, setting: str) -> None:
+    """Check that the extras have the same meaning on all clients."""
+    plain = method.task.plain_shape(method.inputs)
+    own, other = (
+        {
+            name: array.shape
+            for arrays in start_extras(method, shape, 0).values()
+            for name, array in arrays.items()
+        }
+        for shape in (plain, plain.other())
+    )
+    different = [name for name in own if own[name] != other.get(name)]
+    if different and not same_schema:
+        raise RametError(
+            f"{method.name} exchanges '{different[0]}', whose size depends on a client's features "
+            f"or classes, but these differ between the clients of {setting}. Choose a setting "
+            "whose clients hold parts of one dataset or graph; for your own data, set "
+            "same_schema=true if the sites have the same features and classes."
         )
 
 
@@ -90,9 +131,9 @@ def check_clients(experiment: Experiment) -> None:
     """Check that shared arrays have the same shape and meaning on all clients."""
     _check_schemas(experiment)
     first, *others = experiment.clients
-    expected = experiment.sizes.shared_shapes(first)
+    expected = experiment.sizes.exchanged_shapes(first)
     for client in others:
-        for name, shape in experiment.sizes.shared_shapes(client).items():
+        for name, shape in experiment.sizes.exchanged_shapes(client).items():
             if shape != expected[name]:
                 raise RametError(
                     f"'{name}' cannot be shared: it is {list(expected[name])} on {first} but "

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from ramet.errors import RametError
 from ramet.experiment.settings import RunSettings
-from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES
+from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES
 from ramet.models.networks import NETWORKS
 from ramet.options import name_and_options, source_of
 
@@ -28,6 +28,7 @@ BUILT_IN: dict[str, Mapping[str, Any]] = {
     "network": NETWORKS,
     "activation": ACTIVATIONS,
     "merge": MERGES,
+    "release": RELEASES,
 }
 """The settings that may name user-defined code, and the built-in names of each."""
 _IMPORTS = "imports"

@@ -14,9 +14,10 @@ from torch import nn
 from ramet.data.own import Schema
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.node import final_model, new_model, state_names
+from ramet.engine.checkpoint import KEPT
+from ramet.engine.node import final_model, new_model, start_model, state_names
 from ramet.engine.state import load_arrays
-from ramet.errors import unknown
+from ramet.errors import RametError, unknown
 from ramet.experiment.code import check_code
 from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import Engine, RunSettings
@@ -24,6 +25,7 @@ from ramet.experiment.sizes import Sizes
 from ramet.methods import AssembledMethod
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
+from ramet.randomness import EVERYONE
 
 _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
     "local": (),  # in the same process a retry would end the same way
@@ -44,11 +46,18 @@ class Experiment:
     def method(self) -> AssembledMethod:
         settings = self.settings
         check_code(settings)
-        return self._parts.assembled(settings.share, settings.activation, settings.merge)
+        return self._parts.assembled(
+            settings.share, settings.activation, settings.merge, settings.release
+        )
 
     @cached_property
     def setting(self) -> Setting:
         return self._parts.setting
+
+    @property
+    def same_schema(self) -> bool:
+        """Whether all clients have the same features and classes, or node types and relations."""
+        return self._parts.same_schema
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -86,7 +95,7 @@ class Experiment:
             method=self.method,
             samples=self.samples(client),
             seed=self.settings.seed,
-            snapshots=Snapshots(states / client),
+            snapshots=Snapshots(states / client, keep=KEPT * (len(self.method.stages) + 1)),
             device=torch.device(self.settings.device),
             audit=AuditLog(states / client / AUDIT, states.name, client),
         )
@@ -103,12 +112,33 @@ class Experiment:
             rounds=self.settings.rounds,
             seed=self.settings.seed,
             start=self.sizes.shared_start(),
-            snapshots=Snapshots(snapshots),
+            snapshots=Snapshots(snapshots, keep=KEPT * (len(self.method.stages) + 1)),
             evaluate_server=self._server_evaluation(),
             quorum=self.settings.quorum,
             retry_delays=_RETRY_DELAYS[self.settings.engine],
             norm_bound=self.settings.norm_bound,
+            extras=self.sizes.start_extras(),
+            buffers=self.sizes.buffers(),
+            network=self._server_network,
+            shape=self.sizes.server_shape(),
+            device=torch.device(self.settings.device),
         )
+
+    def _server_network(self) -> nn.Module:
+        """A network with the arrays that all clients start with."""
+        seed, shape = self.settings.seed, self.sizes.server_shape()
+        model = start_model(self.method, shape, seed, EVERYONE)
+        private = [name for name in state_names(model) if not self._is_common(name)]
+        if private:
+            raise RametError(
+                f"the server has no network: '{private[0]}' is private. A rule that trains at the "
+                "server needs a method that shares all arrays in both directions."
+            )
+        return model.to(self.settings.device)
+
+    def _is_common(self, name: str) -> bool:
+        """Whether the server has the array."""
+        return name in self.method.shared and name in self.method.down
 
     def manifest(self) -> dict[str, Any]:
         """Which client holds which samples, with hashes: equal manifests mean equal splits."""
@@ -146,8 +176,7 @@ class Experiment:
         task, device = self.method.task, torch.device(self.settings.device)
         samples = task.samples(data)
         model = new_model(self.method, task.shape(samples), self.settings.seed).to(device)
-        shared, down = self.method.shared, self.method.down
-        if any(name not in shared or name not in down for name in state_names(model)):
+        if not all(map(self._is_common, state_names(model))):
             return None
 
         def evaluate(arrays: Arrays) -> Mapping[str, float]:

@@ -8,15 +8,21 @@ from dataclasses import dataclass, field, replace
 from ramet.errors import RametError
 from ramet.options import name_and_options, without_folder
 
-_SHARE, _NETWORK, _MERGE, _ACTIVATION = "share", ",network=", ",merge=", ",activation="
+_SHARE, _NETWORK, _RELEASE, _MERGE, _ACTIVATION = (
+    "share",
+    ",network=",
+    ",release=",
+    ",merge=",
+    ",activation=",
+)
 
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method with its options, network, sharing, merging and activation.
+    """A method with its options, network, sharing, release, merging and activation.
 
-    Written as one word: the method and all options, separated by commas, then `merge=` and finally
-    `activation=`, each followed by its own options:
+    Written as one word: the method and all options, separated by commas, then `release=`, `merge=`
+    and finally `activation=`, each followed by its own options:
     `feddense,width=16,merge=trimmed-mean,share=0.3,activation=random-clients,count=3`.
     """
 
@@ -24,6 +30,7 @@ class MethodSpec:
     options: Mapping[str, str] = field(default_factory=dict)
     network: str | None = None
     share: tuple[str, ...] | None = None
+    release: str | None = None
     merge: str | None = None
     activation: str | None = None
 
@@ -31,6 +38,7 @@ class MethodSpec:
     def parse(text: str) -> MethodSpec:
         rest, _, activation = text.partition(_ACTIVATION)
         rest, _, merge = rest.partition(_MERGE)
+        rest, _, release = rest.partition(_RELEASE)
         rest, _, network = rest.partition(_NETWORK)
         method, options = name_and_options(rest)
         network, further = name_and_options(network)
@@ -43,6 +51,7 @@ class MethodSpec:
             options,
             network or None,
             None if share is None else tuple(share.split()),
+            release or None,
             merge or None,
             activation or None,
         )
@@ -52,6 +61,7 @@ class MethodSpec:
         text = ",".join([self.method, *pairs])
         text += _NETWORK + self.network if self.network else ""
         text += f",{_SHARE}={' '.join(self.share)}" if self.share is not None else ""
+        text += _RELEASE + self.release if self.release else ""
         text += _MERGE + self.merge if self.merge else ""
         return text + (_ACTIVATION + self.activation if self.activation else "")
 
@@ -64,6 +74,7 @@ class MethodSpec:
             self,
             method=without_folder(self.method),
             network=without_folder(self.network) if self.network else None,
+            release=without_folder(self.release) if self.release else None,
             merge=without_folder(self.merge) if self.merge else None,
             activation=without_folder(self.activation) if self.activation else None,
         )

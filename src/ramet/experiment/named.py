@@ -13,10 +13,19 @@ from torch import nn
 
 from ramet.errors import RametError, unknown
 from ramet.experiment.settings import RunSettings
-from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, AssembledMethod, Method
+from ramet.methods import (
+    ACTIVATIONS,
+    MERGES,
+    METHODS,
+    PAPER_NAMES,
+    RELEASES,
+    AssembledMethod,
+    Method,
+)
 from ramet.methods.activation import Activation
 from ramet.methods.base import assembled, with_merging
 from ramet.methods.merging import Merging
+from ramet.methods.release import Release
 from ramet.methods.training import DEFAULT_TRAINING, LocalTraining, Training
 from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
@@ -103,6 +112,7 @@ class NamedParts:
         share: tuple[str, ...] | None = None,
         activation: str | None = None,
         merge: str | None = None,
+        release: str | None = None,
     ) -> AssembledMethod:
         """The method with its network, task and training, and with replaced rules."""
         self._check_options()
@@ -113,13 +123,15 @@ class NamedParts:
             method = replace(method, activation=activation_from(activation))
         if merge:
             method = with_merging(method, merging_from(merge), merge)
+        if release:
+            method = replace(method, release=(*method.release, release_from(release)))
         task = build(TASKS[self.task_name], self._options_of("task"))
         return assembled(
             method,
             task,
             None if method.model else self._bound_network(),
             None if method.training else self._training(),
-            self._same_schema,
+            self.same_schema,
         )
 
     @cached_property
@@ -175,7 +187,7 @@ class NamedParts:
         return build(factory, _restricted(self.options, arguments(factory)))
 
     @property
-    def _same_schema(self) -> bool:
+    def same_schema(self) -> bool:
         declared = self._setting.same_schema
         return self.task_name != "graph-classification" if declared is None else declared
 
@@ -281,6 +293,12 @@ def merging_from(text: str) -> Merging:
     """Build a rule such as `trimmed-mean,share=0.3` or `file.py:Rule,share=0.3`."""
     rule = _rule_from(text, MERGES, "merge")
     return _checked_type(rule, Merging, text, "It needs `start`, `ask` and `merge`.")
+
+
+def release_from(text: str) -> Release:
+    """Build a release such as `8-bit` or `file.py:Release,share=0.3`."""
+    rule = _rule_from(text, RELEASES, "release")
+    return _checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
 
 
 def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:

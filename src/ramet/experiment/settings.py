@@ -47,6 +47,9 @@ class RunSettings(BaseModel):
     merge: str | None = None
     """Replaces the weighted mean: a name from `ramet merges` or file.py:rule, followed by its
     options."""
+    release: str | None = None
+    """Applied to replies before they leave a site: a name from `ramet releases` or file.py:release,
+    followed by its options."""
     quorum: int = Field(1, ge=1)
     deadline: float = Field(600.0, gt=0)
     norm_bound: float | None = Field(None, gt=0)
@@ -60,7 +63,13 @@ class RunSettings(BaseModel):
         """The method with its options, without the paths of the sites' files."""
         options = {key: value for key, value in self.options.items() if key != SITES}
         spec = MethodSpec(
-            self.method, options, self.network, self.share, self.merge, self.activation
+            self.method,
+            options,
+            self.network,
+            self.share,
+            self.release,
+            self.merge,
+            self.activation,
         )
         return spec.without_folders()
 
@@ -71,8 +80,8 @@ class RunSettings(BaseModel):
 
     @property
     def rules(self) -> dict[str, str]:
-        """The rules that replace the method's own."""
-        given = {"activation": self.activation, "merge": self.merge}
+        """The rules that replace the method's own, or are added to it."""
+        given = {"activation": self.activation, "merge": self.merge, "release": self.release}
         return {kind: without_folder(text) for kind, text in given.items() if text}
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ramet.engine import start_shared
+from ramet.engine.node import new_model, start_extras, start_shared
 from ramet.methods import AssembledMethod
 from ramet.tasks import Shape
 
@@ -33,7 +33,8 @@ class Sizes:
     def scalars_of(self, client: str) -> int:
         return self._measured(client)[0]
 
-    def shared_shapes(self, client: str) -> ArrayShapes:
+    def exchanged_shapes(self, client: str) -> ArrayShapes:
+        """The shapes of the arrays that the client shares, and of its extras."""
         return self._measured(client)[1]
 
     def shared_scalars(self) -> int:
@@ -45,31 +46,49 @@ class Sizes:
 
     def shared_start(self) -> dict[str, Any]:
         """The shared arrays before round 1; data is read only if the arrays depend on it."""
+        return start_shared(self.method, self.server_shape(), self.seed)
+
+    def start_extras(self) -> dict[str, dict[str, Any]]:
+        """The extras before round 1, by the exchange in which clients send them."""
+        return start_extras(self.method, self.server_shape(), self.seed)
+
+    def buffers(self) -> frozenset[str]:
+        """The names of the arrays that are not trained."""
+        model = new_model(self.method, self.server_shape(), self.seed)
+        return frozenset(name for name, _ in model.named_buffers())
+
+    def server_shape(self) -> Any:
+        """A shape with which the server can build all that is exchanged.
+
+        Data is read only if the exchanged arrays depend on it.
+        """
         plain = self.plain_shape()
-        shape = self.shape_of(self.clients[0]) if self.changed_by(plain.other()) else plain
-        return start_shared(self.method, shape, self.seed)
+        return self.shape_of(self.clients[0]) if self.changed_by(plain.other()) else plain
 
     def plain_shape(self) -> Any:
         return self.method.task.plain_shape(self.method.inputs)
 
     def changed_by(self, shape: Shape) -> list[str]:
-        """The shared arrays that this shape adds, removes or resizes relative to the plain one."""
-        old, new = (start_shared(self.method, s, self.seed) for s in (self.plain_shape(), shape))
-        return [
-            name
-            for name in {**old, **new}
-            if name not in old or name not in new or old[name].shape != new[name].shape
-        ]
+        """What this shape adds, removes or resizes relative to the plain one.
+
+        Includes the shared arrays and the extras.
+        """
+        old, new = self._exchanged_shapes(self.plain_shape()), self._exchanged_shapes(shape)
+        return [name for name in {**old, **new} if old.get(name) != new.get(name)]
+
+    def _exchanged_shapes(self, shape: Shape) -> ArrayShapes:
+        extras = start_extras(self.method, shape, self.seed)
+        groups = [start_shared(self.method, shape, self.seed), *extras.values()]
+        return {name: array.shape for arrays in groups for name, array in arrays.items()}
 
     def _measured(self, client: str) -> tuple[int, ArrayShapes]:
         shape = self.shape_of(client)
         if shape not in self._by_shape:
             with torch.random.fork_rng():
                 model = self.method.model(shape)
-            state = model.state_dict()
             self._by_shape[shape] = (
                 sum(parameter.numel() for parameter in model.parameters()),
-                {name: tuple(state[name].shape) for name in self.method.shared.pick(state)},
+                self._exchanged_shapes(shape),
             )
         return self._by_shape[shape]
 

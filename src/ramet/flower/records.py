@@ -20,7 +20,7 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
 from ramet.payload import Payload
 
-ARRAYS, NUMBERS, NOTES = "arrays", "numbers", "notes"
+ARRAYS, EXTRAS, NUMBERS, NOTES = "arrays", "extras", "numbers", "notes"
 DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
 """What Flower raises when it cannot assemble a message from its parts."""
 
@@ -29,6 +29,7 @@ def to_records(payload: Payload) -> RecordDict:
     return RecordDict(
         {
             ARRAYS: ArrayRecord({name: Array(array) for name, array in payload.arrays.items()}),
+            EXTRAS: ArrayRecord({name: Array(array) for name, array in payload.extras.items()}),
             NUMBERS: MetricRecord(dict(payload.numbers)),
             NOTES: ConfigRecord(dict(payload.notes)),
         }
@@ -42,6 +43,7 @@ def from_records(content: RecordDict) -> Payload:
             {name: to_array(array) for name, array in content.array_records[ARRAYS].items()},
             {name: _number(value) for name, value in content.metric_records[NUMBERS].items()},
             {name: str(note) for name, note in content.config_records[NOTES].items()},
+            {name: to_array(array) for name, array in content.array_records[EXTRAS].items()},
         )
     except (KeyError, ValueError, TypeError) as error:
         raise RametError(f"not a Ramet message ({error}).") from error
@@ -73,7 +75,7 @@ def _number(value: Any) -> float:
     return value
 
 
-_OPTIONAL = ("network", "activation", "merge", "code")
+_OPTIONAL = ("network", "activation", "merge", "release", "code")
 """Settings that are empty in the run config if they are not given."""
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -43,7 +43,8 @@ class RequestId:
     def statement(self, reply: Payload) -> bytes:
         """The bytes to sign: this id and a digest of the reply without its signature."""
         notes = {name: note for name, note in reply.notes.items() if name != SIGNATURE}
-        content = [digest(reply.arrays), sorted(reply.numbers.items()), sorted(notes.items())]
+        arrays = [digest(reply.arrays), digest(reply.extras)]
+        content = [*arrays, sorted(reply.numbers.items()), sorted(notes.items())]
         content_digest = hashlib.sha384(json.dumps(content).encode()).hexdigest()
         fields = [self.run, self.client, self.round, self.nonce]
         return json.dumps(["a reply in Ramet", fields, content_digest]).encode()
@@ -56,7 +57,7 @@ def fresh_nonce() -> str:
 def signed(reply: Payload, request_id: RequestId, key_file: Path) -> Payload:
     """The reply with a note that holds its signature."""
     signature = _private_key(key_file).sign(request_id.statement(reply), _ALGORITHM).hex()
-    return Payload(reply.arrays, reply.numbers, {**reply.notes, SIGNATURE: signature})
+    return replace(reply, notes={**reply.notes, SIGNATURE: signature})
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,15 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
-from ramet.engine import SERVER, fault
+from ramet.engine import fault
 from ramet.engine.server_rules import ServerRules
+from ramet.errors import RametError
 from ramet.flower.records import to_array
 from ramet.methods import AssembledMethod, Method, assembled
 from ramet.methods.activation import Choice, Spared, requested
 from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
+from ramet.methods.server import SERVER
 from ramet.methods.sharing import NetworkArrays
 from ramet.payload import Arrays, Payload, Sharing, everything
 from ramet.randomness import Randomness
@@ -62,6 +64,12 @@ class MethodStrategy(Strategy):
     """
 
     def __init__(self, method: Method, seed: int = 0, min_nodes: int = 2) -> None:
+        for part in ("extras", "after", "personal", "release", "stages", "pace"):
+            if getattr(method, part):
+                raise RametError(
+                    f"{method.name} has `{part}`, which needs Ramet's own rounds. Run it with "
+                    "`ramet run --engine superlink`."
+                )
         self.method = method
         self.seed = seed
         self.min_nodes = min_nodes
@@ -70,7 +78,7 @@ class MethodStrategy(Strategy):
         self._state: Payload | None = None
         self._activity = Payload()
         self._spared: Spared = {}
-        self._choice = Choice((), (), Randomness(seed, SERVER, 0))
+        self._choice = Choice((), Randomness(seed, SERVER, 0))
 
     def summary(self) -> None:
         facts = self.method.name, self.method.paper, self.method.shared
@@ -83,8 +91,8 @@ class MethodStrategy(Strategy):
         nodes = {str(node): node for node in self._nodes(grid)}
         self._choice = Choice(
             sorted(nodes),
-            switchable_arrays(self._rules.method, self._rules.start),
             Randomness(self.seed, SERVER, server_round),
+            switchable=switchable_arrays(self._rules.method, self._rules.start),
         )
         self._spared = self.method.activation.ask(self._activity, self._choice)
         active = [nodes[name] for name in self._spared]
@@ -97,7 +105,9 @@ class MethodStrategy(Strategy):
         metrics: list[RecordDict] = []
         scores: dict[str, Mapping[str, float]] = {}
         self._state = self._rules.merged(
-            self._state, self._valid_replies(self._state, replies, server_round, metrics, scores)
+            self._state,
+            self._valid_replies(self._state, replies, server_round, metrics, scores),
+            self._choice,
         )
         self._activity = self.method.activation.settle(self._activity, self._choice, scores)
         if not metrics:
@@ -176,7 +186,7 @@ class MethodStrategy(Strategy):
             yield node, reply
 
     def _fault(self, reply: Payload, expected: Arrays) -> str:
-        return fault(reply, expected, train=True) or self.method.flaw(reply.arrays) or ""
+        return fault(reply, Payload(expected), train=True) or self.method.flaw(reply.arrays) or ""
 
     def _check_answered(self, message: Message, server_round: int) -> bool:
         if message.has_error():

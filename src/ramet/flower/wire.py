@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from flwr.app import Message, MessageType
@@ -45,6 +46,7 @@ class GridWire:
         self._deadline = deadline
         self._keyring = keyring
         self._nodes: dict[str, int] = {}
+        self._pending: dict[str, RequestId] = {}
         self._names = names or {}
         self.refused: dict[str, str] = {}
         """Clients whose node is connected but does not take part, with the reason."""
@@ -66,9 +68,10 @@ class GridWire:
         return self.refused.get(client, "its node is not connected")
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        """Also yields replies to requests of earlier exchanges that were left before their end."""
         self._introduce_new_nodes()
         remaining = iter(requests)
-        pending: dict[str, RequestId] = {}
+        pending = self._pending
         last_reply, pause = time.monotonic(), _PAUSE
         while True:
             for client, request in islice(remaining, IN_FLIGHT - len(pending)):
@@ -86,8 +89,8 @@ class GridWire:
                     request_id = pending.pop(sent)
                     yield request_id.client, self._checked(reply, request_id)
             if time.monotonic() - last_reply > self._deadline:
-                for request_id in pending.values():
-                    yield request_id.client, f"no reply within {self._deadline:.0f} s"
+                for sent in list(pending):
+                    yield pending.pop(sent).client, f"no reply within {self._deadline:.0f} s"
                 return
             if pending:
                 time.sleep(pause)
@@ -98,7 +101,7 @@ class GridWire:
 
     def _train(self, request_id: RequestId, request: Payload) -> Message:
         notes = {**request.notes, "run": self._run, NONCE: request_id.nonce}
-        content = to_records(Payload(request.arrays, request.numbers, notes))
+        content = to_records(replace(request, notes=notes))
         return Message(
             content, self._nodes[request_id.client], MessageType.TRAIN, ttl=self._lifetime
         )

@@ -5,24 +5,39 @@ from dataclasses import dataclass
 
 from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
 from ramet.methods.base import AssembledMethod, Method, assembled
+from ramet.methods.ditto import ditto
+from ramet.methods.eight_bit import EightBit
 from ramet.methods.fedavg import fedavg
+from ramet.methods.fedbuff import fedbuff
 from ramet.methods.fedda import Explore, Restart, fedda
 from ramet.methods.feddense import feddense
 from ramet.methods.fedlit import fed_mgcn, fedlit
+from ramet.methods.fedopt import fedadam, fedyogi
 from ramet.methods.fedper import fedper
+from ramet.methods.fedproto import fedproto
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedsageplus import fedsage_plus
 from ramet.methods.fedstar import fedstar
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
 from ramet.methods.merging import Merging, WeightedMean
+from ramet.methods.moon import moon
+from ramet.methods.release import Release
 from ramet.methods.robust import ClippedMean, Krum, Median, TrimmedMean
+from ramet.methods.scaffold import scaffold
 
 METHODS: dict[str, Callable[..., Method]] = {
     "local": local,
     "fedavg": fedavg,
     "fedprox": fedprox,
     "fedper": fedper,
+    "scaffold": scaffold,
+    "moon": moon,
+    "ditto": ditto,
+    "fedadam": fedadam,
+    "fedyogi": fedyogi,
+    "fedbuff": fedbuff,
+    "fedproto": fedproto,
     "gcfl": gcfl,
     "gcfl+": gcfl_plus,
     "fedda": fedda,
@@ -81,24 +96,36 @@ MERGES: dict[str, Callable[..., Merging]] = {
     "clipped-mean": ClippedMean,
 }
 
+RELEASES: dict[str, Callable[..., Release]] = {
+    "8-bit": EightBit,
+}
+
 __all__ = [
     "ACTIVATIONS",
     "MERGES",
     "METHODS",
     "PAPER_NAMES",
+    "RELEASES",
     "AssembledMethod",
     "Method",
     "assembled",
+    "ditto",
     "fed_mgcn",
+    "fedadam",
     "fedavg",
+    "fedbuff",
     "fedda",
     "feddense",
     "fedlit",
     "fedper",
+    "fedproto",
     "fedprox",
     "fedsage_plus",
     "fedstar",
+    "fedyogi",
     "gcfl",
     "gcfl_plus",
     "local",
+    "moon",
+    "scaffold",
 ]

@@ -16,9 +16,9 @@ import torch
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
+from ramet.methods.server import Server
 from ramet.options import Share
 from ramet.payload import Arrays, Payload
-from ramet.randomness import Randomness
 
 Spared: TypeAlias = Mapping[str, Sequence[str]]
 """The active clients of a round, each with the shared arrays that it need not send."""
@@ -27,15 +27,11 @@ Scores: TypeAlias = Mapping[str, Mapping[str, float]]
 
 
 @plain_dataclass(frozen=True)
-class Choice:
-    """What a rule can choose from in a round."""
+class Choice(Server):
+    """What a rule can choose from in a round, and what else the server knows."""
 
-    clients: Sequence[str]
-    """All clients of the run, in a fixed order."""
-    switchable: Sequence[str]
+    switchable: Sequence[str] = ()
     """The shared arrays that a client may be spared."""
-    randomness: Randomness
-    """Random draws of this round; ``generator("purpose")`` returns a PyTorch generator."""
 
 
 @runtime_checkable

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ramet.errors import RametError
 from ramet.methods.activation import Activation, Everyone
+from ramet.methods.extras import TRAINING, Extras, Stage, no_flaw
 from ramet.methods.merging import Merging, WeightedMean
+from ramet.methods.pace import FirstReplies
+from ramet.methods.release import Release
 from ramet.methods.robust import RobustMerging
 from ramet.methods.sharing import NetworkArrays, SharingRule
-from ramet.methods.training import DEFAULT_TRAINING, Penalty, Training
+from ramet.methods.training import DEFAULT_TRAINING, After, Penalty, Training
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.payload import Arrays, Sharing, everything, only
 from ramet.tasks import GraphClassification, StructureEncoding, Task
 
 Model: TypeAlias = Callable[[Any], nn.Module]
 """Builds the network for a client's shape."""
-
-
-def no_flaw(arrays: Arrays) -> str | None:  # noqa: ARG001
-    """Accept any values."""
-    return None
+Personal: TypeAlias = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]
+"""Returns the network that a client uses, given its trained network and its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,13 @@ class Method:
             whatever the server asks for.
         down: patterns over the shared names that a client receives; a site refuses any other.
         merging: how the server turns replies into what it sends next.
+        extras: arrays besides parameters that travel with every round, or None.
+        after: what a client does after training, or None.
+        personal: returns the network that a client evaluates and keeps as its final model, given
+            its trained network and its memory; None for the trained network.
+        release: what happens to a reply at the site's exit, in this order.
+        stages: exchanges of extras before the clients train.
+        pace: whether a round waits for all replies (None) or only for the first of them.
         flaw: a further check of a reply's arrays, called once their names, shapes and types are
             right and their values finite. Returns the problem in a few words, or None.
     """
@@ -70,7 +77,18 @@ class Method:
     up: Sharing = everything
     down: Sharing = everything
     merging: Merging = field(default_factory=WeightedMean)
+    extras: Extras | None = None
+    after: After | None = None
+    personal: Personal | None = None
+    release: tuple[Release, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    pace: FirstReplies | None = None
     flaw: Callable[[Arrays], str | None] = no_flaw
+
+    def __post_init__(self) -> None:
+        names = [stage.name for stage in self.stages]
+        if len({*names}) < len(names):
+            raise RametError(f"two stages of {self.name} have the same name.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +165,19 @@ def _switchable(model: Model) -> Sharing:
     return everything if patterns is None else only(*patterns)
 
 
+def declared_extras(method: Method) -> dict[str, Extras]:
+    """All extras of a method, by the exchange in which clients send them: a stage, or training."""
+    own = {TRAINING: method.extras} if method.extras is not None else {}
+    return {stage.name: stage.extras for stage in method.stages} | own
+
+
+def step_of(method: Method, number: int, stage: Stage | None = None) -> int:
+    """The step of a round's stage, or of its training; without stages the number of the round."""
+    exchanges = len(method.stages) + 1
+    index = method.stages.index(stage) if stage is not None else len(method.stages)
+    return (number - 1) * exchanges + index + 1
+
+
 def sent_up(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
     """Names of the shared arrays that a client sends."""
     return tuple(name for name in shared if name in method.up)
@@ -162,7 +193,12 @@ def check_activation(method: AssembledMethod, shared: Iterable[str]) -> None:
     names, rule = tuple(shared), type(method.activation).__name__
     if isinstance(method.activation, Everyone):
         return
-    if not names:
+    if method.pace is not None:
+        raise RametError(
+            f"{method.name} asks clients again as soon as they have replied, so {rule} cannot "
+            "choose them. Leave out the activation."
+        )
+    if not names and not declared_extras(method):
         raise RametError(
             f"{method.name} shares nothing, so {rule} would only keep clients from training. "
             "Leave out the activation."
@@ -197,6 +233,11 @@ def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) 
         raise RametError(
             f"{rule} compares whole replies, but {activation} asks clients for parts of them. Use "
             "--activation everyone or random-clients, or --merge mean."
+        )
+    if any(extras.rule for extras in declared_extras(method).values()):
+        raise RametError(
+            f"{rule} protects parameters, but the extras of {method.name} are sums, which any "
+            "client can change as it likes. Use --merge mean."
         )
     needed = method.merging.min_clients(clients)
     if clients < needed:

@@ -43,7 +43,8 @@ from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.base import Method
-from ramet.methods.merging import Reply, WeightedMean
+from ramet.methods.merging import Reply, weighted_mean
+from ramet.methods.server import Server
 from ramet.models import LinkClustering, MultiChannelGCN, MultiChannelNetwork
 from ramet.payload import Array, Arrays, Payload, everything, only, under
 from ramet.tasks import NodeClassification
@@ -79,7 +80,7 @@ class ChannelMean:
         group_of = _groups(state).get(client)
         return state.arrays if group_of is None else _reordered(state.arrays, group_of)
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002
         received = dict(sorted(dict(replies).items()))
         if not received:
             return state
@@ -94,7 +95,7 @@ class ChannelMean:
             ]
             for group in range(state.arrays[_NODES].size)
         ]
-        merged = dict(WeightedMean().merge(state, received.items()).arrays)
+        merged = weighted_mean(state.arrays, received.items())
         for group, inside in enumerate(members):
             merged |= _mean_channel(state, received, group, inside)
         merged[_NODES] = np.array(
@@ -148,8 +149,8 @@ def _mean_channel(
         )
         for client, channel in members
     )
-    merged = WeightedMean().merge(Payload(under(prefix, state.arrays)), inside)
-    return {prefix + name: array for name, array in merged.arrays.items()}
+    merged = weighted_mean(under(prefix, state.arrays), inside)
+    return {prefix + name: array for name, array in merged.items()}
 
 
 def cluster_centres(

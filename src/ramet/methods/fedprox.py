@@ -19,6 +19,7 @@ this is FedAvg.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from pydantic import NonNegativeFloat
@@ -36,13 +37,10 @@ class Proximal:
     mu: float
 
     def __call__(self, session: Session) -> Term:
-        named = dict(session.model.named_parameters())
-        shared = [named[name] for name in session.shared if name in named]
-        start = [parameter.detach().clone() for parameter in shared]
+        shared = session.shared_parameters()
 
-        def term() -> Tensor:
-            pairs = zip(shared, start, strict=True)
-            squares = [(now - then).square().sum() for now, then in pairs]
+        def term(batch: Any, output: Tensor) -> Tensor:  # noqa: ARG001
+            squares = [(now - session.start[name]).square().sum() for name, now in shared.items()]
             return self.mu / 2 * torch.stack(squares).sum()
 
         return term

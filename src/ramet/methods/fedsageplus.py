@@ -33,7 +33,7 @@ the classifier, or stay private (``generator=home``).
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -62,7 +62,7 @@ class MissingNeighbours:
         assert isinstance(samples, NodeSamples)
         graph = samples.training_graph.to(session.device)
 
-        def term() -> Tensor:
+        def term(batch: Any, output: Tensor) -> Tensor:  # noqa: ARG001
             counts, features = model.generator.losses(impaired(graph, self.hide))
             return self.count_weight * counts + self.feature_weight * features
 

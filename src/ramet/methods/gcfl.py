@@ -41,7 +41,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from ramet.errors import RametError
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.merging import Reply, WeightedMean
+from ramet.methods.merging import Reply, weighted_mean
+from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload, nothing, under
 
 Flat: TypeAlias = NDArray[np.float64]
@@ -71,21 +72,20 @@ class ClusteredMean:
     """A weighted mean per cluster. Clusters are split and never joined.
 
     The state has arrays ``CLUSTER/NAME`` and ``norms/CLIENT``, the note ``clusters`` (client to
-    cluster) and the number ``round`` of rounds merged.
+    cluster).
     """
 
     clustering: Clustering
     similarity: Similarity
 
     def start(self, shared: Arrays) -> Payload:
-        return Payload({f"0/{name}": array for name, array in shared.items()}, {"round": 0})
+        return Payload({f"0/{name}": array for name, array in shared.items()})
 
     def ask(self, state: Payload, client: str) -> Arrays:
         return under(f"{_clusters(state).get(client, 0)}/", state.arrays)
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         received = dict(replies)
-        number = int(state.numbers["round"]) + 1
         before = _clusters(state)
         updates = {
             client: _flatten(reply.arrays) - _flatten(self.ask(state, client))
@@ -96,16 +96,16 @@ class ClusteredMean:
         after: dict[str, int] = {}
         numbers = count()
         for cluster in sorted({0, *before.values()}):
-            old = Payload(under(f"{cluster}/", state.arrays))
+            old = under(f"{cluster}/", state.arrays)
             members = [client for client in updates if before.get(client, 0) == cluster]
             absent = [c for c in before if before[c] == cluster and c not in updates]
-            for part in self._parts(members, updates, norms, number):
+            for part in self._parts(members, updates, norms, server.round):
                 new = next(numbers)
-                merged = WeightedMean().merge(old, ((client, received[client]) for client in part))
-                arrays |= {f"{new}/{name}": array for name, array in merged.arrays.items()}
+                merged = weighted_mean(old, ((client, received[client]) for client in part))
+                arrays |= {f"{new}/{name}": array for name, array in merged.items()}
                 after |= dict.fromkeys([*part, *absent], new)
                 absent = []  # absent clients join the first part
-        return Payload(arrays, {"round": number}, {"clusters": json.dumps(after, sort_keys=True)})
+        return Payload(arrays, notes={"clusters": json.dumps(after, sort_keys=True)})
 
     def _parts(
         self,

@@ -3,10 +3,14 @@
 A rule object holds no state: ``merge`` receives the state and returns the next one. It sees replies
 one at a time, in order of arrival. The result must not depend on that order, because it differs
 between engines. For the same reason ``merge`` must read all replies.
+
+There are two kinds. A ``Summing`` rule needs nothing but a sum over replies: it says what a reply
+adds to the sum, and what follows from the sum. All other rules see each reply and may compare them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -14,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from ramet.payload import Array, Arrays, Payload
+from ramet.methods.server import Server
+from ramet.payload import Array, Arrays, Payload, under
 
 Reply: TypeAlias = tuple[str, Payload]
 """A client's name and its message; the number ``weight`` is the client's weight in means."""
 NEW_CLIENT = "/a new client"
 """Stands for a client that has never replied. Clients' names are names of folders, without "/"."""
+_WEIGHT = "weight/"
 
 
 @runtime_checkable
@@ -43,18 +49,25 @@ class Merging(Protocol):
         """
         ...
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         """Return the state after a round. All replies must be read."""
         ...
 
 
-@dataclass(frozen=True)
-class WeightedMean:
-    """Weighted mean of each array over the clients that sent it.
+class Summing(ABC):
+    """Base class of rules that need only a sum over replies.
 
-    The task sets the weights, such as the number of training graphs. An array that no client sent
-    keeps its value. Memory is one sum per array, for any number of clients.
+    The server's memory does not grow with the number of clients. ``term`` uses nothing but the
+    reply, so it can be computed before the reply leaves the site.
     """
+
+    @abstractmethod
+    def term(self, reply: Payload) -> Arrays:
+        """Return what a reply adds to the sum. Replies may have terms of different names."""
+
+    @abstractmethod
+    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
+        """Return the state after a round, given the sum in float64; empty without replies."""
 
     def start(self, shared: Arrays) -> Payload:
         return Payload(arrays=dict(shared))
@@ -62,26 +75,66 @@ class WeightedMean:
     def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return state.arrays
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
-        sums: dict[str, OrderlessSum] = {}
-        weights: dict[str, float] = {}
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
+        total = Total()
         for _, reply in replies:
-            weight = reply.numbers["weight"]
-            for name, array in reply.arrays.items():
-                if name not in sums:
-                    sums[name], weights[name] = OrderlessSum(array.shape), 0.0
-                sums[name].add(array, weight)
-                weights[name] += weight
-        merged = {
-            name: _cast(sums[name].total() / weights[name], old.dtype) if name in sums else old
-            for name, old in state.arrays.items()
+            total.add(self.term(reply))
+        return self.step(state, total.arrays(), server)
+
+
+@dataclass(frozen=True)
+class WeightedMean(Summing):
+    """Weighted mean of each array over the clients that sent it.
+
+    The task sets the weights, such as the number of training graphs. An array that no client sent
+    keeps its value.
+    """
+
+    def term(self, reply: Payload) -> Arrays:
+        weight = np.float64(reply.numbers["weight"])
+        arrays = {name: array.astype(np.float64) * weight for name, array in reply.arrays.items()}
+        return arrays | {_WEIGHT + name: np.asarray(weight) for name in reply.arrays}
+
+    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:  # noqa: ARG002
+        return Payload(self.mean(state.arrays, total))
+
+    @staticmethod
+    def mean(now: Arrays, total: Arrays) -> dict[str, Array]:
+        """The means, in the types of ``now``, which has the values of arrays that nobody sent."""
+        weights = under(_WEIGHT, total)
+        return {
+            name: cast(total[name] / weights[name], old.dtype) if name in weights else old
+            for name, old in now.items()
         }
-        return Payload(arrays=merged)
 
 
-def _cast(mean: NDArray[np.float64], dtype: np.dtype[Any]) -> Array:
+def weighted_mean(now: Arrays, replies: Iterable[Reply]) -> dict[str, Array]:
+    """The weighted mean of each array; ``now`` has the values of arrays that nobody sent."""
+    total = Total()
+    for _, reply in replies:
+        total.add(WeightedMean().term(reply))
+    return WeightedMean.mean(now, total.arrays())
+
+
+def cast(mean: NDArray[np.float64], dtype: np.dtype[Any]) -> Array:
     """Round where the type is integer, as for the batch count of a batch norm."""
     return (np.rint(mean) if np.issubdtype(dtype, np.integer) else mean).astype(dtype)
+
+
+class Total:
+    """The sum of named arrays, with the same bits for any order of its terms."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, OrderlessSum] = {}
+
+    def add(self, term: Arrays) -> None:
+        for name, array in term.items():
+            if name not in self._sums:
+                self._sums[name] = OrderlessSum(array.shape)
+            self._sums[name].add(array)
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        return {name: sums.total() for name, sums in self._sums.items()}
 
 
 class OrderlessSum:
@@ -100,7 +153,7 @@ class OrderlessSum:
         self._coarse: NDArray[np.float64] = np.zeros(shape)
         self._fine: NDArray[np.float64] = np.zeros(shape)
 
-    def add(self, array: Array, weight: float) -> None:
+    def add(self, array: Array, weight: float = 1.0) -> None:
         """Add the array times its weight."""
         term = array.astype(np.float64) * weight
         coarse = (term + self._COARSE) - self._COARSE

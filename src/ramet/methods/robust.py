@@ -27,6 +27,7 @@ from pydantic import Field, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.merging import Reply
+from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload
 
 Rows = NDArray[np.float64]
@@ -50,7 +51,7 @@ class RobustMerging(ABC):
     def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return state.arrays
 
-    def merge(self, state: Payload, replies: Iterable[Reply]) -> Payload:
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002
         received = dict(replies)
         if not received:
             return state

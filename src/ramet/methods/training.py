@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from dataclasses import field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -16,27 +17,44 @@ from ramet.randomness import Randomness
 from ramet.tasks import Samples, Task, TaskName
 
 
-@plain_dataclass(frozen=True)
+@plain_dataclass
 class Session:
     """What a client trains with in one round. The received arrays are already in the model.
 
     Args:
         model: the client's network, on ``device``.
         optimiser: with its state from the previous round.
+        training: the method's training.
         task: loss and batches.
         samples: the client's data in the task's format.
         shared: names of the parameters and buffers that leave the client.
         randomness: random draws of this client in this round, by purpose.
         device: where batches have to be.
+        start: copies of the shared parameters and buffers, from before training.
+        received: the extras that the server sent; in round 1 their start values.
+        sending: the extras to send, to be set by the method.
+        memory: the client's private tensors. They are kept until the next round, and never leave.
+        steps: number of batches trained so far in this round.
     """
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
+    training: Training
     task: Task
     samples: Samples
     shared: Sequence[str]
     randomness: Randomness
     device: torch.device
+    start: Mapping[str, Tensor] = field(default_factory=dict)
+    received: Mapping[str, Tensor] = field(default_factory=dict)
+    sending: dict[str, Tensor] = field(default_factory=dict)
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    steps: int = 0
+
+    def shared_parameters(self) -> dict[str, nn.Parameter]:
+        """The shared arrays that are trained; buffers are not."""
+        named = dict(self.model.named_parameters())
+        return {name: named[name] for name in self.shared if name in named}
 
 
 class _Adam(torch.optim.Adam):
@@ -51,8 +69,18 @@ class _Adam(torch.optim.Adam):
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
 
 
-Term: TypeAlias = Callable[[], Tensor]
-"""Computes what is added to the loss of the next batch."""
+class _SGD(torch.optim.SGD):
+    """PyTorch's SGD without its ``torch.compile`` wrappers, as above."""
+
+    add_param_group = inspect.unwrap(torch.optim.SGD.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.SGD.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
+
+
+Term: TypeAlias = Callable[[Any, Tensor], Tensor]
+"""Computes what is added to the loss, given the batch and the network's output for it."""
+After: TypeAlias = Callable[[Session], None]
+"""What a client does after training: it may set ``sending`` and ``memory`` of the session."""
 
 
 class Penalty(Protocol):
@@ -86,15 +114,18 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Adam over the client's own batches. Its moments are kept between rounds."""
+    """Adam, or plain SGD, over the client's own batches. Adam's moments are kept between rounds."""
 
     lr: PositiveFloat = 1e-3
     weight_decay: NonNegativeFloat = 5e-4
     epochs: PositiveInt = 1
     batch_size: PositiveInt = 128
+    algorithm: Literal["adam", "sgd"] = "adam"
 
     def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
         """Create the optimiser; its tensors are saved with the client's state."""
+        if self.algorithm == "sgd":
+            return _SGD(model.parameters(), lr=self.lr, weight_decay=self.weight_decay)
         return _Adam(model.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
 
     def fit(self, session: Session, penalty: Penalty | None = None) -> float:
@@ -107,11 +138,15 @@ class LocalTraining:
             for epoch in range(self.epochs):
                 generator = session.randomness.generator(f"order of epoch {epoch}")
                 for batch in task.batches(session.samples, self.batch_size, generator):
-                    loss = task.loss(model, batch.to(session.device))
+                    batch = batch.to(session.device)
+                    output = task.output(model, batch)
+                    loss = task.loss(output, batch)
                     losses.append(loss.detach())
                     optimiser.zero_grad()
-                    (loss + term() if term else loss).backward()  # type: ignore[no-untyped-call]
+                    whole = loss + term(batch, output) if term else loss
+                    whole.backward()  # type: ignore[no-untyped-call]
                     optimiser.step()
+                    session.steps += 1
         return float(torch.stack(losses).mean())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import nan
 from statistics import fmean
 from typing import Any
 
@@ -33,8 +34,9 @@ class Record:
     retries: int = 0  # how often missing clients were asked again
 
     def mean(self, score: str) -> float:
-        """The unweighted mean of a score over the clients."""
-        return fmean(numbers[score] for numbers in self.evaluated.values())
+        """The unweighted mean of a score over the clients; NaN if none evaluated the merge."""
+        scores = [numbers[score] for numbers in self.evaluated.values()]
+        return fmean(scores) if scores else nan
 
     @property
     def bytes_up(self) -> int:

@@ -4,7 +4,7 @@ from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
-from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
+from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS, embedding_size
 from ramet.models.node_sage import MendedSAGE, NodeSAGE
 from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
 from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
@@ -62,4 +62,5 @@ __all__ = [
     "NodeShape",
     "PlainNodeSAGE",
     "SimpleHGN",
+    "embedding_size",
 ]

@@ -74,11 +74,15 @@ class GCN(nn.Module):
         self.channel = _Channel(settings)
         self.classify = nn.Linear(settings.hidden, shape.classes)
         self.activate = settings.activate
+        self.embedding_size = shape.classes, settings.hidden
+
+    def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
+        h = apply_linear(self.project, graph)
+        nodes: Tensor = self.channel(h.relu() if self.activate else h, graph.whole, graph.gcn_scale)
+        return nodes
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        h = apply_linear(self.project, graph)
-        h = self.channel(h.relu() if self.activate else h, graph.whole, graph.gcn_scale)
-        logits: Tensor = self.classify(h)
+        logits: Tensor = self.classify(self.encode(graph))
         return logits
 
 

@@ -8,6 +8,9 @@ A network is called with a shape and, optionally, its settings. Methods rely on 
   A network may have neither.
 - Arrays whose size depends on a client's features or classes are in the input, the first layer, the
   last layer or the head.
+- ``encode`` returns the embeddings that the last layer or the head turns into logits, and
+  ``embedding_size`` is a pair: the number of classes and the width of embeddings. Methods that
+  compare embeddings (FedProto, MOON) need them; networks for link prediction have no classes.
 - ``switchable`` names the tensors that belong to one node type or relation. Only networks for link
   prediction have it.
 """
@@ -19,6 +22,7 @@ from typing import Any
 
 from torch import nn
 
+from ramet.errors import RametError
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.node_sage import NodeSAGE
 from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
@@ -26,6 +30,18 @@ from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
 from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.models.simple_hgn import SimpleHGN
 from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphSAGE
+
+
+def embedding_size(model: nn.Module) -> tuple[int, int]:
+    """The number of classes, and the width of the embeddings that ``encode`` returns."""
+    size: tuple[int, int] | None = getattr(model, "embedding_size", None)
+    if size is None:
+        raise RametError(
+            f"the network {type(model).__name__} has no `embedding_size` (the number of classes, "
+            "and the width of what `encode` returns), so its classes have no prototypes."
+        )
+    return size
+
 
 NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "gin": {GraphShape: GIN, NodeShape: NodeGIN, LinkShape: LinkGIN},

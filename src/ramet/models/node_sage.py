@@ -24,12 +24,16 @@ class NodeSAGE(nn.Module):
         self.layers = nn.ModuleList(SAGELayer(width, hidden) for width in widths)
         self.dropout = Dropout(settings.dropout)
         self.classify = nn.Linear(hidden, shape.classes)
+        self.embedding_size = shape.classes, hidden
 
-    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+    def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
         x = graph.features
         for layer in self.layers:
             x = self.dropout(layer(x, graph.whole).relu())
-        logits: Tensor = self.classify(x)
+        return x
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        logits: Tensor = self.classify(self.encode(graph))
         return logits
 
 

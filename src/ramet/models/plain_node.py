@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +38,19 @@ class _PlainNode(nn.Module):
         self.layers.append((last or layer)(widths[-1], shape.classes))
         self.dropout = Dropout(settings.dropout)
         self.activation = activation
+        self.embedding_size = shape.classes, widths[-1]
 
-    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        x = graph.compact_features
+    def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
+        if len(self.layers) == 1:
+            return graph.features
+        x: Any = graph.compact_features
         for layer in self.layers[:-1]:
             x = self.dropout(self.activation(layer(x, graph.whole)))
-        logits: Tensor = self.layers[-1](x, graph.whole)
+        encoded: Tensor = x
+        return encoded
+
+    def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
+        logits: Tensor = self.layers[-1](self.encode(graph), graph.whole)
         return logits
 
 

@@ -37,13 +37,17 @@ class _SingleChannel(nn.Module):
         self.classify = nn.Linear(hidden, shape.classes)
         self.dropout = Dropout(settings.dropout)
         self.activation = activation
+        self.embedding_size = shape.classes, hidden
 
-    def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
+    def encode(self, batch: Batch) -> Tensor:  # [graphs, hidden]
         x = self.embed(batch.features)  # [nodes, hidden]
         for layer in self.layers:
             x = self.dropout(self.activation(layer(x, batch)))
-        pooled = self.hidden(graph_sums(x, batch)).relu_()  # [graphs, hidden]
-        logits: Tensor = self.classify(self.dropout(pooled))
+        pooled: Tensor = self.hidden(graph_sums(x, batch)).relu_()
+        return pooled
+
+    def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
+        logits: Tensor = self.classify(self.dropout(self.encode(batch)))
         return logits
 
 

@@ -55,7 +55,7 @@ def audit_table(entries: Sequence[AuditEntry]) -> Table:
     for reply in entries:
         for one in reply.tensors:
             facts = (str(list(one.shape)), f"{one.bytes:,}", one.sha256)
-            table.add_row(reply.run[:8], reply.client, str(reply.round), one.name, *facts)
+            table.add_row(reply.run[:8], reply.client, str(reply.round), one.label, *facts)
     return table
 
 
@@ -68,7 +68,7 @@ def audit_totals_table(entries: Sequence[AuditEntry]) -> Table:
         own = [reply for reply in entries if (reply.run, reply.client) == (run, client)]
         sizes: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         for one in (one for reply in own for one in reply.tensors):
-            sizes.setdefault((one.name, one.shape), []).append(one.bytes)
+            sizes.setdefault((one.label, one.shape), []).append(one.bytes)
         for (name, shape), all_bytes in sizes.items():
             cells = (str(list(shape)), str(len(all_bytes)), f"{sum(all_bytes):,}")
             table.add_row(run[:8], client, name, *cells)

@@ -74,6 +74,8 @@ class Sweep:
     """For methods that do not set their own."""
     merge: str | None = None
     """For methods that do not set their own."""
+    release: str | None = None
+    """For methods that do not set their own."""
     split_seed: int = SPLIT_SEED
     kept: tuple[FinishedRun, ...] = ()
     """Runs that finished elsewhere and are not repeated."""
@@ -190,17 +192,19 @@ class Sweep:
             share=whole.share,
             activation=whole.activation,
             merge=whole.merge,
+            release=whole.release,
             split_seed=self.split_seed,
         )
 
     def _completed(self, method: MethodSpec) -> MethodSpec:
-        """The method with the options, activation and merge of the sweep added."""
+        """The method with the options and rules of the sweep added."""
         return replace(
             method,
             options={**self.options, **method.options},
             network=method.network or self._network_for(method),
             activation=method.activation or self.activation,
             merge=method.merge or self.merge,
+            release=method.release or self.release,
         )
 
     def _network_for(self, method: MethodSpec) -> str | None:

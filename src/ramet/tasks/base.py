@@ -68,8 +68,20 @@ class Task(Protocol):
         """The batches of one epoch."""
         ...
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The loss of a batch."""
+    def output(self, model: nn.Module, batch: Any) -> Tensor:
+        """The network's logits for a batch."""
+        ...
+
+    def loss(self, output: Tensor, batch: Any) -> Tensor:
+        """The loss of a batch, given its output."""
+        ...
+
+    def encode(self, model: nn.Module, batch: Any) -> Tensor:
+        """The embeddings from which the network computes its logits."""
+        ...
+
+    def labelled(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """The rows of the output that have a training label, and their labels."""
         ...
 
     def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
@@ -79,6 +91,18 @@ class Task(Protocol):
     def extra_scores(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
         """Further metrics, which need the ground truth of a simulation."""
         ...
+
+
+def encoded(model: nn.Module, batch: Any) -> Tensor:
+    """Call the network's ``encode``; raise RametError if it has none."""
+    encode = getattr(model, "encode", None)
+    if encode is None:
+        raise RametError(
+            f"the network {type(model).__name__} has no method `encode`, which returns the "
+            "embeddings of a batch. Add one, or use another network."
+        )
+    embeddings: Tensor = encode(batch)
+    return embeddings
 
 
 def mismatch(task: TaskName, expected: type, data: ClientData[Any, Any]) -> RametError:

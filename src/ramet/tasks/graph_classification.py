@@ -15,7 +15,7 @@ from torch.nn import functional
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
 from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import GraphShape
-from ramet.tasks.base import Scores, mismatch
+from ramet.tasks.base import Scores, encoded, mismatch
 
 _EVALUATION_BATCH_SIZE = 64
 
@@ -75,8 +75,20 @@ class GraphClassification:
         shuffled = train[torch.randperm(train.numel(), generator=generator)]
         return (samples.block.cut(graphs) for graphs in torch.split(shuffled, size))
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return functional.cross_entropy(model(batch), batch.labels)
+    def output(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits: Tensor = model(batch)
+        return logits
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        return functional.cross_entropy(output, batch.labels)
+
+    def encode(self, model: nn.Module, batch: Batch) -> Tensor:
+        """An embedding for each graph."""
+        return encoded(model, batch)
+
+    def labelled(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """All graphs."""
+        return torch.arange(batch.graphs, device=batch.labels.device), batch.labels
 
     @torch.inference_mode()
     def evaluate(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:

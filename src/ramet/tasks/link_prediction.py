@@ -19,7 +19,7 @@ from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
 from ramet.data.link_split import HeldOutPairs
 from ramet.data.own import Schema, TaskName, check_task, width_of
 from ramet.models import LinkShape
-from ramet.tasks.base import Scores, mismatch
+from ramet.tasks.base import Scores, encoded, mismatch
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,20 @@ class LinkPrediction:
             labels = torch.cat([torch.ones(len(links)), torch.zeros(len(links))])
             yield LinkBatch(graph, pairs, labels)
 
-    def loss(self, model: nn.Module, batch: LinkBatch) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(
-            model(batch.graph, batch.pairs), batch.labels
-        )
+    def output(self, model: nn.Module, batch: LinkBatch) -> Tensor:
+        logits: Tensor = model(batch.graph, batch.pairs)
+        return logits
+
+    def loss(self, output: Tensor, batch: LinkBatch) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(output, batch.labels)
+
+    def encode(self, model: nn.Module, batch: LinkBatch) -> Tensor:
+        """An embedding for each node."""
+        return encoded(model, batch.graph)
+
+    def labelled(self, batch: LinkBatch) -> tuple[Tensor, Tensor]:
+        """All pairs, with 1 for links and 0 for others."""
+        return torch.arange(len(batch.pairs), device=batch.labels.device), batch.labels
 
     @torch.no_grad()  # not inference_mode: tensors that the graph caches are used in training too
     def evaluate(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:

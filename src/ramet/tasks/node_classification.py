@@ -17,7 +17,7 @@ from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
 from ramet.data.graphs.neighbour_sampling import sample_batches
 from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import FindsLinkKinds, NodeShape
-from ramet.tasks.base import Scores, mismatch
+from ramet.tasks.base import Scores, encoded, mismatch
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,25 @@ class NodeClassification:
             return
         yield from sample_batches(samples.graph, samples.split.train, self.sample, size, generator)
 
-    def loss(self, model: nn.Module, graph: NodeGraph) -> Tensor:
+    def output(self, model: nn.Module, graph: NodeGraph) -> Tensor:
+        logits: Tensor = model(graph)
+        return logits
+
+    def loss(self, output: Tensor, graph: NodeGraph) -> Tensor:
         """Cross-entropy on the training nodes; 0 without any."""
-        logits, trained = model(graph), graph.trained
+        trained = graph.trained
         if not bool(trained.any()):
-            zero: Tensor = logits.sum() * 0.0
-            return zero
-        return functional.cross_entropy(logits[trained], graph.labels[trained])
+            return output.sum() * 0.0
+        return functional.cross_entropy(output[trained], graph.labels[trained])
+
+    def encode(self, model: nn.Module, graph: NodeGraph) -> Tensor:
+        """An embedding for each node."""
+        return encoded(model, graph)
+
+    def labelled(self, graph: NodeGraph) -> tuple[Tensor, Tensor]:
+        """The training nodes."""
+        rows = graph.trained.nonzero().flatten()
+        return rows, graph.labels[rows]
 
     @torch.inference_mode()
     def evaluate(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:

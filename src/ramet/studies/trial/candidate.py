@@ -9,8 +9,9 @@ from typing import Any
 
 from ramet.errors import RametError
 from ramet.experiment import RunSettings
+from ramet.experiment.checks import check_extras
 from ramet.experiment.code import user_files
-from ramet.experiment.named import NamedParts, activation_from, merging_from
+from ramet.experiment.named import NamedParts, activation_from, merging_from, release_from
 from ramet.options import absolute_file
 from ramet.studies.trial.findings import error_in_words
 from ramet.tasks import TaskName
@@ -35,6 +36,7 @@ class Candidate:
         options: of the method, the setting, the network and the training.
         activation: replaces the method's rule.
         merge: replaces the weighted mean.
+        release: what happens to a reply before it leaves a site.
         rounds: of each run, at least 2.
     """
 
@@ -45,6 +47,7 @@ class Candidate:
     options: Mapping[str, str] = field(default_factory=dict)
     activation: str | None = None
     merge: str | None = None
+    release: str | None = None
     rounds: int = 3
 
     def arguments(self) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class Candidate:
             "network": self.network,
             "activation": self.activation,
             "merge": self.merge,
+            "release": self.release,
         }
         files = {kind: absolute_file(name) for kind, name in names.items() if name}
         return {**files, "data": self.data, "rounds": self.rounds}
@@ -76,7 +80,7 @@ class Candidate:
             task: self._parts(given, name, self.options) for task, (name, _) in _OFFLINE.items()
         }
         own = parts["graph-classification"].bare_method.task
-        suited = [own.name] if own else [task for task in parts if _has_network(parts[task])]
+        suited = [own.name] if own else [task for task in parts if _fits(parts[task])]
         name, options = _OFFLINE[suited[0] if suited else "graph-classification"]
         return name, {**options, **self.options}
 
@@ -86,12 +90,13 @@ class Candidate:
         return NamedParts(given["method"], setting, given.get("network"), options, self.data)
 
 
-def _has_network(parts: NamedParts) -> bool:
-    """Whether the network of the run is for the task of its setting."""
+def _fits(parts: NamedParts) -> bool:
+    """Whether the method and the network are for the task of the setting."""
     try:
-        return callable(parts.network_factory)
+        check_extras(parts.assembled(), parts.same_schema, parts.setting_name)
     except RametError:
         return False
+    return True
 
 
 def _check_names(given: Mapping[str, Any], parts: NamedParts) -> None:
@@ -101,6 +106,8 @@ def _check_names(given: Mapping[str, Any], parts: NamedParts) -> None:
         activation_from(given["activation"])
     if "merge" in given:
         merging_from(given["merge"])
+    if "release" in given:
+        release_from(given["release"])
 
 
 def _in_user_code(error: Exception, given: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from ramet.experiment import RunFolder
 from ramet.experiment.code import user_files
 from ramet.methods import AssembledMethod
 from ramet.metrics.summary import traffic
-from ramet.payload import Arrays, Sharing, everything
+from ramet.payload import Arrays, Payload, Sharing, everything
 from ramet.studies.trial.wires import WatchedWire
 
 _NUMBERS = ("loss", "weight")
@@ -63,7 +63,12 @@ def _innermost(places: Sequence[tuple[str, str]], files: Collection[Path]) -> st
 
 def undeclared(method: AssembledMethod, run: RunFolder, wire: WatchedWire) -> str | None:
     """Arrays that crossed the wire without a declaration, as a sentence; None if there are none."""
-    up = [name for name in sorted({*_sent(run)}) if not _declared(name, method.shared, method.up)]
+    released = _released_names(method, run)
+    up = [
+        name
+        for name in sorted({*_sent(run)})
+        if name not in released and not _declared(name, method.shared, method.up)
+    ]
     down = [n for n in sorted(wire.received) if not _declared(n, method.shared, method.down)]
     if not up and not down:
         return None
@@ -78,17 +83,30 @@ def declaration(method: AssembledMethod, run: RunFolder, wire: WatchedWire) -> s
     names = Snapshots(run.clients / client / FINAL).load(FINAL_MODEL).arrays
     shared, spared = len(method.shared.pick(names)), len(wire.spared)
     limits = [f"{way} {rule}" for way, rule in _ways(method).items() if rule != everything]
+    start = run.experiment().sizes.start_extras()
+    extras = [name for arrays in start.values() for name in arrays]
+    further = f"; extras: {len(extras)}" if extras else ""
     return (
         f"shares {', of which '.join([str(method.shared), *limits])}; of {len(names)} arrays "
         f"{shared} are shared and {len(names) - shared} private; clients were spared sending "
-        f"{spared} of {spared + len(_sent(run))}; {counted.up_per_client_round:,.0f} bytes up and "
+        f"{spared} of {spared + len(_sent(run))}{further}; "
+        f"{counted.up_per_client_round:,.0f} bytes up and "
         f"{counted.down_per_client_round:,.0f} down per client and round"
     )
 
 
 def _sent(run: RunFolder) -> list[str]:
-    """The name of every tensor that left a client, from the audit logs."""
-    return [tensor.name for entry in audit_entries(run.clients)[0] for tensor in entry.tensors]
+    """The name of every parameter or buffer that left a client, from the audit logs."""
+    return [t.name for e in audit_entries(run.clients)[0] for t in e.tensors if not t.extra]
+
+
+def _released_names(method: AssembledMethod, run: RunFolder) -> set[str]:
+    """The names under which arrays leave a site through the method's releases."""
+    start = run.experiment().sizes.shared_start()
+    reply = Payload(start)
+    for release in method.release:
+        reply = release.form(reply, start)
+    return {*reply.arrays} if method.release else set()
 
 
 def _ways(method: AssembledMethod) -> dict[str, Sharing]:
@@ -136,7 +154,7 @@ def _reply_difference(run: RunFolder, reference: RunFolder) -> str | None:
 def _found(run: RunFolder) -> Found:
     """Everything that is known of the replies; of a repeated round, what was sent last."""
     tensors = {
-        (entry.round, entry.client, f"the tensor '{tensor.name}'"): tensor.sha256
+        (entry.round, entry.client, f"the tensor '{tensor.label}'"): tensor.sha256
         for entry in audit_entries(run.clients)[0]
         for tensor in entry.tensors
     }

@@ -1,0 +1,86 @@
+"""FedAdam and FedYogi against numbers that were derived by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from federations import payload, planted_run, stopped_and_resumed
+from ramet.experiment import RunFolder
+from ramet.methods import fedadam, fedyogi
+from ramet.methods.fedopt import AdaptiveStep
+from ramet.methods.merging import Merging
+from ramet.payload import Payload
+from servers import server
+
+
+def after(rule: Merging, *updates: float) -> list[dict[str, float]]:
+    """The states after steps along these mean updates, each from two clients."""
+    state, states = rule.start({"w": np.zeros(1, np.float32)}), []
+    for update in updates:
+        now = rule.ask(state, "a")["w"].item()
+        # the mean of 4 updates and 0, with the weights 1 and 3, is the update
+        replies = [("a", payload({"w": [now + 4 * update]})), ("b", payload({"w": [now]}, 3))]
+        state = rule.merge(state, replies, server())
+        states.append({name: array.item() for name, array in state.arrays.items()})
+    return states
+
+
+def test_two_steps_of_adam_by_hand() -> None:
+    """beta1 = beta2 = 1/2, adaptivity 1, learning rate 12; v starts at 1 * 1.
+
+    Update 7: m = 7/2 = 3.5, v = (1 + 49) / 2 = 25, step 12 * 3.5 / (5 + 1) = 7.
+    Update -5: m = (3.5 - 5) / 2 = -0.75, v = (25 + 25) / 2 = 25, step 12 * -0.75 / 6 = -1.5.
+    """
+    rule = AdaptiveStep(server_lr=12.0, adaptivity=1.0, beta1=0.5, beta2=0.5)
+    first, second = after(rule, 7, -5)
+    assert first == {"now/w": 7, "mean/w": 3.5, "square/w": 25}
+    assert second == {"now/w": 5.5, "mean/w": -0.75, "square/w": 25}
+
+
+def test_two_steps_of_yogi_by_hand() -> None:
+    """Update 4: 16 > v = 1, so v = 1 + 16/2 = 9; m = 2, step 12 * 2 / (3 + 1) = 6.
+
+    Update 2: 4 < v, so v = 9 - 4/2 = 7; m = (2 + 2) / 2 = 2, step 24 / (1 + sqrt 7) =
+    4 (sqrt 7 - 1) = 6.5830052.
+    """
+    rule = AdaptiveStep(server_lr=12.0, adaptivity=1.0, beta1=0.5, beta2=0.5, yogi=True)
+    first, second = after(rule, 4, 2)
+    assert first == {"now/w": 6, "mean/w": 2, "square/w": 9}
+    assert (second["mean/w"], second["square/w"]) == (2, 7)
+    assert second["now/w"] == pytest.approx(12.5830052)
+
+
+def test_the_moments_start_at_0_and_at_the_square_of_the_adaptivity() -> None:
+    rule = fedadam().merging
+    state = rule.start({"w": np.full(2, 7, np.float32)}).arrays
+    assert {name: array.tolist() for name, array in state.items()} == {
+        "now/w": [7, 7],
+        "mean/w": [0, 0],
+        "square/w": pytest.approx([1e-6, 1e-6]),
+    }
+    assert [*rule.ask(Payload(state), "a")] == ["w"]
+
+
+def test_arrays_of_integers_are_averaged() -> None:
+    """(1 * 10 + 3 * 14) / 4 = 13."""
+    rule = AdaptiveStep()
+    counts = [Payload({"n": np.array([n])}, {"weight": w}) for n, w in ((10, 1), (14, 3))]
+    state = rule.merge(rule.start({"n": np.array([0])}), zip("ab", counts, strict=True), server())
+    assert rule.ask(state, "a")["n"].tolist() == [13]
+
+
+def test_yogi_is_an_option_of_the_step() -> None:
+    assert fedadam().merging == AdaptiveStep(yogi=False)
+    assert fedyogi().merging == AdaptiveStep(yogi=True)
+
+
+@pytest.mark.parametrize("method", ["fedadam", "fedyogi"])
+def test_bytes_by_hand_and_the_same_sha256_when_resumed(method: str, tmp_path: Path) -> None:
+    """152 parameters of 4 bytes, for three clients; the moments stay at the server."""
+    whole = planted_run(method, tmp_path / "whole")
+    records = RunFolder(whole.folder).records()
+    assert [(r.bytes_up, r.bytes_down) for r in records] == [(3 * 608, 3 * 608)] * 3
+    assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
