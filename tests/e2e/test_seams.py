@@ -53,7 +53,7 @@ def every_seam():
 '''
 
 
-@pytest.mark.parametrize("engine", ["ray", "superlink"])
+@pytest.mark.parametrize("engine", [pytest.param("ray", marks=pytest.mark.thorough), "superlink"])
 def test_engines_agree_on_every_seam(engine: Literal["ray", "superlink"], tmp_path: Path) -> None:
     (tmp_path / "seams.py").write_text(METHOD)
     method = f"{tmp_path / 'seams.py'}:every_seam"

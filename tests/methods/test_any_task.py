@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 import ramet
 from command_line import ramet as command
@@ -32,10 +34,21 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("given", "network"), CASES, ids=[f"{given['setting']}-{network}" for given, network in CASES]
-)
-@pytest.mark.parametrize("method", GENERIC)
+DEFAULTS = ("gin", "gcn", "simple-hgn")
+LIKE_FEDAVG = ("scaffold", "moon", "ditto", "fedadam", "fedyogi", "fedbuff")
+
+
+def _runs() -> Iterator[ParameterSet]:
+    """Every method with every case; some with the second network of a task in `make e2e` only."""
+    for method in GENERIC:
+        for given, network in CASES:
+            often = method not in LIKE_FEDAVG or network in DEFAULTS
+            marks = () if often else (pytest.mark.e2e, pytest.mark.thorough)
+            name = f"{method}-{given['setting']}-{network}"
+            yield pytest.param(method, given, network, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("method", "given", "network"), _runs())
 def test_every_method_runs_on_every_task(
     method: str, given: dict[str, Any], network: str, tmp_path: Path
 ) -> None:
