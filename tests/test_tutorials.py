@@ -64,7 +64,7 @@ def test_every_tutorial_is_tested() -> None:
 
 
 SLOW = (pytest.mark.e2e, pytest.mark.thorough)
-IN_CI = ("fedstar", "three_hospitals")
+IN_CI = ("fedstar",)
 
 
 @pytest.mark.parametrize(

@@ -389,6 +389,8 @@ def test_resume_falls_back_from_a_corrupt_checkpoint_with_the_same_result(tmp_pa
     assert again["traffic"] == whole["traffic"]
 
 
+@pytest.mark.e2e
+@pytest.mark.thorough
 def test_a_comparison_can_widen_smaller_methods_to_match_parameters(tmp_path: Path) -> None:
     arguments = (
         "compare",
