@@ -147,13 +147,15 @@ def _task(method: Method) -> str:
 
 def _shares(method: Method) -> str:
     """Patterns, or the summary of the rule that finds them."""
-    from ramet.payload import Sharing
+    from ramet.payload import Sharing, nothing
 
     if isinstance(method.shared, Sharing):
         shared = str(method.shared)
     else:
         shared = _summary(type(method.shared)).removeprefix("Share ").removesuffix(".")
-    return f"{shared}, and extras" if method.extras else shared
+    if method.extras is None:
+        return shared
+    return f"{shared}, and extras" if method.shared != nothing else "extras only"
 
 
 def _options(factory: Callable[..., object]) -> str:
