@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from ramet.engine import LocalWire
-from ramet.engine.node import start_model
+from ramet.engine.start import start_model
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
 from ramet.methods.training import LocalTraining
 from ramet.randomness import Randomness

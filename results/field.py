@@ -1,8 +1,9 @@
 """Methods of the field next to FedAvg and Local: `python results/field.py [FOLDER …]`.
 
 Prints a table for each folder, by default all `field-*`: test score after the last round, averaged
-over clients, as mean ± standard deviation over seeds; kilobytes per client and round; CPU time of a
-run on one thread. All runs of a folder have the same setting and number of rounds.
+over clients, as mean ± standard deviation over seeds; kilobytes per client and round; wall time of
+a run on one thread, which depends on what else the machine did. All runs of a folder have the same
+setting and number of rounds.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import ramet
 from ramet.data import Batch, GraphBlock, Split
 from ramet.engine import Answer, AuditLog, LocalWire, Node, Rounds, Snapshot, Snapshots, Wire
-from ramet.engine.node import start_extras, start_shared
+from ramet.engine.start import start_extras, start_shared
 from ramet.experiment import RunFolder
 from ramet.methods import AssembledMethod, Method, assembled
 from ramet.methods.merging import Summing

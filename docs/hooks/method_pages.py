@@ -24,7 +24,7 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from ramet.engine.node import state_names
+from ramet.engine.start import state_names
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.experiment.named import NamedParts, method_factory

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from federations import CLIMBERS, Federation, Watched, climbing
 from ramet.engine import NotSharedError
 from ramet.engine.audit import audit_entries
-from ramet.engine.node import request, start_extras
+from ramet.engine.node import request
+from ramet.engine.start import start_extras
 from ramet.errors import RametError
 from ramet.methods.activation import RandomTensors
 from ramet.methods.extras import Extras, Stage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from statistics import median
 
@@ -14,6 +15,7 @@ from ramet.engine import Snapshots
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.pace import FirstReplies
 from ramet.methods.server import Server
+from ramet.metrics import Round
 from ramet.payload import Payload
 from ramet.randomness import Randomness
 
@@ -115,6 +117,8 @@ def test_a_round_without_new_replies_merges_those_of_earlier_rounds(tmp_path: Pa
     assert records[1].merging == {"c is stale": 1}
     assert (records[1].failed, records[1].trained) == ({"a": "is away", "b": "is away"}, {})
     assert [*records[2].trained] == ["a", "b", "c"]
+    curves = [Round.of(record) for record in records]  # nobody trained in round 2
+    assert [isnan(one.loss or 0.0) for one in curves] == [False, True, False]
 
 
 def test_every_client_gets_the_final_merge(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ramet.engine import Answer, Node, Rounds, Snapshots, start_shared
-from ramet.engine.node import start_extras
+from ramet.engine.start import start_extras
 from ramet.methods import MERGES, METHODS, Method, assembled
 from ramet.methods.activation import Activation, RandomTensors
 from ramet.methods.base import with_merging

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapshots, start_shared
-from ramet.engine.node import request, start_extras, start_model
+from ramet.engine.node import request
+from ramet.engine.start import start_extras, start_model
 from ramet.methods import METHODS, AssembledMethod, Method, assembled
 from ramet.methods.training import LocalTraining
 from ramet.metrics import WORK, Record

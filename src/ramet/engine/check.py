@@ -45,6 +45,23 @@ def arrays_fault(arrays: Arrays, wanted: Arrays) -> str | None:
     )
 
 
+def same_form(array: Array, other: Array) -> bool:
+    return (array.shape, array.dtype) == (other.shape, other.dtype)
+
+
+def form_fault(reply: Payload, form: Payload) -> str | None:
+    """What a reply has beyond a form, in a few words; None if there is nothing."""
+    for arrays, declared in ((reply.arrays, form.arrays), (reply.extras, form.extras)):
+        for name, array in arrays.items():
+            if name not in declared or not same_form(array, declared[name]):
+                return f"'{name}' as {array.dtype}{list(array.shape)}"
+    for given, known in ((reply.numbers, form.numbers), (reply.notes, form.notes)):
+        surplus = [name for name in given if name not in known]
+        if surplus:
+            return f"'{surplus[0]}'"
+    return None
+
+
 def distance_fault(reply: Arrays, sent: Arrays, bound: float | None) -> str | None:
     """The fault of a reply whose L2 distance from what was sent is too large.
 
@@ -69,7 +86,7 @@ def _names_fault(arrays: Arrays, wanted: Arrays) -> str | None:
 
 
 def _array_fault(name: str, array: Array, like: Array) -> str | None:
-    if array.shape != like.shape or array.dtype != like.dtype:
+    if not same_form(array, like):
         return (
             f"{name} is {array.dtype}{list(array.shape)} instead of {like.dtype}{list(like.shape)}"
         )

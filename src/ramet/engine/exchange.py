@@ -16,7 +16,7 @@ from ramet.metrics import WORK
 from ramet.payload import Payload
 
 _COUNTS = ("up", "tensors", "scalars")
-_TRAINING_NUMBERS = ("loss", "weight", "up", "tensors", "scalars", *WORK)
+_TRAINING_NUMBERS = ("loss", "weight", *_COUNTS, *WORK)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ramet.engine.audit import AuditLog
+from ramet.engine.check import form_fault, same_form
 from ramet.engine.checkpoint import Snapshot, Snapshots
+from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
     MODEL,
     ClientState,
@@ -24,6 +26,7 @@ from ramet.engine.state import (
     full_state,
     load_arrays,
     model_arrays,
+    numpy_arrays,
     restore,
     snapshot,
     to_tensors,
@@ -38,7 +41,7 @@ from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
 from ramet.metrics.work import Work
 from ramet.payload import Array, Arrays, Payload, digest, everything
-from ramet.randomness import EVERYONE, Randomness
+from ramet.randomness import Randomness
 from ramet.tasks import Samples, Shape
 
 FINAL, FINAL_MODEL = "final", 0
@@ -71,62 +74,6 @@ def request(
         notes["stage"] = stage.name
     numbers = {"round": round_number, "train": int(train), "last": last}
     return Payload(arrays, numbers, notes, extras or {})
-
-
-def start_model(method: AssembledMethod, shape: Shape, seed: int, client: str) -> nn.Module:
-    """A new model: private arrays are drawn for this client, shared ones are equal on all."""
-    model = new_model(method, shape, seed, client)
-    load_arrays(model, start_shared(method, shape, seed))
-    return model
-
-
-def new_model(
-    method: AssembledMethod, shape: Shape, seed: int, client: str = EVERYONE
-) -> nn.Module:
-    """Build a model whose random draws depend on the run's seed and the client only."""
-    with Randomness(seed, client, 0).torch_draws("start"):
-        return method.model(shape)
-
-
-def start_shared(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, np.ndarray]:
-    """The shared arrays before round 1. Server and sites draw them from the run's seed alone.
-
-    If none of their shapes depends on a client's features and classes, they are drawn for the
-    plain shape, so that clients of different shapes start with the same values.
-    """
-    drawn = _shared_arrays(method, shape, seed)
-    plain = _shared_arrays(method, shape.plain(), seed)
-    same_shapes = all(name in plain and drawn[name].shape == plain[name].shape for name in drawn)
-    return plain if same_shapes else drawn
-
-
-def _shared_arrays(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, np.ndarray]:
-    arrays = model_arrays(new_model(method, shape, seed))
-    return {name: arrays[name] for name in method.shared.pick(arrays)}
-
-
-def start_extras(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, dict[str, Array]]:
-    """The extras before round 1, by the exchange in which clients send them."""
-    declared = declared_extras(method)
-    if not declared:
-        return {}
-    model = new_model(method, shape, seed)
-    load_arrays(model, start_shared(method, shape, seed))
-    shared = method.shared.pick(state_names(model))
-    start = {key: _numpy(extras.start(model, shared)) for key, extras in declared.items()}
-    names = [name for arrays in start.values() for name in arrays]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise RametError(f"{method.name} declares the extra '{twice}' twice.")
-    return start
-
-
-def extras_up(method: AssembledMethod, start: Mapping[str, Arrays], exchange: str) -> Arrays:
-    """Arrays with the names, shapes and types of the extras that clients send in an exchange."""
-    if exchange not in start:
-        return {}
-    declared = declared_extras(method)[exchange]
-    return {name: array for name, array in start[exchange].items() if name in declared.up}
 
 
 def final_model(
@@ -179,7 +126,7 @@ class Node:
         if not message.numbers["train"]:
             reply = Payload({}, self._scores(client), self._finish(client))
             return self._released(reply, {}, client.memory, randomness)
-        session = self._session(client, message)
+        session = self._session(client, message, randomness)
         if stage is not None:
             reply = Payload({}, {"weight": self.method.task.weight(self.samples)})
             self._work(stage, session)
@@ -196,7 +143,7 @@ class Node:
             names = requested(declared, spared_arrays(message))
             reply = Payload({name: state[name].copy() for name in names}, numbers)
             reply = self._with_extras(reply, TRAINING, session)
-            sent = message.arrays if number > 1 else _numpy(session.start)
+            sent = message.arrays if number > 1 else numpy_arrays(session.start)
             trained = {name for name in session.shared_parameters() if name in self.method.down}
             sent = {name: array for name, array in sent.items() if name in trained}
             reply = self._released(reply, sent, client.memory, randomness)
@@ -228,7 +175,7 @@ class Node:
             "has no such stage in this round."
         )
 
-    def _session(self, client: ClientState, message: Payload) -> Session:
+    def _session(self, client: ClientState, message: Payload, randomness: Randomness) -> Session:
         declared = declared_extras(self.method)
         start = {name: a for arrays in self._start_extras.values() for name, a in arrays.items()}
         accepted = {
@@ -252,7 +199,7 @@ class Node:
             task=self.method.task,
             samples=self.samples,
             shared=shared,
-            randomness=Randomness(self.seed, self.client, int(message.numbers["round"])),
+            randomness=randomness,
             device=self.device,
             start={name: state[name].detach().clone() for name in shared},
             received=to_tensors({**start, **message.extras}, self.device),
@@ -281,7 +228,8 @@ class Node:
                     f"declares it with shape {list(like.shape)}."
                 )
         sent = {
-            name: _numpy_of(session.sending[name]).astype(like.dtype) for name, like in due.items()
+            name: array.astype(due[name].dtype)
+            for name, array in numpy_arrays(session.sending).items()
         }
         return replace(reply, extras=sent)
 
@@ -401,23 +349,6 @@ def spared_arrays(message: Payload) -> list[str]:
     return names
 
 
-def same_form(array: Array, other: Array) -> bool:
-    return (array.shape, array.dtype) == (other.shape, other.dtype)
-
-
-def form_fault(reply: Payload, form: Payload) -> str | None:
-    """What a reply has beyond a form, in a few words; None if there is nothing."""
-    for arrays, declared in ((reply.arrays, form.arrays), (reply.extras, form.extras)):
-        for name, array in arrays.items():
-            if name not in declared or not same_form(array, declared[name]):
-                return f"'{name}' as {array.dtype}{list(array.shape)}"
-    for given, known in ((reply.numbers, form.numbers), (reply.notes, form.notes)):
-        surplus = [name for name in given if name not in known]
-        if surplus:
-            return f"'{surplus[0]}'"
-    return None
-
-
 def _zeros(reply: Payload) -> Payload:
     """A payload of the same form, so that a form cannot depend on values."""
     return Payload(
@@ -430,15 +361,3 @@ def _zeros(reply: Payload) -> Payload:
 
 def _zero_arrays(arrays: Arrays) -> dict[str, Array]:
     return {name: np.zeros_like(array) for name, array in arrays.items()}
-
-
-def _numpy(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
-    return {name: _numpy_of(tensor) for name, tensor in tensors.items()}
-
-
-def _numpy_of(tensor: Tensor) -> Array:
-    return tensor.detach().cpu().numpy()
-
-
-def state_names(model: nn.Module) -> tuple[str, ...]:
-    return tuple(model.state_dict())

@@ -174,9 +174,10 @@ class Rounds:
             yield client, reply
 
     def _step_extras(self, exchange: str, state: RunState, total: Total, choice: Choice) -> None:
-        if exchange in state.extras:
+        summed = total.arrays()
+        if summed and exchange in state.extras:
             own = state.extras[exchange]
-            state.extras[exchange] = self._rules.stepped(exchange, own, total.arrays(), choice)
+            state.extras[exchange] = self._rules.stepped(exchange, own, summed, choice)
 
     def _paced(self, replies: Iterable[Reply], state: RunState, number: int) -> Iterable[Reply]:
         """The replies that are merged in this round; others are held for later rounds."""
@@ -256,9 +257,9 @@ class Rounds:
 
         def requests() -> Iterator[tuple[str, Payload]]:
             for client, names in spared.items():
-                message = self._request(client, names, state, exchange)
-                exchange.add_request(client, message)
                 sent = self._sent(state, client, names, exchange.round)
+                message = self._request(client, sent, names, state, exchange)
+                exchange.add_request(client, message)
                 state.in_flight[client] = InFlight(exchange.round, sent)
                 yield client, message
 
@@ -279,18 +280,20 @@ class Rounds:
             yield client, self._moved(client, arrived, asked, state, exchange.round)
 
     def _request(
-        self, client: str, spared: Sequence[str], state: RunState, exchange: Exchange
+        self,
+        client: str,
+        sent: Arrays,
+        spared: Sequence[str],
+        state: RunState,
+        exchange: Exchange,
     ) -> Payload:
         """The message to a client, without what it starts with or does not need yet."""
         in_stage = exchange.stage is not None
-        arrays = self._rules.sent(state.merging, client, spared)
-        if exchange.round == 1 or in_stage:
-            arrays = {}
         extras = self._rules.sent_extras(self._known_extras(state, exchange), client)
         return request(
             exchange.round,
             exchange.train,
-            arrays,
+            {} if exchange.round == 1 or in_stage else sent,
             state.last.get(client, 0),
             () if in_stage else spared,
             extras,

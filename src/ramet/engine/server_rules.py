@@ -8,8 +8,8 @@ from itertools import chain
 
 import numpy as np
 
-from ramet.engine.node import extras_up
 from ramet.engine.run_state import RESERVED
+from ramet.engine.start import extras_up
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import requested

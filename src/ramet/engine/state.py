@@ -51,7 +51,7 @@ def model_arrays(model: nn.Module) -> dict[str, Array]:
                 f"the model's state '{name}' is a {type(value).__name__}, but only tensors can be "
                 "saved and shared. Use a buffer (`register_buffer`) instead of `get_extra_state`."
             )
-    return _arrays(state)
+    return numpy_arrays(state)
 
 
 Memory: TypeAlias = defaultdict[str, dict[str, Tensor]]
@@ -94,7 +94,7 @@ def full_state(client: ClientState) -> dict[str, Array]:
         if isinstance(value, Tensor)
     }
     arrays = {MODEL + name: array for name, array in model_arrays(model).items()}
-    return {**arrays, **_arrays(moments), **_memory_arrays(MEMORY, client.memory)}
+    return {**arrays, **numpy_arrays(moments), **_memory_arrays(MEMORY, client.memory)}
 
 
 def _memory_arrays(prefix: str, memory: Memory) -> dict[str, Array]:
@@ -109,7 +109,7 @@ def _memory_arrays(prefix: str, memory: Memory) -> dict[str, Array]:
                 f"'{name}' is a {type(value).__name__}, but only tensors can be saved between "
                 "rounds. Use `torch.tensor` for a number."
             )
-    return _arrays(flat)
+    return numpy_arrays(flat)
 
 
 def _memory_of(prefix: str, arrays: Arrays, device: torch.device) -> Memory:
@@ -211,7 +211,8 @@ def _optimiser_state(model: nn.Module, optimiser: Optimizer) -> Iterator[tuple[s
                 yield name_of[parameter], kind, value
 
 
-def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+def numpy_arrays(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    """The tensors as NumPy arrays; views if on the CPU."""
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 

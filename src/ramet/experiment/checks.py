@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ramet.data.own import Aspect, check_fit
-from ramet.engine.node import start_extras, start_shared
+from ramet.engine.start import start_extras, start_shared
 from ramet.errors import RametError
 from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment

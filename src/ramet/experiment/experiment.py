@@ -15,7 +15,8 @@ from ramet.data.own import Schema
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
-from ramet.engine.node import final_model, new_model, start_model, state_names
+from ramet.engine.node import final_model
+from ramet.engine.start import new_model, start_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import RametError, unknown
 from ramet.experiment.code import check_code
@@ -120,13 +121,13 @@ class Experiment:
             extras=self.sizes.start_extras(),
             buffers=self.sizes.buffers(),
             network=self._server_network,
-            shape=self.sizes.server_shape(),
+            shape=self.sizes.server_shape,
             device=torch.device(self.settings.device),
         )
 
     def _server_network(self) -> nn.Module:
         """A network with the arrays that all clients start with."""
-        seed, shape = self.settings.seed, self.sizes.server_shape()
+        seed, shape = self.settings.seed, self.sizes.server_shape
         model = start_model(self.method, shape, seed, EVERYONE)
         private = [name for name in state_names(model) if not self._is_common(name)]
         if private:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ramet.engine.node import new_model, start_extras, start_shared
+from ramet.engine.start import new_model, start_extras, start_shared
 from ramet.methods import AssembledMethod
 from ramet.tasks import Shape
 
@@ -46,17 +46,18 @@ class Sizes:
 
     def shared_start(self) -> dict[str, Any]:
         """The shared arrays before round 1; data is read only if the arrays depend on it."""
-        return start_shared(self.method, self.server_shape(), self.seed)
+        return start_shared(self.method, self.server_shape, self.seed)
 
     def start_extras(self) -> dict[str, dict[str, Any]]:
         """The extras before round 1, by the exchange in which clients send them."""
-        return start_extras(self.method, self.server_shape(), self.seed)
+        return start_extras(self.method, self.server_shape, self.seed)
 
     def buffers(self) -> frozenset[str]:
         """The names of the arrays that are not trained."""
-        model = new_model(self.method, self.server_shape(), self.seed)
+        model = new_model(self.method, self.server_shape, self.seed)
         return frozenset(name for name, _ in model.named_buffers())
 
+    @cached_property
     def server_shape(self) -> Any:
         """A shape with which the server can build all that is exchanged.
 
@@ -77,9 +78,13 @@ class Sizes:
         return [name for name in {**old, **new} if old.get(name) != new.get(name)]
 
     def _exchanged_shapes(self, shape: Shape) -> ArrayShapes:
-        extras = start_extras(self.method, shape, self.seed)
-        groups = [start_shared(self.method, shape, self.seed), *extras.values()]
-        return {name: array.shape for arrays in groups for name, array in arrays.items()}
+        shared = start_shared(self.method, shape, self.seed)
+        extras = {
+            f"extra {name}": array  # an extra may have the name of a parameter
+            for arrays in start_extras(self.method, shape, self.seed).values()
+            for name, array in arrays.items()
+        }
+        return {name: array.shape for name, array in {**shared, **extras}.items()}
 
     def _measured(self, client: str) -> tuple[int, ArrayShapes]:
         shape = self.shape_of(client)

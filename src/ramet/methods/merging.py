@@ -67,7 +67,7 @@ class Summing(ABC):
 
     @abstractmethod
     def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
-        """Return the state after a round, given the sum in float64; empty without replies."""
+        """Return the state after a round, given the sum over at least one reply, in float64."""
 
     def start(self, shared: Arrays) -> Payload:
         return Payload(arrays=dict(shared))
@@ -79,7 +79,8 @@ class Summing(ABC):
         total = Total()
         for _, reply in replies:
             total.add(self.term(reply))
-        return self.step(state, total.arrays(), server)
+        summed = total.arrays()
+        return self.step(state, summed, server) if summed else state
 
 
 @dataclass(frozen=True)

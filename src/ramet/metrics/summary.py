@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import fmean
 from typing import Any, TypeAlias
 
@@ -127,7 +128,8 @@ class Round:
 
     @staticmethod
     def of(record: Record) -> Round:
-        loss = fmean(numbers["loss"] for numbers in record.trained.values())
+        losses = [numbers["loss"] for numbers in record.trained.values()]
+        loss = fmean(losses) if losses else nan  # late replies only
         overview = record.overview.get("test")
         return Round(
             record.round,
