@@ -1,4 +1,4 @@
-.PHONY: install check e2e faults docs ci package bill-of-materials
+.PHONY: install check e2e faults docs ci package containers bundle bill-of-materials
 
 install:
 	pip install -c constraints.txt torch==2.13.0
@@ -28,6 +28,15 @@ ci:
 package:        ## build wheel and sdist, install each without extras and run it
 	rm -rf dist && python -m build
 	RAMET_DIST=$(PWD)/dist pytest -q -m e2e tests/packaging
+
+containers:     ## build the image, and run a consortium in containers; as root, with podman-compose
+	podman build $(BUILD_OPTIONS) -t localhost/ramet .
+	RAMET_IMAGE=localhost/ramet pytest -m e2e tests/e2e/test_containers.py
+
+bundle:         ## wheels for machines without internet access, in dist/bundle
+	rm -rf dist/bundle && mkdir -p dist/bundle
+	pip wheel -q -w dist/bundle -c constraints.txt torch==2.13.0 '.[flower,metrics]'
+	cd dist/bundle && sha256sum *.whl > SHA256SUMS
 
 bill-of-materials: ## CycloneDX bill of materials of an installation with all extras
 	rm -rf dist/bill dist/tool && python -m venv dist/bill && python -m venv dist/tool

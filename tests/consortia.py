@@ -20,8 +20,10 @@ from own_sites import graph_site
 from ramet.deploy.consortium import write
 from ramet.deploy.coordinator import SETTINGS, Coordinator, init
 from ramet.deploy.services import Service
+from ramet.deploy.site import SETTINGS as SITE_SETTINGS
 from ramet.deploy.site import Site, join
 from ramet.flower.programs import free_ports
+from ramet.flower.terms import Allow
 
 TIMEOUT = 300.0
 MAX_ATTEMPTS = 6
@@ -54,6 +56,12 @@ class Members:
         current = Coordinator.open(self.coordinator.folder).consortium
         write(self.coordinator.folder / SETTINGS, current.model_copy(update=changed))
 
+    def allow(self, **changes: Any) -> None:
+        """Change what all sites allow, as their owners do in an editor."""
+        for site in self.sites:
+            settings = site.settings.model_copy(update={"allow": Allow(**changes)})
+            write(site.folder / SITE_SETTINGS, settings)
+
     def site(self, name: str) -> Site:
         return next(site for site in self.sites if site.settings.site == name)
 
@@ -71,7 +79,7 @@ def consortium(
     output: list[str] = []
     port, link_port, *runtime_ports = free_ports(2 + len(features))
     settings_file = root / "consortium.toml"
-    fixed = {
+    fixed: dict[str, Any] = {
         "name": "test",
         "address": "localhost",
         "listen": "127.0.0.1",
@@ -80,13 +88,16 @@ def consortium(
         "sites": [*features],
     }
     root.mkdir(parents=True, exist_ok=True)
-    settings_file.write_text(tomli_w.dumps({**fixed, **settings}))
-    coordinator = init(settings_file, root / "coordinator", output.append)
+    given = {**fixed, **settings}
+    settings_file.write_text(tomli_w.dumps(given))
+    coordinator = init(settings_file, root / given["name"], output.append)
     sites = []
     for name, own_port in zip(features, runtime_ports, strict=True):
         invitation = coordinator.folder / "invitations" / f"{name}.toml"
         data = graph_site(root / "graphs" / name, features[name])
-        site, application = join(invitation, data, root / name, own_port, output.append)
+        site, application = join(
+            invitation, data, root / f"{given['name']}-{name}", own_port, output.append
+        )
         coordinator.admit(application, output.append)
         sites.append(site)
     members = Members(coordinator, tuple(sites), output)
@@ -119,6 +130,11 @@ class DeployRun:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    @property
+    def output(self) -> str:
+        """What the command has printed so far."""
+        return self._log.read_text()
 
     def result(self) -> dict[str, Any]:
         """Wait until the run ends, restarting it if it fails."""

@@ -73,6 +73,13 @@ NOT_STARTED = {
     "ssh-keygen": "may not be installed; tests/flower/test_wire.py generates such keys",
     "sudo": "modifies the machine",
     "docker": "is not available",
+    "helm": "needs a cluster; tests/deploy/test_helm_chart.py renders the chart",
+    "kubectl": "needs a cluster",
+    **dict.fromkeys(
+        ("cp", "logrotate", "rm", "sqlite3", "tar"),
+        "changes files of a consortium; tests/e2e/test_operations.py has one",
+    ),
+    "sha256sum": "needs the files of `make bundle`",
 }
 PYTHON_NOT_RUN = {"def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py"}
 """Blocks that are excerpts, by their first line, and where they are from."""

@@ -54,6 +54,7 @@ def test_a_site_before_its_coordinator_runs(site: Site) -> None:
 def test_problems_at_a_site(site: Site) -> None:
     (site.folder / "node.key").chmod(0o644)
     (site.folder / "authority.pem").unlink()
+    (site.folder / "client.pem").unlink()
     site.accepted.write_text(f"{'0' * 64}  # another\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", site.settings.runtime_port))
@@ -62,6 +63,10 @@ def test_problems_at_a_site(site: Site) -> None:
     assert found["node.key"].remedy == f"chmod 600 {site.folder / 'node.key'}"
     assert not found["node.key"].ok
     assert not found["authority"].ok
+    assert not found["client certificate"].ok
+    assert (
+        "rerun `ramet deploy join`, and send the application" in found["client certificate"].remedy
+    )
     assert found["accepted apps"].remedy.endswith(app_hash(THIN_APP))
     assert not found["accepted apps"].ok
     assert not found[f"port {site.settings.runtime_port}"].ok
@@ -180,7 +185,7 @@ def test_data_for_another_task_is_not_reported_as_missing(tmp_path: Path) -> Non
 
 def test_the_documented_consortium_suits_the_documented_graphs(tmp_path: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "deploy.md"
-    (settings,) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    settings, *_ = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
     (tmp_path / "consortium.toml").write_text(settings)
     init(tmp_path / "consortium.toml", tmp_path / "c", lambda _: None)
     invitation = tmp_path / "c" / "invitations" / "north.toml"

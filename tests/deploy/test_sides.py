@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import ssl
 import stat
 import subprocess
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -27,7 +26,6 @@ from ramet.deploy.services import Service
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 
-yaml = pytest.importorskip("yaml")
 NGINX = "/usr/sbin/nginx"
 
 
@@ -76,19 +74,48 @@ def test_the_server_certificate_is_for_the_address_and_loopback(workspace: Works
     ssl.create_default_context(cafile=folder / "authority.pem")
 
 
-def test_a_site_sends_back_only_its_public_key(workspace: Workspace) -> None:
+def test_a_site_sends_back_only_what_is_public(workspace: Workspace) -> None:
     workspace.init()
     site, application = workspace.join()
     given = tomllib.loads(application.read_text())
-    assert given.keys() == {"consortium", "site", "public_key"}
+    assert given.keys() == {"consortium", "site", "public_key", "certificate"}
+    assert "PRIVATE" not in application.read_text()
     assert given["public_key"].startswith("ecdsa-sha2-nistp384 ")
-    key = site.folder / "node.key"
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    before = key.read_bytes()
+    secret = (site.folder / "node.key", site.folder / "client.pem")
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secret)
+    before = [path.read_bytes() for path in secret]
     assert workspace.join()[1].read_text() == application.read_text()
-    assert key.read_bytes() == before
+    assert [path.read_bytes() for path in secret] == before
     invitation = (workspace.root / "three" / "invitations" / "rings.toml").read_text()
     assert "PRIVATE" not in invitation
+
+
+def test_others_can_read_nothing_in_the_folders(workspace: Workspace) -> None:
+    before = os.umask(0o022)
+    try:
+        folders = (workspace.init().folder, workspace.join()[0].folder)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    paths = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+    assert len(paths) > 30
+    assert not [path for path in paths if path.stat().st_mode & 0o077]
+    assert os.access(folders[1] / "guard" / "flwr-clientapp", os.X_OK)
+
+
+@pytest.mark.parametrize("name", ["a:b", "a\nb", "a\x1bb"])
+def test_paths_that_break_a_search_path_or_a_line_are_refused(
+    workspace: Workspace, name: str
+) -> None:
+    workspace.init()
+    invitation = workspace.root / "three" / "invitations" / "rings.toml"
+    odd, output = workspace.root / name, workspace.output.append
+    for data, folder in ((workspace.root / "data", odd), (odd, workspace.root / "rings")):
+        with pytest.raises(RametError, match="contains a colon or a character such as a newline"):
+            join(invitation, data, folder, 9094, output)
+    with pytest.raises(RametError, match="contains a colon"):
+        init(workspace.root / "consortium.toml", odd, output)
+    assert not odd.exists()
 
 
 def test_a_site_does_not_change_the_authority_it_trusts(
@@ -99,7 +126,7 @@ def test_a_site_does_not_change_the_authority_it_trusts(
     for name in ("authority.key", "authority.pem"):
         (workspace.root / "three" / name).unlink()
     workspace.init()
-    with pytest.raises(RametError, match="trusts a different authority"):
+    with pytest.raises(RametError, match="has a new authority"):
         workspace.join()
 
 
@@ -120,20 +147,52 @@ def test_only_members_with_one_valid_key_are_admitted(workspace: Workspace, tmp_
     refused(text.replace('"three"', '"four"'), "for the consortium four")
     refused(text.replace('"rings"', '"nobody"'), "unknown site 'nobody'")
     refused(text.replace('"rings"', '"../rings"'), "site: String should match")
+    refused(text.partition("certificate =")[0], "has no certificate.*rerun `ramet deploy join`")
     refused(text.replace("nistp384 AAAA", "nistp384 BBBB"), "not a public key")
-    refused(other.replace('"trees"', '"rings"'), "admitted with another key")
+    refused(other.replace('"trees"', '"rings"'), "the certificate is not one for rings")
+    refused(_with_certificate_of(text, other), "the certificate is not one for rings")
+    refused(text.replace("BEGIN CERTIFICATE", "BEGIN ROAD"), "not a site's certificate")
+    (workspace.root / "rings" / "node.key").rename(tmp_path / "old.key")
+    new = workspace.join()[1].read_text()
+    refused(new, "admitted with another key")
+    refused(_with_certificate_of(text, new), "the certificate is for another key")
     other_curve = ec.generate_private_key(ec.SECP256R1()).public_key()
     public = other_curve.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    refused(f'consortium = "three"\nsite = "blocks"\npublic_key = "{public}"', "P-384")
+    refused(text.replace(tomllib.loads(text)["public_key"], public), "P-384")
+
+
+def test_a_revoked_site_comes_back_with_a_new_key(workspace: Workspace) -> None:
+    coordinator = workspace.init()
+    site, application = workspace.join()
+    coordinator.admit(application, workspace.output.append)
+    certificate = (coordinator.admitted / "rings.pem").read_text()
+    assert certificate in (coordinator.folder / "clients.pem").read_text()
     coordinator.revoke("rings", workspace.output.append)
     assert not (coordinator.admitted / "rings.pub").exists()
+    assert certificate not in (coordinator.folder / "clients.pem").read_text()
+    with pytest.raises(RametError, match=r"was revoked, which is final.*move node.key away, rerun"):
+        coordinator.admit(application, workspace.output.append)
+    (site.folder / "node.key").unlink()
+    coordinator.admit(workspace.join()[1], workspace.output.append)
+    renewed = (coordinator.admitted / "rings.pem").read_text()
+    assert renewed != certificate
+    assert renewed in (coordinator.folder / "clients.pem").read_text()
+    workspace.init()
+    assert renewed in (coordinator.folder / "clients.pem").read_text()
+
+
+def _with_certificate_of(application: str, other: str) -> str:
+    given = tomllib.loads(application) | {"certificate": tomllib.loads(other)["certificate"]}
+    return tomli_w.dumps(given)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
         ('"three"', '"three; rm"', "name: String should match"),
-        ("fl.example.org", "fl.example.org;", "address: String should match"),
+        ("fl.example.org", "fl.example.org;", "address: Value error, expected a host name"),
+        ("fl.example.org", "[::1]", "address: Value error, .* without brackets"),
+        ("fl.example.org", "fe80::1%eth0", "address: .* valid on all machines"),
         ('["rings", "trees", "blocks"]', '["rings", "rings"]', "named twice"),
         ('"fedstar"', '"mine.py:mine"', "sites do not have the method's file"),
         ('"fedstar"', '"fedstar"\nmerge = "mine.py:Mine"', "the file of a network or rule"),
@@ -142,11 +201,27 @@ def test_only_members_with_one_valid_key_are_admitted(workspace: Workspace, tmp_
         ('setting = "tiny"', "quorum = 0", "quorum: Input should be greater"),
         ('setting = "tiny"', 'setting = "tiny"\ncolour = 1', "colour: Extra inputs"),
         ('setting = "tiny"', "setting = ", "cannot read"),
+        ('setting = "tiny"', f"setting = {5000 * '['}", "cannot read .*: it is nested too deeply"),
+        ('"tiny"', '"nowhere"', "consortium.toml: unknown setting 'nowhere'"),
+        ('"blocks"', '"stars"', "has the clients rings, trees, blocks"),
+        ('"fedstar"', '"fedstarr"', "consortium.toml: unknown method 'fedstarr'"),
+        ('"fedstar"', '"fedavg"\nnetwork = "gnc"', "unknown network 'gnc'"),
+        ('"fedstar"', '"fedavg"\nmerge = "mode"', "unknown .* 'mode'"),
+        ('"fedstar"', '"fedavg"\nactivation = "some"', "unknown .* 'some'"),
+        ('"fedstar"', '"fedavg"\nrelease = "none-such"', "unknown .* 'none-such'"),
+        ('"fedstar"', '"fedstar"\nshare = ["nothing.*"]', "nothing"),
+        ('"fedstar"', '"fedstar"\nrounds = -1', "rounds: Input should be greater"),
+        ('"fedstar"', '"fedstar"\nseed = -1', "seed: Input should be greater"),
+        ('"fedstar"', '"fedstar"\ndeadline = 0', "deadline: Input should be greater"),
+        ('"fedstar"', '"fedstar"\ndeadline = inf', "deadline: Input should be a finite"),
+        ('"fedstar"', '"fedstar"\noptions = {speed = "1"}', "speed"),
     ],
 )
 def test_settings_are_checked(workspace: Workspace, before: str, after: str, reason: str) -> None:
-    with pytest.raises(RametError, match=reason):
+    with pytest.raises(RametError, match=reason) as caught:
         workspace.init(SETTINGS.replace(before, after))
+    assert "\n" not in str(caught.value)
+    assert not (workspace.root / "three").exists()
 
 
 def test_the_error_for_a_wrong_file_says_what_it_is(workspace: Workspace) -> None:
@@ -190,12 +265,6 @@ def test_a_consortium_takes_the_options_of_ramet_run(workspace: Workspace) -> No
     assert settings.share == ("structure.*",)
 
 
-def test_sites_must_be_the_settings_clients(workspace: Workspace) -> None:
-    coordinator = workspace.init(SETTINGS.replace('"blocks"', '"stars"'))
-    with pytest.raises(RametError, match="has the clients rings, trees, blocks"):
-        coordinator.consortium.settings(workspace.root)
-
-
 def test_start_scripts_use_production_options(workspace: Workspace) -> None:
     link, executor, proxy = workspace.init().services()
     text = link.script.read_text()
@@ -217,64 +286,23 @@ def test_start_scripts_use_production_options(workspace: Workspace) -> None:
     assert "--runtime-api-address 127.0.0.1:9094" in site_scripts[1]
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_accepts_the_units(workspace: Workspace) -> None:
-    units = [
-        unit
-        for side in (workspace.init(), workspace.join()[0])
-        for unit in side.folder.glob("*.service")
-    ]
-    assert len(units) == 5
-    done = subprocess.run(
-        ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_units_and_compose_start_the_same_scripts(workspace: Workspace) -> None:
-    workspace.init()
+def test_joining_again_keeps_what_the_owner_allows(workspace: Workspace) -> None:
+    workspace.init(SETTINGS + 'rounds = 4\n[options]\nclients = "3"\n')
     site, _ = workspace.join()
-    composed = yaml.safe_load((site.folder / "compose.yaml").read_text())["services"]
-    assert composed.keys() == {"supernode", "superexec"}
-    for service in site.services():
-        unit = (site.folder / f"ramet-rings-{service.name}.service").read_text()
-        assert f'ExecStart=/bin/sh "{service.script}"\n' in unit
-        assert composed[service.name]["command"][1] == str(service.script)
-        assert composed[service.name]["network_mode"] == "host"
-        assert f"{site.folder}:{site.folder}" in composed[service.name]["volumes"]
-        assert (
-            f"{workspace.root / 'data'}:{workspace.root / 'data'}:ro"
-            in composed[service.name]["volumes"]
-        )
-
-
-def test_compose_checks_the_ports_on_which_services_listen(workspace: Workspace) -> None:
-    folder = workspace.init(SETTINGS + "metrics_port = 9464\n").folder
-    composed = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
-    checks = {
-        name: service["healthcheck"]["test"][-1]
-        for name, service in composed.items()
-        if "healthcheck" in service
-    }
-    assert {name: text.split("((")[1] for name, text in checks.items()} == {
-        "superlink": "'127.0.0.1', 8000), 5)",
-        "proxy": "'127.0.0.1', 8443), 5)",
-        "metrics": "'127.0.0.1', 9464), 5)",
-    }
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        check = ["python3", "-c", checks["metrics"].replace("9464", str(port))]
-        assert subprocess.run(check, check=False).returncode == 0
-    assert subprocess.run(check, check=False, capture_output=True).returncode == 1
-
-
-def test_low_ports_need_a_capability(workspace: Workspace) -> None:
-    folder = workspace.init(SETTINGS + "port = 443\n").folder
-    assert "CAP_NET_BIND_SERVICE" in (folder / "ramet-three-proxy.service").read_text()
-    assert "CAP_NET_BIND_SERVICE" not in (folder / "ramet-three-superlink.service").read_text()
-    composed = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
-    assert composed["proxy"]["cap_add"] == ["NET_BIND_SERVICE"]
-    assert not any(composed["superlink"]["cap_add"])
+    assert "methods: fedstar" in workspace.output
+    assert "rounds per run: at most 4" in workspace.output
+    assert site.settings.terms.options == {"clients": "3"}
+    settings = site.folder / "site.toml"
+    edited = settings.read_text().replace("methods = []", 'methods = ["fedprox"]\nrounds = 9')
+    settings.write_text(edited)
+    workspace.init(SETTINGS.replace("fedstar", "feddense"))
+    again, _ = workspace.join()
+    assert again.settings.terms.methods == ("feddense", "fedprox")
+    assert again.settings.terms.largest_rounds == 9
+    assert "methods: feddense, fedprox" in workspace.output
+    settings.write_text(edited.replace("rounds = 9", "rounds = 0"))
+    with pytest.raises(RametError, match=r"allow.rounds: Input should be greater than or equal"):
+        workspace.join()
 
 
 def test_a_folder_without_a_side_is_refused(tmp_path: Path) -> None:
@@ -292,14 +320,11 @@ def test_a_service_starts_once_and_stops_with_its_children(tmp_path: Path) -> No
     assert not service.start()
     running = service.process()
     assert running is not None
-    pid_file, end = tmp_path / "child", time.monotonic() + 60
-    while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    assert psutil.pid_exists(int(pid_file.read_text()))
+    (child,) = _numbers(tmp_path / "child", count=1)
+    assert psutil.pid_exists(child)
     assert service.stop()
     assert service.process() is None
-    assert not psutil.pid_exists(int(pid_file.read_text()))
+    assert not psutil.pid_exists(child)
 
 
 def test_a_process_that_reuses_the_id_is_not_ours(tmp_path: Path) -> None:
@@ -322,3 +347,31 @@ def test_nginx_accepts_its_configuration(workspace: Workspace) -> None:
     assert done.returncode == 0, done.stderr
     created = {path.name for path in (proxy.folder / "nginx").iterdir()}
     assert created == {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}
+
+
+def test_a_service_that_ends_is_restarted_without_its_old_children(tmp_path: Path) -> None:
+    command = "sleep 300 & echo $! >> children; wait"
+    service = Service(tmp_path, "sleeper", "A test", ("/bin/sh", "-c", command))
+    service.script.write_text(service.script_text())
+    assert service.start()
+    try:
+        first, child = service.process(), _numbers(tmp_path / "children", count=1)[0]
+        assert first is not None
+        first.kill()
+        assert _numbers(tmp_path / "children", count=2)[0] == child
+        assert not psutil.pid_exists(child)
+        second = service.process()
+        assert second is not None
+        assert second.pid != first.pid
+    finally:
+        assert service.stop()
+    assert "ended with status -9; restarting in 5 s" in service.log.read_text()
+
+
+def _numbers(path: Path, count: int) -> list[int]:
+    """The numbers in a file, once it has this many lines."""
+    end = time.monotonic() + 60
+    while not path.exists() or path.read_text().count("\n") < count:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return [int(line) for line in path.read_text().split()]

@@ -66,6 +66,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     settings = {"method": "fedstar", "rounds": ROUNDS, "seed": SEED, "quorum": 3}
     task = {"task": "graph-classification"}  # GCFL runs on any
     with consortium(root, SITES, **settings, options=task) as found:
+        found.allow(methods=[name for name, _ in METHODS.values()])
         yield found
 
 

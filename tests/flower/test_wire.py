@@ -44,6 +44,7 @@ class InProcessGrid:
     sites: Mapping[int, Site]
     replies: dict[str, Message] = field(default_factory=dict)
     pushed: int = 0
+    refuses: bool = False
 
     def get_node_ids(self) -> Iterable[int]:
         return self.sites
@@ -51,6 +52,9 @@ class InProcessGrid:
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         sent = []
         for message in messages:
+            if self.refuses or message.metadata.dst_node_id not in self.sites:
+                sent.append("")
+                continue
             self.pushed += 1
             sent.append(str(self.pushed))
             payload = from_records(message.content)
@@ -212,8 +216,46 @@ def test_unsigned_and_unknown_clients_are_refused_with_a_keyring(tmp_path: Path)
     assert answers["trees"] == "its node's introduction has no registered key"
     assert answers["../rings"] == "its node's introduction has no registered key"
     assert isinstance(answers["trees"], Refused)
-    (tmp_path / "keys" / "rings.pub").unlink()
-    assert ask(grid_wire, "rings")["rings"] == "has no registered key"
+
+
+def test_a_revoked_client_is_missing_not_refused(tmp_path: Path) -> None:
+    """Its key is gone, and its node is unregistered: Flower accepts no message for it."""
+    rings, trees = make_key(tmp_path, "rings"), make_key(tmp_path, "trees")
+    sites = {7: site("rings", rings), 8: site("trees", trees)}
+    grid_wire = wire(sites, ["rings", "trees"], tmp_path / "keys")
+    assert isinstance(ask(grid_wire, "rings", "trees")["trees"], Payload)
+    del sites[8]
+    assert ask(grid_wire, "trees")["trees"] == "its node is not connected"
+    (tmp_path / "keys" / "trees.pub").unlink()
+    answers = ask(grid_wire, "rings", "trees")
+    assert isinstance(answers["rings"], Payload)
+    assert answers["trees"] == "it has no key at the coordinator: it was revoked, or not admitted"
+    assert not isinstance(answers["trees"], Refused)
+    sites[9] = site("trees", make_key(tmp_path, "new"))
+    (tmp_path / "keys" / "new.pub").rename(tmp_path / "keys" / "trees.pub")
+    assert isinstance(ask(grid_wire, "trees")["trees"], Payload)
+
+
+def test_a_client_that_is_revoked_during_a_round_is_missing(tmp_path: Path) -> None:
+    key = make_key(tmp_path, "rings")
+
+    def is_revoked(payload: Payload, introduces: bool) -> Payload | Error:
+        if introduces:
+            return cast(Payload, site("rings", key)(payload, True))
+        (tmp_path / "keys" / "rings.pub").unlink()
+        return Error(code=3, reason="Node Unavailable")
+
+    grid_wire = wire({7: is_revoked}, ["rings"], tmp_path / "keys")
+    answer = ask(grid_wire, "rings")["rings"]
+    assert answer == "it has no key at the coordinator: it was revoked, or not admitted"
+
+
+def test_a_superlink_that_refuses_a_message_to_a_connected_node_ends_the_run() -> None:
+    sites = {7: site("rings", None)}
+    grid_wire = wire(sites, ["rings"], None)
+    cast(InProcessGrid, grid_wire._grid).refuses = True
+    with pytest.raises(RametError, match="did not accept a message"):
+        ask(grid_wire, "rings")
 
 
 def test_an_empty_folder_of_keys_is_an_error(tmp_path: Path) -> None:

@@ -8,7 +8,12 @@ from ramet.engine.audit import audit_entries
 from ramet.experiment import RunFolder
 from ramet.metrics import Summary
 from ramet.metrics.summary import Flops
-from ramet.report.run_tables import audit_table, audit_totals_table, result_table
+from ramet.report.run_tables import (
+    audit_runs_table,
+    audit_table,
+    audit_totals_table,
+    result_table,
+)
 from table_cells import columns, rows
 
 
@@ -64,6 +69,17 @@ def test_the_audit_lists_every_tensor_that_left(tiny_folder: Path) -> None:
     assert sum(int(cell.replace(",", "")) for cell in table["bytes"]) == 350_208
     assert table["SHA-256"][0] == entries[0].tensors[0].sha256
     assert table["run"][0] == entries[0].run[:8]
+
+
+def test_the_audit_names_what_each_run_asked_for(tiny_folder: Path) -> None:
+    folder = RunFolder(tiny_folder / "fedstar-1")
+    entries, _ = audit_entries(folder.path)
+    table = columns(audit_runs_table(entries))
+    assert sorted(table["client"]) == ["blocks", "rings", "trees"]
+    assert {*table["method"]} == {folder.experiment().settings.label}
+    assert {*table["sharing"]} == {"structure.*"}
+    assert {*table["data"]} == {str(folder.experiment().settings.data)}
+    assert {*table["run config"]} == {""}  # only Flower's engines have one
 
 
 def test_audit_totals_have_a_row_per_client_and_tensor(tiny_folder: Path) -> None:

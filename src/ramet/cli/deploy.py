@@ -10,7 +10,7 @@ import typer
 
 from ramet.cli.arguments import Data, Json, RunOut, Side, Track, data_folder
 from ramet.cli.console import out, print_line, print_status, progress, show_result, watch_lines
-from ramet.errors import RametError
+from ramet.errors import RametError, unknown
 
 app = typer.Typer()
 deploy_app = typer.Typer(
@@ -30,15 +30,23 @@ def deploy_init(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder to create. Default: the consortium's name.")
     ] = None,
+    authority: Annotated[
+        str | None,
+        typer.Option(help="Replace the authority: `new`, and when sites have rejoined, `switch`."),
+    ] = None,
 ) -> None:
     """Create the coordinator's folder, with an invitation for each site.
 
     CONSORTIUM is a TOML file with the consortium's name, address, sites and method. Rerun to renew
     certificates and settings; keys are kept.
     """
+    from ramet.deploy.authority import AuthorityChange
     from ramet.deploy.coordinator import init
 
-    side = init(consortium, folder, print_line)
+    if authority and authority not in list(AuthorityChange):
+        raise unknown("step", authority, AuthorityChange)
+    change = AuthorityChange(authority) if authority else None
+    side = init(consortium, folder, print_line, change)
     print_line(f"Send each site its file in {side.folder / 'invitations'}.")
     print_line(f"Then: ramet deploy start {side.folder}")
 
@@ -57,12 +65,22 @@ def deploy_join(
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve metrics for Prometheus on this loopback port.")
     ] = None,
+    trust_new_authority: Annotated[
+        bool,
+        typer.Option("--trust-new-authority", help="Accept an authority that is new to this site."),
+    ] = False,
 ) -> None:
     """Create this site's folder from the file INVITATION. Only its public key is sent back."""
     from ramet.deploy.site import join
 
     side, application = join(
-        invitation, data_folder(data), folder, runtime_port, print_line, metrics_port=metrics_port
+        invitation,
+        data_folder(data),
+        folder,
+        runtime_port,
+        print_line,
+        metrics_port=metrics_port,
+        trust_new_authority=trust_new_authority,
     )
     print_line(f"Send {application} to the coordinator. No other file may leave this site.")
     print_line(f"Once the coordinator has admitted you: ramet deploy start {side.folder}")
@@ -118,7 +136,26 @@ def deploy_status(
     facts = monitor.facts()
     for line in status_lines(facts):
         print_line(line)
-    if facts.superlink_error or not all(facts.processes.values()):
+    works = all(finding.ok for finding in facts.health.values())
+    if facts.superlink_error or not works or not all(facts.processes.values()):
+        raise typer.Exit(1)
+
+
+@deploy_app.command("alive")
+def deploy_alive(folder: Side = Path()) -> None:
+    """Exit with 0 if the services in FOLDER work, for health checks.
+
+    A site's SuperNode works if the coordinator has accepted a heartbeat in the last minute.
+    """
+    from ramet.deploy.health import check_services
+    from ramet.deploy.opening import open_side
+
+    findings = check_services(open_side(folder.absolute()))
+    for finding in findings.values():
+        print_line(f"{finding.name}: {finding.detail}")
+    if not findings:
+        print_line("nothing was started")
+    if not findings or not all(finding.ok for finding in findings.values()):
         raise typer.Exit(1)
 
 
@@ -152,6 +189,22 @@ def deploy_metrics(
     print_line(f"http://{prometheus.HOST}:{port}/metrics")
     with suppress(KeyboardInterrupt):
         server.join()
+
+
+@deploy_app.command("monitoring")
+def deploy_monitoring(
+    folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
+) -> None:
+    """Write alerts for Prometheus, its configuration and a Grafana dashboard into FOLDER."""
+    import shutil
+
+    from ramet.deploy import MONITORING
+    from ramet.experiment import make_folder
+
+    make_folder(folder)
+    for file in sorted(MONITORING.iterdir()):
+        shutil.copy(file, folder)
+        print_line(f"Wrote {folder / file.name}")
 
 
 @deploy_app.command("stop")

@@ -1,4 +1,4 @@
-"""Commands that sites run themselves: `ramet audit show`, `ramet app` and `ramet guard`."""
+"""Commands that sites run themselves: `ramet audit`, `ramet app` and `ramet guard`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from ramet.cli.console import out, print_error, print_line, print_table
 from ramet.errors import RametError
 
 app = typer.Typer()
-audit_app = typer.Typer(help="Show what left a site.", no_args_is_help=True, suggest_commands=False)
+audit_app = typer.Typer(
+    help="Show or export what left a site.", no_args_is_help=True, suggest_commands=False
+)
 app.add_typer(audit_app, name="audit")
 
 
@@ -32,16 +34,43 @@ def show_audit(
     Example: ramet audit show runs/star --all
     """
     from ramet.engine.audit import audit_entries
-    from ramet.report.run_tables import audit_table, audit_totals_table
-    from ramet.report.text import plural
+    from ramet.report.run_tables import audit_runs_table, audit_table, audit_totals_table
 
     entries, unreadable = audit_entries(folder)
     if as_json:
         sys.stdout.writelines(entry.line() + "\n" for entry in entries)
     else:
+        print_table(audit_runs_table(entries))
         print_table(audit_table(entries) if every else audit_totals_table(entries))
-    if unreadable:
-        lines = plural(unreadable, "log line")
+    _report_unreadable(unreadable)
+
+
+@audit_app.command("export")
+def export_audit(
+    folder: Annotated[Path, typer.Argument(help="A site's state folder.")],
+    cursor: Annotated[
+        Path | None,
+        typer.Option(help="File that stores what was exported, so that a rerun gives new entries."),
+    ] = None,
+) -> None:
+    """Print what left the site as JSON lines, one per reply, for a SIEM.
+
+    Example: ramet audit export hospitals-north/state --cursor shipped.json
+    """
+    from ramet.engine.audit_export import AuditExport
+
+    export = AuditExport(folder, cursor)
+    sys.stdout.writelines(line + "\n" for line in export.lines())
+    sys.stdout.flush()
+    export.commit()
+    _report_unreadable(export.unreadable)
+
+
+def _report_unreadable(count: int) -> None:
+    from ramet.report.text import plural
+
+    if count:
+        lines = plural(count, "log line")
         print_error(f"{lines} cannot be read: cut short by a crash, or modified.")
 
 

@@ -7,15 +7,23 @@ unaltered: compare the fingerprints that the commands print.
 
 from __future__ import annotations
 
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from ramet.errors import RametError
 
@@ -23,7 +31,30 @@ if TYPE_CHECKING:
     from ramet.experiment import RunSettings
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$")]
-Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?$")]
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
+
+
+def _host(text: str) -> str:
+    """Check a host name or an address; IPv6 addresses are returned in their shortest form."""
+    if _HOST_NAME.fullmatch(text):
+        return text
+    try:
+        address = IPv6Address(text)
+    except ValueError:
+        raise ValueError(
+            "expected a host name, an IPv4 address, or an IPv6 address without brackets"
+        ) from None
+    if address.scope_id:
+        raise ValueError("an IPv6 address must be valid on all machines, so without %")
+    return str(address)
+
+
+def endpoint(address: str, port: int) -> str:
+    """The form that URLs and listening programs use, with brackets around an IPv6 address."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+Host = Annotated[str, AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Model = TypeVar("Model", bound=BaseModel)
 OWN = "own"
@@ -47,21 +78,22 @@ class Consortium(_File):
 
     name: Name
     address: Host
-    """Where sites reach the coordinator: a host name or an IPv4 address."""
+    """Where sites reach the coordinator: a host name, an IPv4 or an IPv6 address."""
     port: Port = 8443
-    listen: IPv4Address = IPv4Address("0.0.0.0")
-    """The address that the proxy binds to; the SuperLink always binds to loopback."""
+    listen: IPv4Address | IPv6Address = IPv4Address("0.0.0.0")
+    """The address that the proxy binds to, `::` for IPv6 and IPv4; the SuperLink always binds to
+    loopback."""
     link_port: Port = 8000
     metrics_port: Port | None = None
     """The loopback port of the coordinator's metrics for Prometheus; None disables them."""
     sites: tuple[Name, ...] = Field(min_length=1)
     method: str
     setting: str = OWN
-    rounds: int | None = None
+    rounds: int | None = Field(None, ge=1)
     seed: int = 0
     quorum: int = Field(1, ge=1)
     """Minimum number of valid replies per round."""
-    deadline: float = 600.0
+    deadline: float = Field(600.0, gt=0, allow_inf_nan=False)
     """Seconds that a round waits for the next reply."""
     # As for `ramet run`:
     norm_bound: float | None = None
@@ -134,6 +166,14 @@ class Membership(_File):
     method: str
     network: str | None = None
     setting: str
+    share: tuple[str, ...] | None = None
+    release: str | None = None
+    rounds: int | None = None
+    options: dict[str, str] = {}
+
+    @property
+    def endpoint(self) -> str:
+        return endpoint(self.address, self.port)
 
 
 class Invitation(Membership):
@@ -143,11 +183,22 @@ class Invitation(Membership):
 
 
 class Application(_File):
-    """A site's public key, in OpenSSH format."""
+    """A site's public key, in OpenSSH format, and its certificate for this key, as PEM."""
 
     consortium: Name
     site: Name
     public_key: str
+    certificate: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_complete(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if "public_key" in given and "certificate" not in given:
+            raise ValueError(
+                "the application has no certificate, as before Ramet had client certificates. Ask "
+                "the site to upgrade, to rerun `ramet deploy join`, and to send the new application"
+            )
+        return given
 
 
 def read(path: Path, kind: type[Model]) -> Model:
@@ -159,6 +210,8 @@ def read(path: Path, kind: type[Model]) -> Model:
         raise RametError(f"{path} does not exist.") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RametError(f"cannot read {path}: {error}.") from error
+    except RecursionError as error:
+        raise RametError(f"cannot read {path}: it is nested too deeply.") from error
     except ValidationError as error:
         received, expected = _description(given), _description(kind.model_fields)
         if received and expected and received != expected:

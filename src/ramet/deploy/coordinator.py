@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ramet.deploy import keys
+from ramet.deploy.authority import CERTIFICATES, KEY, AuthorityChange, change_authority
 from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
-from ramet.deploy.proxy import TEMPORARY, nginx_conf
+from ramet.deploy.members import NEW_KEY, Members
+from ramet.deploy.proxy import CLIENTS, TEMPORARY, nginx_conf, reload_nginx
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Say, Side, make_private_folder
+from ramet.deploy.side import Say, Side, make_private_folder, private_files
 from ramet.errors import RametError, unknown
 from ramet.flower.programs import wait_until_up
 
@@ -30,8 +32,12 @@ class Coordinator(Side):
         return Coordinator(folder, read(folder / SETTINGS, Consortium))
 
     @property
+    def member(self) -> str:
+        return self.consortium.name
+
+    @property
     def authority(self) -> Path:
-        return self.folder / "authority.pem"
+        return self.folder / CERTIFICATES
 
     @property
     def is_initialised(self) -> bool:
@@ -40,14 +46,20 @@ class Coordinator(Side):
 
     @property
     def admitted(self) -> Path:
-        """The folder with the public keys of admitted sites, one SITE.pub each."""
+        """The folder with the keys and certificates of admitted sites."""
         return self.folder / "admitted"
+
+    @property
+    def members(self) -> Members:
+        return Members(self.admitted)
 
     @property
     def _proxy_host(self) -> str:
         """The address at which this machine reaches its own proxy."""
         listen = self.consortium.listen
-        return "127.0.0.1" if listen.is_unspecified else str(listen)
+        if not listen.is_unspecified:
+            return str(listen)
+        return "127.0.0.1" if listen.version == 4 else "::1"
 
     def services(self) -> Sequence[Service]:
         link = f"127.0.0.1:{self.consortium.link_port}"
@@ -75,6 +87,7 @@ class Coordinator(Side):
                 "nginx, which forwards the Fleet API and refuses everything else",
                 ("nginx", "-e", "stderr", "-p", "./", "-c", "nginx.conf"),
                 listens=(self._proxy_host, self.consortium.port),
+                networked=True,
             ),
             *exporter(self.folder, self.consortium.metrics_port),
         )
@@ -95,7 +108,7 @@ class Coordinator(Side):
                 raise RametError(f"the {service.name} did not start. See {service.log}.")
 
     def admit(self, application: Path, say: Say) -> None:
-        """Accept a site's public key, and register it now or when the SuperLink starts."""
+        """Accept a site's key and certificate; register it now or when the SuperLink starts."""
         given = read(application, Application)
         if given.consortium != self.consortium.name:
             raise RametError(
@@ -103,26 +116,46 @@ class Coordinator(Side):
                 f"{self.consortium.name}. Ask the site for the right file."
             )
         self._check_member(given.site)
-        keys.check_public(given.public_key)
-        key_file = self._key_file(given.site)
-        if key_file.exists() and key_file.read_text() != given.public_key:
-            raise RametError(
-                f"{given.site} is admitted with another key. If the site has a new key, run "
-                f"`ramet deploy revoke {given.site}` first."
-            )
-        key_file.write_text(given.public_key)
+        self.members.admit(given)
         say(f"{given.site}: admitted, fingerprint {keys.fingerprint(given.public_key)}")
+        self._update_proxy(say)
         self._register(given.site, say)
 
     def revoke(self, site: str, say: Say) -> None:
-        """Remove a site's key; its SuperNode is refused from now on."""
+        """Remove a site's key and certificate; the proxy refuses it from now on."""
         self._check_member(site)
-        if self._node_file(site).exists():
-            self.check_running()
-            self.flower.flwr("supernode", "unregister", self._node_file(site).read_text())
-            self._node_file(site).unlink()
-        self._key_file(site).unlink(missing_ok=True)
+        self.members.revoke(site)
         say(f"{site}: revoked")
+        self._update_proxy(say)
+        self._unregister(site)
+
+    def write_clients(self) -> None:
+        """Write the certificates that the proxy accepts; nginx needs at least one."""
+        files = [self.authority, *self.members.certificates(self.consortium.sites)]
+        (self.folder / CLIENTS).write_text("".join(file.read_text() for file in files))
+
+    def _update_proxy(self, say: Say) -> None:
+        self.write_clients()
+        if reload_nginx(self.folder):
+            say("proxy: reloaded")
+        else:
+            say(
+                "proxy: not running on this machine as your user. If it runs in a container, "
+                f"reload it: docker compose --project-directory {self.folder} kill -s HUP proxy"
+            )
+
+    def _unregister(self, site: str) -> None:
+        """Remove the site's node from Flower, if it was registered."""
+        node = self.members.node(site)
+        if not node.exists():
+            return
+        if not self._superlink_running():
+            raise RametError(
+                f"the proxy refuses {site}, but its key is still registered at the SuperLink, "
+                f"which is not running. Run `ramet deploy start {self.folder}`, then revoke again."
+            )
+        self.flower.flwr("supernode", "unregister", node.read_text())
+        node.unlink()
 
     def site_statuses(self) -> dict[str, str]:
         """The status of each site, as reported by the SuperLink."""
@@ -135,10 +168,18 @@ class Coordinator(Side):
         return self.folder / "runs" / time.strftime("%Y%m%d-%H%M%S")
 
     def _register(self, site: str, say: Say) -> None:
-        key, node = self._key_file(site), self._node_file(site)
+        key, node = self.members.key(site), self.members.node(site)
         if not key.exists() or node.exists() or not self._superlink_running():
             return
-        answer = self.flower.flwr("supernode", "register", str(key))
+        try:
+            answer = self.flower.flwr("supernode", "register", str(key))
+        except RametError as error:
+            if "already in use" not in str(error):
+                raise
+            raise RametError(
+                f"Flower has unregistered the key of {site} before, which is final. Run "
+                f"`ramet deploy revoke {site} {self.folder}`. {NEW_KEY}"
+            ) from error
         node.write_text(str(answer["node-id"]))
         say(f"{site}: registered")
 
@@ -147,11 +188,13 @@ class Coordinator(Side):
         return nodes
 
     def _status_of(self, site: str, nodes: dict[str, str]) -> str:
-        if not self._key_file(site).exists():
+        if not self.members.key(site).exists():
             return "not admitted"
-        if not self._node_file(site).exists():
+        if not self.members.certificate(site).exists():
+            return "admitted without a certificate; ask it to rerun join, and admit it again"
+        if not self.members.node(site).exists():
             return "admitted, not registered"
-        return nodes.get(self._node_file(site).read_text(), "unknown to the SuperLink")
+        return nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")
 
     def _check_member(self, site: str) -> None:
         if site not in self.consortium.sites:
@@ -165,10 +208,9 @@ class Coordinator(Side):
 
     def _superlink_running(self) -> bool:
         """Whether the SuperLink runs, started by `ramet deploy start`, systemd or Docker."""
-        if self.services()[0].process() is not None:
-            return True
         self.flower.connect(self.consortium.link_port, self.authority)
-        return wait_until_up(self._link_health, lambda: True, self.authority, within=1.0)
+        within = 10.0 if self.services()[0].process() else 1.0
+        return wait_until_up(self._link_health, lambda: True, self.authority, within=within)
 
     @property
     def _link_health(self) -> str:
@@ -177,30 +219,30 @@ class Coordinator(Side):
     def check_admitted(self) -> None:
         """Check that enough sites are admitted to reach the quorum."""
         quorum, sites = self.consortium.quorum, self.consortium.sites
-        admitted = [site for site in sites if self._key_file(site).exists()]
+        admitted = [site for site in sites if self.members.key(site).exists()]
         if len(admitted) < quorum:
             raise RametError(
                 f"{len(admitted)} of {len(sites)} sites are admitted, but the quorum is {quorum}. "
                 f"Run `ramet deploy admit SITE.application.toml {self.folder}` for each site first."
             )
 
-    def _key_file(self, site: str) -> Path:
-        return self.admitted / f"{site}.pub"
 
-    def _node_file(self, site: str) -> Path:
-        """The file with Flower's node id for the site's key."""
-        return self.admitted / f"{site}.node"
-
-
-def init(settings: Path, folder: Path | None, say: Say) -> Coordinator:
+@private_files()
+def init(
+    settings: Path, folder: Path | None, say: Say, authority_change: AuthorityChange | None = None
+) -> Coordinator:
     """Set up the coordinator's folder; a rerun keeps all keys and rewrites the rest."""
     consortium = read(settings, Consortium)
+    try:
+        consortium.settings(settings.parent)
+    except RametError as error:
+        raise RametError(f"{settings}: {error}") from error
     where = (folder or Path(consortium.name)).absolute()
     side = Coordinator(where, consortium)
     make_private_folder(where)
     for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY):
         (where / part).mkdir(exist_ok=True)
-    authority_key, server_key = where / "authority.key", where / "server.key"
+    authority_key, server_key = where / KEY, where / "server.key"
     created = {
         authority_key: keys.ensure_key(authority_key),
         server_key: keys.ensure_key(server_key),
@@ -208,15 +250,15 @@ def init(settings: Path, folder: Path | None, say: Say) -> Coordinator:
     }
     for path, is_new in created.items():
         say(f"{path.name}: {'created' if is_new else 'exists, kept'}")
-    if created[authority_key] or not side.authority.exists():
-        side.authority.write_text(keys.make_authority(consortium.name, authority_key))
+    change_authority(where, consortium.name, created[authority_key], authority_change)
     certificate = keys.make_server_certificate(
         consortium.name, consortium.address, server_key, authority_key
     )
     (where / "server.pem").write_text(certificate)
     (where / "nginx.conf").write_text(nginx_conf(consortium))
+    side.write_clients()
     write(where / SETTINGS, consortium)
-    side.write_scripts(consortium.name)
+    side.write_scripts()
     authority = side.authority.read_text()
     for site in consortium.sites:
         invitation = Invitation(
@@ -227,6 +269,10 @@ def init(settings: Path, folder: Path | None, say: Say) -> Coordinator:
             method=consortium.method,
             network=consortium.network,
             setting=consortium.setting,
+            share=consortium.share,
+            release=consortium.release,
+            rounds=consortium.rounds,
+            options=consortium.options,
             authority=authority,
         )
         write(where / "invitations" / f"{site}.toml", invitation)

@@ -14,10 +14,11 @@ from ramet.data.own import SiteDataError
 from ramet.deploy import keys
 from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, Coordinator
+from ramet.deploy.health import check_services
 from ramet.deploy.opening import find_side
 from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import SYSTEM_PROGRAMS
-from ramet.deploy.site import Site, SiteSettings
+from ramet.deploy.site import CLIENT_CERTIFICATE, Site, SiteSettings
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower import THIN_APP
@@ -54,14 +55,18 @@ def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
         yield _check_private(side.folder / name)
     renew = "Rerun `ramet deploy init`: it issues a new certificate for the same key."
     yield _check_certificate("server certificate", side.folder / "server.pem", renew)
-    replace = "Set up a new consortium, which all sites must join."
+    replace = "Replace it with `ramet deploy init --authority new`; see Operations in the docs."
     yield _check_certificate("authority", side.authority, replace)
+    for file in side.members.certificates(side.consortium.sites):
+        yield _check_certificate(f"certificate of {file.stem}", file, keys.RENEW_CLIENT)
     link, _, proxy, *_ = side.services()
     yield check_port(link, "127.0.0.1", side.consortium.link_port, "link_port")
     yield check_port(proxy, str(side.consortium.listen), side.consortium.port, "port")
+    health = check_services(side)
+    yield from health.values()
     if proxy.process():
         yield from check_connection(side.consortium.address, side.consortium.port, side.authority)
-    if link.process():  # not set if systemd or Docker started it
+    if link.name in health and health[link.name].ok:  # not if systemd or Docker started it
         for member, status in side.site_statuses().items():
             remedy = f"Ask {member} to run `ramet doctor` and `ramet deploy start`."
             yield Finding(f"site {member}", status == "online", status, remedy)
@@ -70,13 +75,18 @@ def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
 def _check_site_side(side: Site) -> Iterator[Finding]:
     for name in ("node.key", "superexec.secret"):
         yield _check_private(side.folder / name)
+    client = side.folder / CLIENT_CERTIFICATE
+    yield _check_certificate("client certificate", client, keys.RENEW_CLIENT)
+    if client.exists():
+        yield _check_private(client)
     yield _check_certificate(
         "authority", side.authority, "Ask the coordinator for a new invitation."
     )
     yield check_port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
+    yield from check_services(side).values()
     yield _check_app(side.accepted)
     yield _check_data(side)
-    yield from check_connection(side.settings.address, side.settings.port, side.authority)
+    yield from side.check_connection()
 
 
 def _check_python() -> Finding:
@@ -154,7 +164,7 @@ def _check_data(side: Site) -> Finding:
                 network=settings.network,
                 setting=settings.setting,
                 data=settings.data,
-                options=settings.options,
+                options=settings.run_options,
             )
         )
         manifest = experiment.samples(settings.site).manifest

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -29,8 +29,13 @@ from ramet.errors import RametError
 
 _AUTHORITY_VALIDITY = timedelta(days=3650)
 _SERVER_VALIDITY = timedelta(days=397)
+_CLIENT_VALIDITY = timedelta(days=3650)
 _CLOCK_SKEW = timedelta(minutes=5)
 LOOPBACK_NAME = "localhost"
+RENEW_CLIENT = (
+    "At the site, move client.pem away, rerun `ramet deploy join`, and send the application to the "
+    "coordinator again."
+)
 
 
 def ensure_secret(path: Path) -> bool:
@@ -49,8 +54,38 @@ def ensure_node_key(path: Path) -> bool:
 
 
 def public_key_of(node_key: Path) -> str:
-    key = load_ssh_private_key(node_key.read_bytes(), password=None)
-    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    public = _load_node_key(node_key).public_key()
+    return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def ensure_client_certificate(path: Path, site: str, node_key: Path) -> str:
+    """The site's certificate for TLS, as PEM; created unless the file has one for this key.
+
+    The file also holds the key, in the format that TLS libraries read.
+    """
+    key = _load_node_key(node_key)
+    if not (path.exists() and _is_for(path.read_text(), key.public_key())):
+        path.unlink(missing_ok=True)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        certificate = _make_client_certificate(site, key)
+        _create_if_missing(path, lambda: certificate.encode() + private)
+    return _pem(x509.load_pem_x509_certificate(path.read_bytes()))
+
+
+def check_client_certificate(text: str, site: str, public_key: str) -> None:
+    """Check that this is one certificate, signed by this key for itself, that only names `site`."""
+    try:
+        (certificate,) = x509.load_pem_x509_certificates(text.encode())
+        certificate.verify_directly_issued_by(certificate)
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound) as error:
+        raise RametError("not a site's certificate. Ask the site for its file.") from error
+    if constraints.ca or certificate.subject != _common_name(site) or text != _pem(certificate):
+        raise RametError(f"the certificate is not one for {site}. Ask the site for its file.")
+    if not _is_for(text, load_ssh_public_key(public_key.encode())):
+        raise RametError("the certificate is for another key. Ask the site for its file.")
+    if days_left(text) < 0:
+        raise RametError(f"the certificate has expired. {RENEW_CLIENT}")
 
 
 def check_public(text: str) -> None:
@@ -98,6 +133,24 @@ def make_server_certificate(name: str, address: str, key_file: Path, authority: 
     return _signed(builder, signer)
 
 
+def _make_client_certificate(site: str, key: ec.EllipticCurvePrivateKey) -> str:
+    builder = (
+        _certificate(site, site, key.public_key(), _CLIENT_VALIDITY)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    )
+    return _signed(builder, key)
+
+
+def split_certificates(text: str) -> list[str]:
+    """The certificates in a PEM file, each as PEM."""
+    try:
+        return [_pem(found) for found in x509.load_pem_x509_certificates(text.encode())]
+    except ValueError as error:
+        raise RametError(f"not a certificate ({error}). Ask the coordinator again.") from error
+
+
 def expiry(certificate: str) -> datetime:
     return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
 
@@ -118,6 +171,28 @@ def _create_if_missing(path: Path, make: Callable[[], bytes]) -> bool:
 
 def _new_private_key(kind: PrivateFormat) -> bytes:
     return ec.generate_private_key(ec.SECP384R1()).private_bytes(Encoding.PEM, kind, NoEncryption())
+
+
+def _load_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = load_ssh_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise RametError(
+            f"cannot read the key {path} ({error}). Restore it from a backup."
+        ) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise RametError(
+            f"{path} is not a key that `ramet deploy join` created. Restore it from a backup."
+        )
+    return key
+
+
+def _is_for(certificate: str, public_key: object) -> bool:
+    return x509.load_pem_x509_certificate(certificate.encode()).public_key() == public_key
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
 
 
 def _load(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -175,4 +250,4 @@ def _common_name(text: str) -> x509.Name:
 
 
 def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> str:
-    return builder.sign(key, hashes.SHA384()).public_bytes(Encoding.PEM).decode()
+    return _pem(builder.sign(key, hashes.SHA384()))

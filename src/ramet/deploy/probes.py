@@ -5,17 +5,28 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+from ramet.deploy.consortium import endpoint
 from ramet.deploy.services import Service
 from ramet.errors import RametError
 
 _MAX_AHEAD, _MAX_BEHIND = 5.0, 300.0
 """Seconds that Flower allows a site's clock to be ahead of or behind the coordinator's."""
+_TIMEOUT = 10.0
+_EXPIRED = 10
+"""OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED."""
+_RENEW = "The coordinator must rerun `ramet deploy init`, then `ramet deploy stop` and `start`."
+_COMPARE = "This is not the coordinator, or it has a new authority: compare fingerprints."
+_NO_CERTIFICATE, _FORBIDDEN = 400, 403
+"""The proxy's answers to a client that is not admitted, and to paths that no site needs."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ def check_port(service: Service, host: str, number: int, option: str) -> Finding
         return Finding(name, True, f"in use by our {service.name}")
     remedy = f"Stop the program that listens there, or choose another {option}."
     try:
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, number))
     except OSError as error:
@@ -53,14 +64,21 @@ def check_port(service: Service, host: str, number: int, option: str) -> Finding
     return Finding(name, True, "free")
 
 
-def check_connection(address: str, port: int, authority: Path) -> Iterator[Finding]:
-    """Check the proxy's certificate, that it refuses the Control API, and this machine's clock."""
-    endpoint = f"{address}:{port}"
+def check_connection(
+    address: str, port: int, authority: Path, certificate: Path | None = None
+) -> Iterator[Finding]:
+    """Check the proxy's certificate, that it refuses the Control API, and this machine's clock.
+
+    A site presents its own certificate, and also checks that the proxy accepts it.
+    """
+    where = endpoint(address, port)
     try:
-        status, date = _call(address, port, authority)
+        status, date = _call(address, port, authority, certificate)
     except ssl.SSLCertVerificationError as error:
-        remedy = "This is not the coordinator, or it has a new authority: compare fingerprints."
-        yield Finding("coordinator", False, f"{endpoint}: {error.verify_message}", remedy)
+        expired = error.verify_code == _EXPIRED
+        remedy = _RENEW if expired else _COMPARE
+        detail = f"{where}: {error.verify_message}"
+        yield Finding("coordinator", False, detail, remedy, transient=expired)
         return
     except socket.gaierror as error:
         remedy = "Ask the coordinator for its address, or fix this machine's DNS."
@@ -68,20 +86,33 @@ def check_connection(address: str, port: int, authority: Path) -> Iterator[Findi
         return
     except (OSError, HTTPException) as error:
         remedy = "Ask the coordinator if it is running; allow outgoing connections to this port."
-        yield Finding("coordinator", False, f"{endpoint}: {error}", remedy, transient=True)
+        yield Finding("coordinator", False, f"{where}: {error}", remedy, transient=True)
         return
-    yield Finding("coordinator", True, f"{endpoint} answers with the consortium's certificate")
+    yield Finding("coordinator", True, f"{where} answers with the consortium's certificate")
+    if certificate:
+        yield _check_admitted(status)
     remedy = "Stop the coordinator: something other than Ramet's proxy answers there."
-    yield Finding("Control API from outside", status == 403, f"status {status}", remedy)
+    refused = status in (_NO_CERTIFICATE, _FORBIDDEN)
+    yield Finding("Control API from outside", refused, f"status {status}", remedy)
     ahead = time.time() - date
     ok = -_MAX_BEHIND < ahead < _MAX_AHEAD
     detail = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the coordinator"
     yield Finding("clock", ok, detail, "Set both clocks by NTP; Flower refuses calls otherwise.")
 
 
-def _call(address: str, port: int, authority: Path) -> tuple[int, float]:
+def _check_admitted(status: int) -> Finding:
+    if status != _NO_CERTIFICATE:
+        return Finding("admission", True, "the coordinator accepts this site's certificate")
+    detail = "the coordinator does not accept this site's certificate: not admitted yet, or revoked"
+    remedy = "Send it SITE.application.toml; there, run `ramet deploy admit` for this file."
+    return Finding("admission", False, detail, remedy, transient=True)
+
+
+def _call(address: str, port: int, authority: Path, certificate: Path | None) -> tuple[int, float]:
     context = ssl.create_default_context(cafile=authority)
-    connection = HTTPSConnection(address, port, timeout=10, context=context)
+    if certificate and certificate.exists():
+        context.load_cert_chain(certificate)
+    connection = _connection(address, port, context)
     try:
         connection.request("POST", "/v1/control/list-runs")
         answer = connection.getresponse()
@@ -90,3 +121,18 @@ def _call(address: str, port: int, authority: Path) -> tuple[int, float]:
         return answer.status, when
     finally:
         connection.close()
+
+
+def _connection(address: str, port: int, context: ssl.SSLContext) -> HTTPSConnection:
+    """A connection as the SuperNode makes it: through a proxy, if the environment names one."""
+    proxies = getproxies()
+    proxy = urlsplit(proxies.get("https") or proxies.get("all") or "")
+    if not proxy.hostname or proxy_bypass(address):
+        return HTTPSConnection(address, port, timeout=_TIMEOUT, context=context)
+    login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
+    headers = {"Proxy-Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+    connection = HTTPSConnection(
+        proxy.hostname, proxy.port or 80, timeout=_TIMEOUT, context=context
+    )
+    connection.set_tunnel(address, port, headers if proxy.username else None)
+    return connection

@@ -53,6 +53,9 @@ class _Collector(Collector):
             yield from _run_metrics(facts.run)
         if facts.sent:
             yield from _site_metrics(facts.sent, facts.problems)
+        if facts.news:
+            help_text = "When the coordinator last accepted this site's heartbeat"
+            yield _gauge("site_news_timestamp_seconds", help_text, facts.news)
 
 
 def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
@@ -62,9 +65,9 @@ def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
 
 
 def _side_metrics(facts: Facts) -> Iterator[Metric]:
-    help_text = "Whether a service that `ramet deploy start` started is running"
-    started = {k: pid for k, pid in facts.processes.items() if pid or k in facts.lost}
-    yield _gauge("service_up", help_text, {k: bool(pid) for k, pid in started.items()}, "service")
+    help_text = "Whether a service that was started works"
+    up = {name: finding.ok for name, finding in facts.health.items()}
+    yield _gauge("service_up", help_text, up, "service")
     help_text = "When a certificate expires"
     expiry = facts.certificates
     yield _gauge("certificate_expiry_timestamp_seconds", help_text, expiry, "certificate")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from logging import INFO
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+from pydantic import BaseModel
+
+from ramet.deploy.consortium import read, write
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.side import Say
 from ramet.engine import Observer
@@ -27,7 +33,8 @@ def run_consortium(
 
     The server app creates the folder once the sites have described their data. Every reply must be
     signed by the key with which the site was admitted. Gives up if no round ends for `patience`
-    seconds. A run that outlived an earlier command is waited for, not submitted again.
+    seconds. A run that outlived an earlier command is waited for, not submitted again, and no other
+    run is started meanwhile.
     """
     side.check_running()
     side.check_admitted()
@@ -35,9 +42,9 @@ def run_consortium(
     folder = RunFolder(path.absolute())
     if folder.started:
         folder.check_same(settings)
-    flower = Flower(side.flower.home, side.folder / "logs" / "-".join(folder.path.parts[1:]))
+    flower = _flower(side, folder.path)
     ended = outcome_logged("submission ended", "submission failed", "submission stopped")
-    with events_written_to(side.events), ended:
+    with _only_run(side, folder.path), events_written_to(side.events), ended:
         log_event(INFO, "run submitted", folder=str(folder.path))
         say(f"run submitted; folder: {folder.path}")
         try:
@@ -55,6 +62,61 @@ def run_consortium(
                     flower.flwr("stop", run_id)
             raise
     return folder
+
+
+class _Submission(BaseModel):
+    """The run that was submitted last; its file is removed when the run has ended."""
+
+    folder: Path
+    started: str
+
+    @property
+    def sentence(self) -> str:
+        return f"a run is in progress in {self.folder}, started {self.started}."
+
+
+@contextmanager
+def _only_run(side: Coordinator, path: Path) -> Iterator[None]:
+    """Refuse to go on while another command runs here, or a run whose command was killed.
+
+    The system releases the lock of a command that was killed, but its run goes on, so the
+    SuperLink is asked as well.
+    """
+    note = side.folder / "submission.toml"
+    lock = FileLock(side.folder / ".run.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        what = read(note, _Submission).sentence if note.exists() else "a run is being submitted."
+        raise RametError(
+            f"{what} Follow it with `ramet deploy status {side.folder} --watch`."
+        ) from error
+    try:
+        last = read(note, _Submission) if note.exists() else None
+        if last and last.folder != path and _flower(side, last.folder).in_progress():
+            raise RametError(
+                f"{last.sentence} Its command has ended. Follow it with `ramet deploy run "
+                f"{side.folder} --out {last.folder}`, where Ctrl-C stops it."
+            )
+        if not last or last.folder != path:
+            _note(note, path)
+        yield
+        note.unlink()
+    finally:
+        lock.release()
+
+
+def _note(note: Path, path: Path) -> None:
+    """Store what was submitted, so that a crash leaves the old or the new file."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    temporary = note.with_suffix(".new")
+    write(temporary, _Submission(folder=path, started=started))
+    temporary.replace(note)
+
+
+def _flower(side: Coordinator, path: Path) -> Flower:
+    """Flower's programs with a folder of logs for the run in `path`."""
+    return Flower(side.flower.home, side.folder / "logs" / "-".join(path.parts[1:]))
 
 
 class _Watch:

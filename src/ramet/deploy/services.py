@@ -9,16 +9,19 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from ramet.flower.programs import QUIET
+from ramet.flower.programs import LOOPBACK, QUIET
 
 SYSTEM_PROGRAMS = ("/usr/sbin", "/usr/local/sbin")
 """Folders where nginx may be installed; not in every user's PATH."""
+_START_TIMEOUT = 10.0
 _STOP_TIMEOUT = 15.0
 
 
@@ -34,6 +37,12 @@ class Service:
     """The address and port at which this machine reaches it, if any."""
     bin_folder: str = ""
     """A folder to put first in its PATH."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables with paths."""
+    networked: bool = False
+    """Whether it exchanges data with other machines; all others use loopback only."""
+    health_command: tuple[str, ...] = ()
+    """A command that succeeds while the program works; by default, a connection to `listens`."""
 
     @property
     def script(self) -> Path:
@@ -44,11 +53,19 @@ class Service:
         return self.folder / "logs" / f"{self.name}.log"
 
     @property
+    def health(self) -> tuple[str, ...]:
+        """The command for health checks; empty if there is nothing to check."""
+        if self.health_command or self.listens is None:
+            return self.health_command
+        return ("python3", "-c", f"import socket; socket.create_connection({self.listens}, 5)")
+
+    @property
     def low_port(self) -> bool:
         return self.listens is not None and self.listens[1] < 1024
 
     def script_text(self) -> str:
         exports = "".join(f"export {key}={value}\n" for key, value in QUIET.items())
+        exports += "".join(f'export {key}="$PWD/{name}"\n' for key, name in self.paths.items())
         programs = shlex.quote(str(Path(sys.executable).parent))
         first = f'"$PWD/{self.bin_folder}":' if self.bin_folder else ""
         return (
@@ -59,12 +76,22 @@ class Service:
             'cd "$(dirname "$0")"\n'
             f'export PATH={first}{programs}:"$PATH":{":".join(SYSTEM_PROGRAMS)}\n'
             'export FLWR_HOME="$PWD/flower"\n'
+            f'export no_proxy="{LOOPBACK},${{no_proxy:-${{NO_PROXY:-}}}}"\n'
             f"{exports}"
             f"exec {shlex.join(self.command)}\n"
         )
 
     def process(self) -> psutil.Process | None:
-        """The running process, if any; a reused process id does not count."""
+        """The running program, if any; None while it waits to be restarted."""
+        supervisor = self._supervisor()
+        with suppress(psutil.NoSuchProcess):
+            for child in supervisor.children() if supervisor else ():
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    return child
+        return None
+
+    def _supervisor(self) -> psutil.Process | None:
+        """The process that restarts the program, if any; a reused process id does not count."""
         try:
             pid, created = self._pid_file.read_text().split()
             process = psutil.Process(int(pid))
@@ -81,14 +108,14 @@ class Service:
         return self._pid_file.exists()
 
     def start(self) -> bool:
-        """Start the program; False if it is already running."""
+        """Start the program, and restart it whenever it ends; False if it is already running."""
         if self.process():
             return False
         self.kill_orphans()
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("ab") as log:
             started = subprocess.Popen(
-                ["/bin/sh", str(self.script)],
+                [sys.executable, "-m", "ramet.deploy.supervise", str(self.script)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -96,14 +123,17 @@ class Service:
             )
         created = psutil.Process(started.pid).create_time()
         self._pid_file.write_text(f"{started.pid} {created!r}")
+        end = time.monotonic() + _START_TIMEOUT
+        while self.process() is None and time.monotonic() < end:
+            time.sleep(0.01)
         return True
 
     def stop(self) -> bool:
-        """Stop the program and its children; False if it was not running."""
-        running = self.process()
-        if running is None:
+        """Stop the program and its children; False if it was not started."""
+        supervisor = self._supervisor()
+        if supervisor is None:
             return False
-        family = [*running.children(recursive=True), running]
+        family = [supervisor, *supervisor.children(recursive=True)]
         for process in family:
             with suppress(psutil.NoSuchProcess):  # it ended with its parent
                 process.terminate()
@@ -114,17 +144,22 @@ class Service:
         return True
 
     def kill_orphans(self) -> None:
-        """Kill processes that a killed program left behind, such as nginx's workers on its port."""
+        """Kill what a killed supervisor left behind, such as nginx's workers on its port."""
         if not self._pid_file.exists():
             return
-        session = int(self._pid_file.read_text().split()[0])
+        session = self._pid_file.read_text().partition(" ")[0]
         orphans = []
         for process in psutil.process_iter():
-            with suppress(ProcessLookupError, psutil.NoSuchProcess):  # it has ended already
-                if os.getsid(process.pid) == session:
+            # it has ended already, or belongs to another user
+            with suppress(ProcessLookupError, psutil.NoSuchProcess, psutil.AccessDenied):
+                if str(os.getsid(process.pid)) == session and self._is_ours(process):
                     process.kill()
                     orphans.append(process)
         psutil.wait_procs(orphans, _STOP_TIMEOUT)
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        """Whether it works here; after a reboot or a restore, ids belong to other programs."""
+        return str(self.script) in process.cmdline() or process.cwd() == str(self.folder.resolve())
 
     @property
     def _pid_file(self) -> Path:

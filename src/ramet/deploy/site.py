@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ramet.deploy import keys
+from ramet.deploy.alive import NEWS, describe, is_recent, last_news
+from ramet.deploy.authority import CERTIFICATES, check_trusted
 from ramet.deploy.consortium import (
     OWN,
     Application,
@@ -20,16 +22,18 @@ from ramet.deploy.consortium import (
 )
 from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Say, Side, make_private_folder
+from ramet.deploy.side import Say, Side, check_path, make_private_folder, private_files
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
-from ramet.flower.guard import app_hash, write_guard
+from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
+from ramet.flower.programs import node_config_text
+from ramet.flower.terms import SETTINGS as NODE_SETTINGS
+from ramet.flower.terms import Allow, SiteTerms
 
-SETTINGS, NODE_KEY = "site.toml", "node.key"
+SETTINGS, NODE_KEY, CLIENT_CERTIFICATE = "site.toml", "node.key", "client.pem"
 GUARD = "guard"
 """The folder with the list of accepted apps and the programs that enforce it."""
 _JOIN_TIMEOUT = 150.0
-_REFUSED_RETRY = 15.0
 _UNREACHABLE_RETRY = 5.0
 
 
@@ -40,10 +44,17 @@ class SiteSettings(Membership):
     """A folder of datasets or, for the site's own graphs, the TOML that describes them."""
     runtime_port: Port
     metrics_port: Port | None = None
+    allow: Allow = Allow()
+    """The owner's changes to what the invitation said."""
 
     @property
-    def options(self) -> dict[str, str]:
-        return site_options(self.setting, [self.site])
+    def run_options(self) -> dict[str, str]:
+        return {**self.options, **site_options(self.setting, [self.site])}
+
+    @property
+    def terms(self) -> SiteTerms:
+        """What runs may do at this site."""
+        return SiteTerms.model_validate(self.model_dump())
 
 
 @dataclass(frozen=True)
@@ -57,13 +68,21 @@ class Site(Side):
         return Site(folder, read(folder / SETTINGS, SiteSettings))
 
     @property
+    def member(self) -> str:
+        return f"{self.settings.consortium}-{self.settings.site}"
+
+    @property
     def authority(self) -> Path:
-        return self.folder / "authority.pem"
+        return self.folder / CERTIFICATES
 
     @property
     def accepted(self) -> Path:
         """The list of accepted apps."""
         return self.folder / GUARD / "accepted.txt"
+
+    @property
+    def rotates_events(self) -> bool:
+        return True
 
     def volumes(self) -> Sequence[Path]:
         data = self.settings.data
@@ -71,7 +90,6 @@ class Site(Side):
 
     def services(self) -> Sequence[Service]:
         runtime = f"127.0.0.1:{self.settings.runtime_port}"
-        config = " ".join(f'{key}="{value}"' for key, value in node_config(self.settings).items())
         return (
             Service(
                 self.folder,
@@ -79,50 +97,72 @@ class Site(Side):
                 "Flower's SuperNode, which calls the coordinator",
                 (
                     *("flower-supernode", "--isolation", "process"),
-                    *("--superlink", f"{self.settings.address}:{self.settings.port}"),
+                    *("--superlink", self.settings.endpoint),
                     *("--root-certificates", self.authority.name),
                     *("--auth-supernode-private-key", NODE_KEY),
                     *("--host", "127.0.0.1", "--port", str(self.settings.runtime_port)),
                     *("--superexec-auth-secret-file", "superexec.secret"),
-                    *("--node-config", config),
+                    *("--node-config", node_config_text(node_config(self.settings))),
                 ),
                 listens=("127.0.0.1", self.settings.runtime_port),
+                bin_folder=GUARD,
+                paths={NEWS_VARIABLE: NEWS, CERTIFICATE_VARIABLE: CLIENT_CERTIFICATE},
+                networked=True,
+                health_command=("python3", "-m", "ramet.deploy.alive", str(self.folder)),
             ),
             replace(superexec(self.folder, runtime, ("--insecure",)), bin_folder=GUARD),
             *exporter(self.folder, self.settings.metrics_port),
         )
 
+    @property
+    def last_news(self) -> float | None:
+        """When the coordinator last accepted this site's heartbeat, as Unix time."""
+        return last_news(self.folder)
+
     def start(self, say: Say) -> None:
-        """Start the services; retry, because a killed SuperNode is refused for up to a minute."""
+        """Start the services; the SuperNode counts as running only if it has news."""
         node, *others = self.services()
+        if node.process() and is_recent(self.last_news):
+            say(f"{node.name}: already running, {describe(self.last_news)}")
+        else:
+            self._connect(node, say)
+        for service in others:
+            say(f"{service.name}: {'started' if service.start() else 'already running'}")
+
+    def _connect(self, node: Service, say: Say) -> None:
+        """Start the SuperNode and wait for news; one that was killed is refused for a minute."""
         end = time.monotonic() + _JOIN_TIMEOUT
         if node.process() is None:
             node.kill_orphans()
             check_port(node, "127.0.0.1", self.settings.runtime_port, "--runtime-port").require_ok()
-            self._await_coordinator(end, say)
-        while True:
-            before = node.log.stat().st_size if node.log.exists() else 0
-            if not node.start():
-                say(f"{node.name}: already running")
-                break
-            say(f"{node.name}: started")
-            if self._wait_joined(node, before, end):
-                say(f"{node.name}: accepted by the coordinator")
-                break
-            if time.monotonic() > end:
+        self._await_coordinator(end, say)
+        before = time.time()
+        started = node.start()
+        say(f"{node.name}: {'started' if started else 'running without news; waiting for news'}")
+        if not self._wait_for_news(node, before, end, say):
+            if started:
                 node.stop()
-                raise RametError(
-                    "the coordinator answers, but did not accept this site within "
-                    f"{_JOIN_TIMEOUT:.0f} s: it is not admitted. Ask the coordinator to run "
-                    f"`ramet deploy admit`; see {node.log}."
-                )
-            say(
-                f"{node.name}: refused by the coordinator, because this site is not admitted or "
-                f"was killed recently; retrying in {_REFUSED_RETRY:.0f} s"
+            raise RametError(
+                "the coordinator answers, but did not accept this site within "
+                f"{_JOIN_TIMEOUT:.0f} s: it is not admitted. Ask the coordinator to run "
+                f"`ramet deploy admit`; see {node.log}."
             )
-            time.sleep(_REFUSED_RETRY)
-        for service in others:
-            say(f"{service.name}: {'started' if service.start() else 'already running'}")
+        say(f"{node.name}: accepted by the coordinator")
+
+    def _wait_for_news(self, node: Service, before: float, end: float, say: Say) -> bool:
+        """Wait until the coordinator accepts the site; False if it does not until `end`."""
+        refused = False
+        while (self.last_news or 0.0) < before:
+            if time.monotonic() > end:
+                return False
+            if not refused and node.process() is None:
+                refused = True
+                say(
+                    f"{node.name}: refused by the coordinator, because this site is not admitted "
+                    f"or was killed recently; retrying for up to {_JOIN_TIMEOUT:.0f} s"
+                )
+            time.sleep(0.2)
+        return True
 
     def _await_coordinator(self, end: float, say: Say) -> None:
         """Wait for a coordinator that may be starting; fail at once if waiting cannot help."""
@@ -133,29 +173,27 @@ class Site(Side):
             time.sleep(_UNREACHABLE_RETRY)
 
     def _check_coordinator(self) -> Finding:
-        return next(check_connection(self.settings.address, self.settings.port, self.authority))
+        """The first problem of the connection, or its first finding."""
+        first, *others = self.check_connection()
+        return next((finding for finding in others if not finding.ok), first)
 
-    def _wait_joined(self, node: Service, before: int, end: float) -> bool:
-        """Wait until the SuperNode has its id; False if it ends or times out."""
-        while node.process() is not None and time.monotonic() < end:
-            with node.log.open("rb") as log:
-                log.seek(before)
-                if b"SuperNode ID:" in log.read():
-                    return True
-            time.sleep(0.2)
-        return False
+    def check_connection(self) -> Iterator[Finding]:
+        settings, certificate = self.settings, self.folder / CLIENT_CERTIFICATE
+        return check_connection(settings.address, settings.port, self.authority, certificate)
 
 
 def node_config(settings: SiteSettings) -> dict[str, str]:
-    """The SuperNode's config for the client app: name, data, state and key of the site."""
+    """The SuperNode's config for the client app, which the coordinator cannot change."""
     return {
         "client": settings.site,
         "data": str(settings.data),
         "state": "state",
         "key": NODE_KEY,
+        NODE_SETTINGS: SETTINGS,
     }
 
 
+@private_files()
 def join(
     invitation: Path,
     data: Path,
@@ -163,6 +201,7 @@ def join(
     runtime_port: int,
     say: Say,
     metrics_port: int | None = None,
+    trust_new_authority: bool = False,
 ) -> tuple[Site, Path]:
     """Set up the site's folder and key; also return the application for the coordinator."""
     from ramet.data.own import site_name  # imports PyTorch, which monitoring does not need
@@ -178,8 +217,7 @@ def join(
             f'the right file, or set site = "{given.site}" in it.'
         )
     where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
-    if any(character in f"{data}{where}" for character in '"\n'):
-        raise RametError("paths must not contain quotes or newlines. Choose another folder.")
+    check_path(data.absolute())
     site = Site(
         where,
         SiteSettings(
@@ -187,14 +225,11 @@ def join(
             data=data.absolute(),
             runtime_port=runtime_port,
             metrics_port=metrics_port,
+            allow=_owners_changes(where / SETTINGS),
         ),
     )
     make_private_folder(where)
-    if site.authority.exists() and site.authority.read_text() != given.authority:
-        raise RametError(
-            f"{where} trusts a different authority from the one in {invitation}. Ask the "
-            "coordinator; if the change is intended, join in a new folder."
-        )
+    check_trusted(site.authority, given.authority, trust_new_authority, invitation)
     for part in ("logs", "flower", "state", GUARD):
         (where / part).mkdir(exist_ok=True)
     write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
@@ -203,13 +238,27 @@ def join(
     keys.ensure_secret(where / "superexec.secret")
     site.authority.write_text(given.authority)
     write(where / SETTINGS, site.settings)
-    site.write_scripts(given.consortium)
+    site.write_scripts()
     public = keys.public_key_of(key)
     application = where / f"{given.site}.application.toml"
+    certificate = keys.ensure_client_certificate(where / CLIENT_CERTIFICATE, given.site, key)
     write(
         application,
-        Application(consortium=given.consortium, site=given.site, public_key=public),
+        Application(
+            consortium=given.consortium,
+            site=given.site,
+            public_key=public,
+            certificate=certificate,
+        ),
     )
+    for line in ("This site allows runs:", *site.settings.terms.lines()):
+        say(line)
+    say(f"To change this, edit [allow] in {where / SETTINGS}.")
     say(f"authority's fingerprint: {keys.fingerprint(given.authority)}")
     say(f"site key's fingerprint: {keys.fingerprint(public)}")
     return site, application
+
+
+def _owners_changes(settings: Path) -> Allow:
+    """The table [allow] of a site that has joined before, or an empty one."""
+    return read(settings, SiteSettings).allow if settings.exists() else Allow()

@@ -18,13 +18,15 @@ from typing import Any
 
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.health import check_services
+from ramet.deploy.probes import Finding
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.events import NAME, read_lines
 
 STATES = ("submitted", "running", "finished", "stopped", "failed")
 OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
-PROBLEMS = ("app refused", "data problem", "message failed")
+PROBLEMS = ("app refused", "run refused", "data problem", "message failed")
 _AUDIT = "audit.jsonl"  # as in ramet.engine.audit, which imports PyTorch
 _RECENT_ROUNDS = 10
 _POLL_INTERVAL = 60.0
@@ -125,8 +127,8 @@ class Facts:
     """A snapshot of a side."""
 
     processes: Mapping[str, int | None]
-    lost: frozenset[str]
-    """Services that `ramet deploy start` started and that have died."""
+    health: Mapping[str, Finding]
+    """Whether each service that was started works."""
     certificates: Mapping[str, float]  # name -> expiry as Unix time
     disk_free: int
     sites: Mapping[str, str] = field(default_factory=dict)  # status, as reported by the SuperLink
@@ -134,6 +136,8 @@ class Facts:
     """Why the SuperLink could not be queried."""
     run: RunFacts | None = None
     sent: Sent | None = None
+    news: float | None = None
+    """When the coordinator last accepted the site's heartbeat, as Unix time."""
     problems: Counter[str] = field(default_factory=Counter)
     last_problem: str = ""
 
@@ -167,14 +171,18 @@ class Monitor:
         processes = {service.name: service.process() for service in services}
         return Facts(
             processes={name: process and process.pid for name, process in processes.items()},
-            lost=frozenset(s.name for s in services if s.should_run and not processes[s.name]),
+            health=check_services(side),
             certificates={
                 path.stem: keys.expiry(path.read_text()).timestamp()
                 for path in certificates
                 if path.exists()
             },
             disk_free=shutil.disk_usage(side.folder).free,
-            **(self._coordinator_facts() if isinstance(side, Coordinator) else self._site_facts()),
+            **(
+                self._coordinator_facts()
+                if isinstance(side, Coordinator)
+                else self._site_facts(side)
+            ),
         )
 
     def _coordinator_facts(self) -> dict[str, Any]:
@@ -184,11 +192,12 @@ class Monitor:
             "run": last_run(self._side.events),
         }
 
-    def _site_facts(self) -> dict[str, Any]:
-        logs = sorted((self._side.folder / "state").rglob(_AUDIT))
-        problems = [event for event in _events(self._side.events) if event["event"] in PROBLEMS]
+    def _site_facts(self, side: Site) -> dict[str, Any]:
+        logs = sorted((side.folder / "state").rglob(_AUDIT))
+        problems = [event for event in _events(side.events) if event["event"] in PROBLEMS]
         return {
             "sent": sum((_sent(path, path.stat().st_size) for path in logs), Sent()),
+            "news": side.last_news,
             "problems": Counter(problem["event"] for problem in problems),
             "last_problem": _problem_text(problems[-1]) if problems else "",
         }

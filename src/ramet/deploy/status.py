@@ -11,10 +11,7 @@ from ramet.deploy.snapshot import Facts, RunFacts, Sent
 
 
 def status_lines(facts: Facts) -> list[str]:
-    lines = [
-        f"{name}: {f'running, process {process}' if process else 'not running'}"
-        for name, process in facts.processes.items()
-    ]
+    lines = [*_service_lines(facts)]
     lines += [f"site {site}: {status}" for site, status in facts.sites.items()]
     if facts.superlink_error:
         lines.append(f"sites: unknown; {facts.superlink_error}")
@@ -23,6 +20,13 @@ def status_lines(facts: Facts) -> list[str]:
     if facts.sent:
         lines += _site_lines(facts.sent, facts.last_problem)
     return lines
+
+
+def _service_lines(facts: Facts) -> Iterator[str]:
+    for name, process in facts.processes.items():
+        health = facts.health.get(name)
+        problem = f", but {health.detail}" if process and health and not health.ok else ""
+        yield f"{name}: {f'running, process {process}' if process else 'not running'}{problem}"
 
 
 def _run_lines(run: RunFacts) -> Iterator[str]:

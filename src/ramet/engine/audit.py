@@ -44,7 +44,7 @@ class SentTensor:
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """One reply. Of numbers and notes only the names are logged."""
+    """One reply, and the run that asked for it. Of numbers and notes only the names are logged."""
 
     time: str
     run: str
@@ -55,6 +55,14 @@ class AuditEntry:
     notes: tuple[str, ...]
     stage: str = ""
     """The stage of the round; empty for the reply to the message to train."""
+    method: str = ""
+    """The method with its options."""
+    sharing: str = ""
+    """The patterns of the shared arrays."""
+    data: str = ""
+    """The data folder or the TOML that describes the site's graphs."""
+    run_config: str = ""
+    """SHA-256 of the run config; empty in an engine without one."""
 
     def line(self) -> str:
         return json.dumps(asdict(self))
@@ -74,6 +82,10 @@ class AuditLog:
     path: Path
     run: str
     client: str
+    method: str = ""
+    sharing: str = ""
+    data: str = ""
+    run_config: str = ""
 
     def add(self, round_number: int, reply: Payload, stage: str = "") -> None:
         """Log a reply that is about to leave, and sync the log to disk."""
@@ -90,6 +102,10 @@ class AuditLog:
             numbers=tuple(reply.numbers),
             notes=tuple(reply.notes),
             stage=stage,
+            method=self.method,
+            sharing=self.sharing,
+            data=self.data,
+            run_config=self.run_config,
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not self.path.exists()
@@ -102,17 +118,24 @@ class AuditLog:
             sync_folder(self.path.parent)
 
 
-def audit_entries(folder: Path) -> tuple[list[AuditEntry], int]:
-    """The entries of all logs below a folder, and the number of unreadable lines.
-
-    A crash may cut a line short. The reply of that line was not sent.
-    """
+def audit_logs(folder: Path) -> list[Path]:
+    """All logs below a folder; there must be one."""
     logs = sorted(folder.rglob(NAME))
     if not logs:
         raise RametError(
             f"there is no {NAME} below {folder}. Give the folder of a run, or of a site's state."
         )
-    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+    return logs
+
+
+def audit_entries(folder: Path) -> tuple[list[AuditEntry], int]:
+    """The entries of all logs below a folder, and the number of unreadable lines.
+
+    A crash may cut a line short. The reply of that line was not sent.
+    """
+    lines = [
+        line for log in audit_logs(folder) for line in log.read_text(errors="replace").splitlines()
+    ]
     entries = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):

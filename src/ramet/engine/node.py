@@ -17,6 +17,7 @@ from torch import nn
 from ramet.engine.audit import AuditLog
 from ramet.engine.check import form_fault, same_form
 from ramet.engine.checkpoint import Snapshot, Snapshots
+from ramet.engine.limit import SiteLimit
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
     MODEL,
@@ -102,6 +103,8 @@ class Node:
     snapshots: Snapshots
     device: torch.device
     audit: AuditLog | None = None
+    limit: SiteLimit | None = None
+    """What the site lets out, whatever the run shares; None for all that the run shares."""
 
     def answer(self, message: Payload) -> Payload:
         """Handle a message from the server and return the reply."""
@@ -253,6 +256,13 @@ class Node:
         for name in reply.arrays:
             if name not in self.method.shared or name not in self.method.up:
                 raise self._not_shared("send", name)
+        if self.limit is not None:
+            shape = self.method.task.shape(self.samples)
+            for name in self.limit.forbidden(reply, shape, self.seed):
+                raise NotSharedError(
+                    f"client {self.client} refuses to send '{name}', which the site's own settings "
+                    "do not allow."
+                )
 
     def _restored(self, step: int, known_round: int) -> ClientState:
         """The latest state from before this step; a new one if the client never trained."""

@@ -98,7 +98,14 @@ class Experiment:
             seed=self.settings.seed,
             snapshots=Snapshots(states / client, keep=KEPT * (len(self.method.stages) + 1)),
             device=torch.device(self.settings.device),
-            audit=AuditLog(states / client / AUDIT, states.name, client),
+            audit=AuditLog(
+                states / client / AUDIT,
+                states.name,
+                client,
+                method=self.settings.label,
+                sharing=str(self.method.shared),
+                data=str(self.setting.data_of(client, self.settings.data)),
+            ),
         )
 
     def final_model(self, client: str, states: Path) -> nn.Module:

@@ -4,16 +4,19 @@ Over a SuperLink every message starts a new process, and `context.state` is lost
 restarts. Private state is therefore stored on the site's disk.
 
 The SuperNode's node config describes the site: ``client`` is its name, ``state`` the folder for its
-private state, ``data`` its data, and ``key`` the private key that signs its replies. Flower's
-simulation sets none of these: the partition id selects the client, and state is stored in the run's
-folder.
+private state, ``data`` its data, ``key`` the private key that signs its replies, and ``settings``
+the file with what it allows (see :mod:`ramet.flower.terms`). Flower's simulation sets none of
+these: the partition id selects the client, and state is stored in the run's folder.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from logging import ERROR
 from pathlib import Path
@@ -25,13 +28,23 @@ from flwr.clientapp import ClientApp
 from flwr.common import log
 
 from ramet.data.own import SiteDataError, site_name
+from ramet.engine import AuditLog, Node
+from ramet.engine.limit import SiteLimit
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.code import BUILT_IN
+from ramet.flower.data_record import check_same_data
 from ramet.flower.guard import check_accepted, site_events
+from ramet.flower.permission import (
+    NotAllowedError,
+    check_round,
+    permitted_settings,
+    site_limit,
+)
 from ramet.flower.records import from_records, from_run_config, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
+from ramet.flower.terms import SETTINGS, site_terms
 from ramet.payload import Payload
 
 app = ClientApp()
@@ -40,10 +53,9 @@ app = ClientApp()
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
     """Reply with the name of this node's client and, for user-defined graphs, their schema."""
-    with _outcome_logged() as facts:
-        with _problems_kept_local():
-            experiment = _experiment(_settings(context))
-            name = _name(context, experiment)
+    with _outcome_logged(context) as facts:
+        experiment, _ = _permitted(context)
+        name = _name(context, experiment)
         facts |= {"client": name}
         schema = {"form": _schema_text(experiment, name)} if experiment.setting.user_defined else {}
         request, reply = from_records(message.content), Payload(notes={"client": name, **schema})
@@ -51,12 +63,60 @@ def introduce(message: Message, context: Context) -> Message:
         return Message(to_records(signed_reply), reply_to=message)
 
 
+@app.train()
+def answer(message: Message, context: Context) -> Message:
+    """Apply the received arrays, evaluate, train, and reply with what is shared."""
+    with _outcome_logged(context) as facts:
+        experiment, limit = _permitted(context)
+        torch.set_num_threads(experiment.settings.threads)
+        request = from_records(message.content)
+        number = check_round(request, experiment.settings)
+        name = _name(context, experiment)
+        facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
+        with _writing_state():
+            node = _node(experiment, name, _states(context, request))
+            node = replace(node, audit=_audited(node.audit, context), limit=limit)
+            reply = node.answer(request)
+        facts["bytes"] = reply.nbytes
+        signed_reply = _signed(reply, context, request, name, number)
+        return Message(to_records(signed_reply), reply_to=message)
+
+
 @contextmanager
-def _outcome_logged() -> Iterator[dict[str, Any]]:
-    """Log the outcome of a message in the site's events."""
+def _outcome_logged(context: Context) -> Iterator[dict[str, Any]]:
+    """Log the outcome of a message in the site's events; the server is told no details."""
     outcome = outcome_logged("message answered", "message failed", "message stopped")
-    with site_events(), outcome as facts:
-        yield facts
+    with _details_kept_local(SETTINGS in context.node_config), site_events(), outcome as facts:
+        try:
+            with _problems_kept_local():
+                yield facts
+        except NotAllowedError as error:
+            log_event(ERROR, "run refused", **facts, reason=str(error))
+            raise
+
+
+@contextmanager
+def _details_kept_local(is_site: bool) -> Iterator[None]:
+    """Hide the text of unforeseen errors from the server, because it may quote data or paths."""
+    try:
+        yield
+    except RametError:
+        raise
+    except Exception as error:
+        if not is_site:
+            raise
+        log(ERROR, "This site could not answer a message.", exc_info=error)
+        raise RametError(f"the site failed ({type(error).__name__}); see its log.") from None
+
+
+@contextmanager
+def _writing_state() -> Iterator[None]:
+    """Log why the state or the audit log cannot be written, and tell the server only that."""
+    try:
+        yield
+    except OSError as error:
+        log(ERROR, "This site could not write its state.", exc_info=error)
+        raise RametError("the site could not write its state; see its log.") from None
 
 
 def _schema_text(experiment: Experiment, name: str) -> str:
@@ -79,30 +139,36 @@ def _problems_kept_local() -> Iterator[None]:
         raise SiteDataError("the site's data has problems; see the site's log") from None
 
 
-@app.train()
-def answer(message: Message, context: Context) -> Message:
-    """Apply the received arrays, evaluate, train, and reply with what is shared."""
-    with _outcome_logged() as facts:
-        settings = _settings(context)
-        torch.set_num_threads(settings.threads)
-        experiment = _experiment(settings)
-        request = from_records(message.content)
-        number = int(request.numbers["round"])
-        with _problems_kept_local():
-            name = _name(context, experiment)
-            facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
-            node = experiment.node(name, _states(context, request))
-        reply = node.answer(request)
-        facts["bytes"] = reply.nbytes
-        signed_reply = _signed(reply, context, request, name, number)
-        return Message(to_records(signed_reply), reply_to=message)
+def _permitted(context: Context) -> tuple[Experiment, SiteLimit | None]:
+    """The run, if the site's own settings permit it, and the limit on what may leave.
+
+    No data is read.
+    """
+    config, data = context.run_config, context.node_config.get("data")
+    check_accepted({kind: str(config.get(kind, "")) for kind in BUILT_IN})
+    terms = site_terms(context.node_config)
+    if terms is None:
+        return _experiment(from_run_config({**config, "data": data or config["data"]})), None
+    experiment = _experiment(permitted_settings(config, terms))
+    return experiment, site_limit(experiment, terms)
 
 
-def _settings(context: Context) -> RunSettings:
-    check_accepted({kind: str(context.run_config.get(kind, "")) for kind in BUILT_IN})
-    settings = from_run_config(context.run_config)
-    data = context.node_config.get("data")
-    return settings.model_copy(update={"data": Path(str(data))}) if data else settings
+def _node(experiment: Experiment, name: str, states: Path) -> Node:
+    """The site's client, if its data is the same as in the run's first round."""
+    data = experiment.setting.data_of(name, experiment.settings.data)
+    if experiment.setting.user_defined and data is not None:
+        check_same_data(states / name, data)
+    return experiment.node(name, states)
+
+
+def _audited(audit: AuditLog | None, context: Context) -> AuditLog | None:
+    """The audit log with the digest of the run config."""
+    return audit and replace(audit, run_config=run_config_digest(context.run_config))
+
+
+def run_config_digest(config: Mapping[str, Any]) -> str:
+    """SHA-256 of the run config as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()
 
 
 def _experiment(settings: RunSettings) -> Experiment:

@@ -4,7 +4,8 @@ A SuperNode fetches whatever app a run names and starts `flwr-clientapp` from PA
 and imports the app. Flower has no list of accepted apps. So `ramet guard FOLDER` writes a program
 of that name that checks the app's SHA-256 first; FOLDER must come first in the site's PATH. It also
 writes a `flower-superexec` that forks client apps (see :mod:`ramet.flower.warm`) and makes the same
-check. Flower's programs for other kinds of apps are replaced by scripts that fail.
+check, and a `flower-supernode` that reconnects (see :mod:`ramet.flower.supernode`). Flower's
+programs for other kinds of apps are replaced by scripts that fail.
 
 The list has one line per app, its SHA-256, and one line per user-defined method, network,
 activation or merging rule (`file.py:factory`) that runs may name. Without such a line only
@@ -31,7 +32,15 @@ LIST_VARIABLE = "RAMET_ACCEPTED_APPS"
 """The environment variable with the path of the list."""
 EVENTS_VARIABLE = "RAMET_EVENTS"
 """The environment variable with the path of the site's event log."""
-_GUARDED = {"flwr-clientapp": "ramet.flower.guard", "flower-superexec": "ramet.flower.warm"}
+NEWS_VARIABLE = "RAMET_NEWS"
+"""The environment variable with the path of the file that every accepted heartbeat touches."""
+CERTIFICATE_VARIABLE = "RAMET_CLIENT_CERTIFICATE"
+"""The environment variable with the path of the site's TLS certificate and key, in one PEM file."""
+_GUARDED = {
+    "flwr-clientapp": "ramet.flower.guard",
+    "flower-superexec": "ramet.flower.warm",
+    "flower-supernode": "ramet.flower.supernode",
+}
 _DISABLED = ("flwr-agentapp", "flwr-connector", "flwr-model")
 
 
@@ -75,7 +84,7 @@ def write_program(path: Path, module: str, variables: Mapping[str, Path] | None 
         *(f"export {export}" for export in exports),
         f"python={shlex.quote(sys.executable)}",
         '[ -x "$python" ] || python=python3',
-        f'exec "$python" -m {module} "$@"',
+        f'exec "$python" -c "from {module} import main; main()" "$@"',
     ]
     _write_script(path, "\n".join(lines))
 
@@ -135,12 +144,24 @@ def _enable_guard(accepted: Path) -> None:
     unpack = flower.install_from_fab
 
     def unpack_if_accepted(fab_file: bytes, *args: Any, **kwargs: Any) -> Path:
-        with site_events():
+        with _files_written(), site_events():
             check_app(fab_file, accepted)
-        unpacked: Path = unpack(fab_file, *args, **kwargs)
+            unpacked: Path = unpack(fab_file, *args, **kwargs)
         return unpacked
 
     flower.install_from_fab = unpack_if_accepted  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _files_written() -> Iterator[None]:
+    """Log why a file cannot be written, and tell the server only that."""
+    try:
+        yield
+    except OSError as error:
+        from flwr.common import log
+
+        log(ERROR, "This site could not unpack an app.", exc_info=error)
+        raise RametError("the site could not unpack the app; see its log.") from None
 
 
 def read_accepted(path: Path) -> set[str]:
@@ -149,8 +170,8 @@ def read_accepted(path: Path) -> set[str]:
 
 
 def _write_script(path: Path, command: str) -> None:
+    path.touch(mode=0o777)
     path.write_text(f"#!/bin/sh\n{command}\n")
-    path.chmod(0o755)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener, getproxies
 
 import tomli_w
 
@@ -30,6 +30,8 @@ QUIET = {
     "OMP_NUM_THREADS": "1",
 }
 """Environment variables for all of Flower's programs."""
+LOOPBACK = "127.0.0.1"
+"""Never reached through an HTTP proxy, whatever the environment says."""
 _LINK = "ramet"
 _START_TIMEOUT = 60.0
 _COMMAND_TIMEOUT = 600.0
@@ -54,6 +56,7 @@ class Flower:
                 [str(self._overrides), str(programs), os.environ.get("PATH", "")]
             ),
             "FLWR_HOME": str(self.home),
+            "no_proxy": f"{LOOPBACK},{getproxies().get('no', '')}",
             **QUIET,
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "RAY_USAGE_STATS_ENABLED": "0",
@@ -80,12 +83,13 @@ class Flower:
     def supernode(
         self, client: str, own_port: int, port: int, node: dict[str, str]
     ) -> Iterator[None]:
-        config = " ".join(f'{key}="{value}"' for key, value in node.items())
         arguments = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1"]
-        arguments += ["--port", str(own_port), "--node-config", config]
+        arguments += ["--port", str(own_port), "--node-config", node_config_text(node)]
         self._overrides.mkdir(exist_ok=True)
         write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
-        with self._process(f"supernode-{client}", "flower-supernode", *arguments):
+        supernode = self._overrides / "flower-supernode"
+        write_program(supernode, "ramet.flower.supernode")
+        with self._process(f"supernode-{client}", str(supernode), *arguments):
             yield
 
     def run(
@@ -101,7 +105,7 @@ class Flower:
         With `superlink_restarts`, wait for a SuperLink that is down to be restarted, and wait for a
         run that outlived the command that started it instead of starting it again.
         """
-        if not (superlink_restarts and self._still_running()):
+        if not (superlink_restarts and self.in_progress()):
             self._flwr_run(app, config, simulated_clients, on_poll)
         while (outcome := self._outcome(superlink_restarts)) is None:
             on_poll()
@@ -118,8 +122,9 @@ class Flower:
         on_poll: Callable[[], None],
     ) -> None:
         """Start `flwr run`, and wait until it ends."""
-        copied, run_config = self.home / "app", self.home / "run.toml"
+        copied, run_config = self.home / "app", self.logs / "run.toml"
         shutil.copytree(app, copied, dirs_exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
         run_config.write_text(tomli_w.dumps(config))
         arguments = ["run", str(copied), _LINK, "--stream", "--run-config", str(run_config)]
         if simulated_clients:
@@ -221,7 +226,7 @@ class Flower:
     def _run_log(self) -> Path:
         return self.logs / "run.log"
 
-    def _still_running(self) -> bool:
+    def in_progress(self) -> bool:
         """Whether the run in these logs was started earlier and has not ended."""
         run_id = self.run_id()
         try:
@@ -247,6 +252,17 @@ class Flower:
         return run if run["status"].startswith("finished") else None
 
 
+def node_config_text(node: Mapping[str, str]) -> str:
+    """The value of a SuperNode's --node-config."""
+    return " ".join(f"{key}={_toml_string(value)}" for key, value in node.items())
+
+
+def _toml_string(text: str) -> str:
+    """A string for Flower, which ends it at the first quote, even at an escaped one."""
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', "\\u0022")
+    return f'"{escaped}"'
+
+
 def _simulation(clients: int) -> str:
     cores = os.cpu_count() or 1
     return (
@@ -263,10 +279,11 @@ def wait_until_up(
 ) -> bool:
     """Wait until this URL answers; False if its program ends or `within` seconds pass first."""
     context = ssl.create_default_context(cafile=authority) if authority else None
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     end = time.monotonic() + within
     while alive() and time.monotonic() < end:
         try:
-            with urllib.request.urlopen(url, timeout=1, context=context):
+            with opener.open(url, timeout=1):
                 return True
         except OSError:
             time.sleep(0.1)

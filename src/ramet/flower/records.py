@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app.typing import ConfigRecordValues
 from flwr.common.constant import SType
 from google.protobuf.message import DecodeError
 from numpy.lib import format as npy
@@ -20,53 +23,115 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
 from ramet.payload import Payload
 
-ARRAYS, EXTRAS, NUMBERS, NOTES = "arrays", "extras", "numbers", "notes"
+HEADER, BODY = "header", "body"
+INLINE_BYTES = 2**20
+"""A body of up to this size is part of the header; Flower splits a longer one into 5 MB pieces."""
+_STREAM = "NPY arrays"
+"""How a body is encoded; Flower stores this word with it."""
+_ARRAYS, _EXTRAS = "arrays", "extras"
+_NUMBER, _NOTE = "number:", "note:"
 DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
 """What Flower raises when it cannot assemble a message from its parts."""
 
 
 def to_records(payload: Payload) -> RecordDict:
-    return RecordDict(
-        {
-            ARRAYS: ArrayRecord({name: Array(array) for name, array in payload.arrays.items()}),
-            EXTRAS: ArrayRecord({name: Array(array) for name, array in payload.extras.items()}),
-            NUMBERS: MetricRecord(dict(payload.numbers)),
-            NOTES: ConfigRecord(dict(payload.notes)),
-        }
-    )
+    """Convert a payload to as few records as possible, because Flower sends each one separately.
+
+    The header has all names, numbers and notes. The body is all arrays in NumPy's format, one after
+    the other. A large one is separate from the header, so that the SuperLink stores it once if
+    several clients get the same arrays.
+    """
+    body = _body(payload)
+    is_small = len(body) <= INLINE_BYTES
+    header: dict[str, ConfigRecordValues] = {
+        _ARRAYS: [*payload.arrays],
+        _EXTRAS: [*payload.extras],
+        BODY: body if is_small else b"",
+        **{f"{_NUMBER}{name}": number for name, number in payload.numbers.items()},
+        **{f"{_NOTE}{name}": note for name, note in payload.notes.items()},
+    }
+    records = RecordDict({HEADER: ConfigRecord(header)})
+    if not is_small:
+        records[BODY] = ArrayRecord({BODY: Array("uint8", (len(body),), _STREAM, body)})
+    return records
+
+
+def _body(payload: Payload) -> bytes:
+    stream = BytesIO()
+    for array in payload.tensors:
+        npy.write_array(stream, array, allow_pickle=False)
+    return stream.getvalue()
 
 
 def from_records(content: RecordDict) -> Payload:
     """Decode a message; raise a RametError for any that :func:`to_records` cannot have made."""
     try:
-        return Payload(
-            {name: to_array(array) for name, array in content.array_records[ARRAYS].items()},
-            {name: _number(value) for name, value in content.metric_records[NUMBERS].items()},
-            {name: str(note) for name, note in content.config_records[NOTES].items()},
-            {name: to_array(array) for name, array in content.array_records[EXTRAS].items()},
+        header = content.config_records[HEADER]
+        inline: Any = header[BODY]
+        separate = content.array_records[BODY][BODY].data if BODY in content else b""
+        body = BytesIO(inline + separate)
+        payload = Payload(
+            {name: _read_array(body) for name in _names(header, _ARRAYS)},
+            {name: _number(value) for name, value in _starting_with(_NUMBER, header)},
+            {name: str(note) for name, note in _starting_with(_NOTE, header)},
+            {name: _read_array(body) for name in _names(header, _EXTRAS)},
         )
+        _check_end(body)
+        return payload
     except (KeyError, ValueError, TypeError) as error:
         raise RametError(f"not a Ramet message ({error}).") from error
+
+
+def _names(header: ConfigRecord, kind: str) -> list[str]:
+    names: Any = header[kind]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"the names of {kind} are not texts")
+    if len(set(names)) < len(names):
+        raise ValueError(f"two {kind} have the same name")
+    return names
+
+
+def _starting_with(prefix: str, header: ConfigRecord) -> Iterator[tuple[str, Any]]:
+    for name, value in header.items():
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), value
 
 
 def to_array(array: Array) -> NDArray[Any]:
     """Decode a numeric array; refuse pickles, archives, and shapes that do not match the data."""
     if array.stype != SType.NUMPY:
         raise ValueError(f"'{array.stype}' is not a NumPy array")
-    content = BytesIO(array.data)
+    stream = BytesIO(array.data)
+    decoded = _read_array(stream)
+    _check_end(stream)
+    return decoded
+
+
+def _read_array(stream: BytesIO) -> NDArray[Any]:
+    """Read the next array; memory is allocated only for bytes that are there."""
     try:
-        if npy.read_magic(content) != (1, 0):
+        if npy.read_magic(stream) != (1, 0):
             raise ValueError("unsupported version of the NPY format")
-        shape, _, dtype = npy.read_array_header_1_0(content)
+        shape, is_fortran, dtype = npy.read_array_header_1_0(stream)
     except (SyntaxError, TokenError, MemoryError, RecursionError) as error:
         raise ValueError(f"unreadable header ({error})") from error
     if dtype.kind not in "fiub":
         raise ValueError(f"{dtype} is not numeric")
-    if content.tell() + prod(shape) * dtype.itemsize != len(array.data):
-        raise ValueError(f"{len(array.data)} bytes do not match {dtype}{list(shape)}")
-    content.seek(0)
-    decoded: NDArray[Any] = npy.read_array(content, allow_pickle=False)
-    return decoded
+    size, available = prod(shape) * dtype.itemsize, _bytes_left(stream)
+    if size > available or not all(0 <= width <= sys.maxsize for width in shape):
+        raise ValueError(f"{available} bytes do not match {dtype}{list(shape)}")
+    data = bytearray(size)
+    stream.readinto(data)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
+
+
+def _bytes_left(stream: BytesIO) -> int:
+    return stream.getbuffer().nbytes - stream.tell()
+
+
+def _check_end(stream: BytesIO) -> None:
+    if _bytes_left(stream):
+        raise ValueError(f"{_bytes_left(stream)} bytes too many")
 
 
 def _number(value: Any) -> float:

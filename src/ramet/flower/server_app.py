@@ -16,6 +16,7 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.flower.records import from_run_config
 from ramet.flower.signing import Keyring
+from ramet.flower.waits import pull_objects_quickly
 from ramet.flower.wire import GridWire
 from ramet.metrics import Record
 
@@ -25,6 +26,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Start the run that the run config describes, or resume it if its folder exists."""
+    pull_objects_quickly("flwr.superlink.grid.http_grid", "pull_objects")
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()

@@ -70,13 +70,16 @@ class Keyring:
         if not any(self.folder.glob("*.pub")):
             raise RametError(f"{self.folder} has no public keys. Add a NAME.pub for each client.")
 
+    def has(self, client: str) -> bool:
+        return bool(_NAME.fullmatch(client)) and self._file(client).is_file()
+
     def fault(self, reply: Payload, request_id: RequestId) -> str | None:
         """Why the reply is not accepted as this client's, or None if it is."""
-        path = self.folder / f"{request_id.client}.pub"
-        if not _NAME.fullmatch(request_id.client) or not path.is_file():
+        if not self.has(request_id.client):
             return "has no registered key"
         if SIGNATURE not in reply.notes:
             return "is not signed"
+        path = self._file(request_id.client)
         try:
             key = _public_key(path.read_bytes(), path)
         except RametError as error:
@@ -87,6 +90,9 @@ class Keyring:
         except (InvalidSignature, ValueError):
             return "is not signed by this client's key for this request"
         return None
+
+    def _file(self, client: str) -> Path:
+        return self.folder / f"{client}.pub"
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
 import sys
+import time
 from typing import Any
 
 from flwr.supercore.constant import TaskType
@@ -17,9 +19,12 @@ from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, Subpr
 from flwr.supercore.tls import validate_and_resolve_root_certificates
 
 from ramet.flower.guard import enable_guard_if_configured
+from ramet.flower.waits import pull_objects_quickly
 
+_CLIENT_APP = "flwr.supernode.runtime.run_clientapp"
 _PRELOADED = (
-    "flwr.supernode.runtime.run_clientapp",
+    _CLIENT_APP,
+    "httpcore",
     "ramet.flower.client_app",
     "ramet.flower.signing",
     "ramet.flower.warm",
@@ -27,27 +32,40 @@ _PRELOADED = (
 )
 
 
+_FIRST_PAUSE, _LAST_PAUSE, _PAUSE_GROWTH = 0.02, 1.0, 1.1
+"""Seconds between two requests for a task, in addition to Flower's own interval."""
+
+
 class WarmExecutor(SubprocessExecutor):
     """Forks client apps; starts all other programs as Flower does."""
 
     def __init__(self) -> None:
+        self._pause = _FIRST_PAUSE
         self._forkserver = multiprocessing.get_context("forkserver")
         self._forkserver.set_forkserver_preload([*_PRELOADED])
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
+        self._pause = _FIRST_PAUSE
         if spec.task_type != TaskType.CLIENT_APP:
             return super().launch(spec)
         self._forkserver.Process(target=_client_app, args=(spec,), daemon=True).start()
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        multiprocessing.active_children()  # reaps children that have ended
+        """Reap children, and wait: Flower calls this before it asks for a task.
+
+        The longer there was no task, the longer the pause.
+        """
+        multiprocessing.active_children()
+        time.sleep(self._pause)
+        self._pause = min(_PAUSE_GROWTH * self._pause, _LAST_PAUSE)
 
 
 def _client_app(spec: ExecutionSpec) -> None:
     sys.argv = ["flwr-clientapp"]
     enable_guard_if_configured()
-    importlib.import_module("flwr.supernode.runtime.run_clientapp").run_clientapp(
+    pull_objects_quickly(_CLIENT_APP, "pull_and_inflate_object_from_tree")
+    importlib.import_module(_CLIENT_APP).run_clientapp(
         runtime_api_address=spec.runtime_api_address,
         token=spec.token,
         insecure=spec.insecure,
@@ -67,6 +85,7 @@ def main() -> None:
 
     from flwr.supercore.cli import flower_superexec  # not at the top: forks import this module
 
+    os.environ["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.01"  # the executor has its own pause
     superexec = importlib.import_module("flwr.supercore.superexec.run_superexec")
     superexec.get_executor = warm_executor  # type: ignore[attr-defined]
     flower_superexec()

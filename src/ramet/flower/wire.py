@@ -19,7 +19,9 @@ from ramet.payload import Payload
 
 IN_FLIGHT = 64
 """Maximum number of messages in flight; bounds the server's memory for any number of clients."""
-_PAUSE, _LONGEST_PAUSE = 0.1, 0.5
+_PAUSE, _LONGEST_PAUSE, _PAUSE_PER_MESSAGE = 0.1, 0.5, 0.15
+"""Seconds between two looks for replies. Each message is a call, so many in flight wait longer."""
+_NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
 
 
 class GridWire:
@@ -65,7 +67,11 @@ class GridWire:
         return "; ".join(f"{client}: {self._reason(client)}" for client in clients)
 
     def _reason(self, client: str) -> str:
-        return self.refused.get(client, "its node is not connected")
+        absent = _NOT_ADMITTED if self._lacks_key(client) else "its node is not connected"
+        return self.refused.get(client, absent)
+
+    def _lacks_key(self, client: str) -> bool:
+        return self._keyring is not None and not self._keyring.has(client)
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         """Also yields replies to requests of earlier exchanges that were left before their end."""
@@ -75,9 +81,9 @@ class GridWire:
         last_reply, pause = time.monotonic(), _PAUSE
         while True:
             for client, request in islice(remaining, IN_FLIGHT - len(pending)):
-                if client in self._nodes:
-                    request_id = self._request_id(client, int(request.numbers["round"]))
-                    pending[self._push(self._train(request_id, request))] = request_id
+                request_id = self._request_id(client, int(request.numbers["round"]))
+                if sent := self._send(request_id, request):
+                    pending[sent] = request_id
                 else:
                     yield client, self._reason(client)
             if not pending:
@@ -94,7 +100,17 @@ class GridWire:
                 return
             if pending:
                 time.sleep(pause)
-                pause = min(1.5 * pause, _LONGEST_PAUSE)
+                longest = max(_LONGEST_PAUSE, _PAUSE_PER_MESSAGE * len(pending))
+                pause = min(1.5 * pause, longest)
+
+    def _send(self, request_id: RequestId, request: Payload) -> str | None:
+        """Send a request, and return the message's id; None if the client's node is gone."""
+        if request_id.client not in self._nodes or self._lacks_key(request_id.client):
+            return None
+        sent = self._push(self._train(request_id, request))
+        if sent is None:
+            del self._nodes[request_id.client]
+        return sent
 
     def _request_id(self, client: str, round_number: int) -> RequestId:
         return RequestId(self._run, client, round_number, fresh_nonce())
@@ -120,24 +136,28 @@ class GridWire:
 
     def _checked(self, reply: Payload | str, request_id: RequestId) -> Payload | str:
         if isinstance(reply, str) or self._keyring is None:
-            return reply
+            return _NOT_ADMITTED if self._lacks_key(request_id.client) else reply
         fault = self._keyring.fault(reply, request_id)
         return Refused(fault) if fault else reply
 
-    def _push(self, message: Message) -> str:
+    def _push(self, message: Message) -> str | None:
+        """Send a message, and return its id; None if its node is no longer registered."""
         (sent,) = self._grid.push_messages([message])
-        if not sent:
+        if sent:
+            return sent
+        if message.metadata.dst_node_id in self._grid.get_node_ids():
             raise RametError("the SuperLink did not accept a message. See its log.")
-        return sent
+        return None
 
     def _await_nodes(self, expected: set[str], patience: float) -> None:
         """Wait for every client's node; after `patience` seconds continue with those connected."""
         end = time.monotonic() + patience
         while True:
-            if len(set(self._grid.get_node_ids()) - self._seen) + len(self._nodes) >= len(expected):
+            known = self._nodes.keys() | self.refused.keys()
+            if len(set(self._grid.get_node_ids()) - self._seen) + len(known) >= len(expected):
                 self._introduce_new_nodes()
-            if expected <= self._nodes.keys():
-                return
+            if expected <= self._nodes.keys() | self.refused.keys():
+                break
             if time.monotonic() > end:
                 self._introduce_new_nodes()
                 break
@@ -159,7 +179,8 @@ class GridWire:
         for node in sorted(new):
             nonce = fresh_nonce()
             request = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
-            pending[self._push(Message(request, node, MessageType.QUERY))] = node, nonce
+            if sent := self._push(Message(request, node, MessageType.QUERY)):
+                pending[sent] = node, nonce
         end = time.monotonic() + self._deadline
         while pending and time.monotonic() < end:
             for sent in list(pending):

@@ -75,3 +75,17 @@ def audit_totals_table(entries: Sequence[AuditEntry]) -> Table:
         numbers = dict.fromkeys(name for reply in own for name in (*reply.numbers, *reply.notes))
         table.add_row(run[:8], client, f"numbers: {', '.join(numbers)}", "", str(len(own)), "")
     return table
+
+
+def audit_runs_table(entries: Sequence[AuditEntry]) -> Table:
+    """A row per client and run: what the run asked for; empty in logs of earlier versions."""
+    table = plain_table("runs")
+    for head in ("run", "client", "method", "sharing", "data", "run config"):
+        table.add_column(head, overflow="fold")
+    asked = (
+        (reply.run[:8], reply.client, reply.method, reply.sharing, reply.data, reply.run_config)
+        for reply in entries
+    )
+    for row in dict.fromkeys(asked):
+        table.add_row(*row)
+    return table

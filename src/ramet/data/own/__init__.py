@@ -1,5 +1,6 @@
 """User-defined graphs: a TOML file per site describes its data files."""
 
+from ramet.data.own.files import site_files
 from ramet.data.own.problems import Problem, SiteDataError
 from ramet.data.own.schema import Aspect, Schema, TaskName, check_fit, check_task, width_of
 from ramet.data.own.site import (
@@ -24,6 +25,7 @@ __all__ = [
     "check_site",
     "check_task",
     "read_site",
+    "site_files",
     "site_name",
     "site_task",
     "statistics",

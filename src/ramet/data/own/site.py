@@ -18,6 +18,7 @@ from ramet.data.graphs.structure import StructureEncoding
 from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negatives
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
+from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.problems import Problem, Problems, SiteDataError
 from ramet.data.own.schema import Schema, TaskName
@@ -97,20 +98,12 @@ def read_site(path: Path) -> Site:
 
 def site_name(path: Path) -> str:
     """Return the site's name from its TOML file, without reading its data."""
-    return _description(path).site
+    return described(path).site
 
 
 def site_task(path: Path) -> TaskName:
     """Return the task of the site's graphs from its TOML file."""
-    return _description(path).task
-
-
-def _description(path: Path) -> Description:
-    problems = Problems()
-    description = read_description(path, problems)
-    if description is None:
-        raise SiteDataError(f"{problems.items[0]} (`ramet data check {path}` lists them)")
-    return description
+    return described(path).task
 
 
 def _site(path: Path, description: Description, problems: Problems) -> Site | None:

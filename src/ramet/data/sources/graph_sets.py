@@ -30,7 +30,7 @@ def read_block(source: str, encoding: StructureEncoding, root: Path) -> GraphBlo
     if kind == "tiny":
         block = tiny.make(name)
         return block.with_structure(encoding(block))
-    if kind != "tu":
+    if kind != "tu" or Path(name).name != name:
         raise RametError(f"unknown source '{source}'. Use tu:NAME or tiny:NAME.")
     key = json.dumps([_FORMAT, source, asdict(encoding)], sort_keys=True)
     stored = root / "ramet" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.safetensors"

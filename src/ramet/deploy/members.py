@@ -1,0 +1,74 @@
+"""The files of admitted sites at the coordinator: keys, certificates and Flower's node ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ramet.deploy import keys
+from ramet.deploy.consortium import Application
+from ramet.errors import RametError
+
+NEW_KEY = (
+    "The site needs a new key: at the site, move node.key away, rerun `ramet deploy join` with the "
+    "same invitation, and send the new application."
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The sites that have been admitted, by name."""
+
+    folder: Path
+
+    def key(self, site: str) -> Path:
+        """The file with the site's public key."""
+        return self.folder / f"{site}.pub"
+
+    def certificate(self, site: str) -> Path:
+        """The file with the certificate that the site presents to the proxy."""
+        return self.folder / f"{site}.pem"
+
+    def node(self, site: str) -> Path:
+        """The file with Flower's node id for the site's key."""
+        return self.folder / f"{site}.node"
+
+    def certificates(self, sites: Iterable[str]) -> list[Path]:
+        """The certificates of those of these sites that are admitted."""
+        return [file for site in sites if (file := self.certificate(site)).exists()]
+
+    def admit(self, given: Application) -> None:
+        """Check and store a site's key and certificate."""
+        keys.check_public(given.public_key)
+        keys.check_client_certificate(given.certificate, given.site, given.public_key)
+        self._check_not_revoked(given.public_key)
+        key = self.key(given.site)
+        if key.exists() and key.read_text() != given.public_key:
+            raise RametError(
+                f"{given.site} is admitted with another key. If the site has a new key, run "
+                f"`ramet deploy revoke {given.site}` first."
+            )
+        key.write_text(given.public_key)
+        self.certificate(given.site).write_text(given.certificate)
+
+    def revoke(self, site: str) -> None:
+        """Remove a site's key and certificate.
+
+        This is final for the key: Flower does not register a key that it has unregistered.
+        """
+        key = self.key(site)
+        if key.exists():
+            with self._revoked.open("a") as revoked:
+                revoked.write(f"{key.read_text()} {site}\n")
+        for file in (self.certificate(site), key):
+            file.unlink(missing_ok=True)
+
+    def _check_not_revoked(self, public_key: str) -> None:
+        if self._revoked.exists() and public_key in self._revoked.read_text():
+            raise RametError(f"this key was revoked, which is final. {NEW_KEY}")
+
+    @property
+    def _revoked(self) -> Path:
+        """The public keys that were revoked, one per line, with the site's name."""
+        return self.folder / "revoked.txt"

@@ -1,0 +1,46 @@
+"""A record of a site's data files in the state of a run, so that no round trains on other data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from ramet.data.own import site_files
+from ramet.engine.checkpoint import write_atomically
+from ramet.flower.permission import NotAllowedError
+
+NAME = "data.json"
+
+
+def check_same_data(state: Path, toml: Path) -> None:
+    """Record the site's files in the first round; refuse a later round if one has changed.
+
+    A file is read again only if its size or its times differ from the record.
+    """
+    record = state / NAME
+    before = json.loads(record.read_text()) if record.exists() else None
+    files = {path.relative_to(toml.parent).as_posix(): path for path in site_files(toml)}
+    now = {name: _facts(path, (before or {}).get(name)) for name, path in files.items()}
+    if before is not None and _hashes(before) != _hashes(now):
+        raise NotAllowedError(
+            "the site's data has changed since this run started. Start a new run, or have the site "
+            "restore its data and continue this one."
+        )
+    if now != before:
+        state.mkdir(parents=True, exist_ok=True)
+        write_atomically(record, json.dumps(now).encode())
+
+
+def _facts(path: Path, before: list[int | str] | None) -> list[int | str]:
+    """Size, times of modification and change, and SHA-256."""
+    status = path.stat()
+    times = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    if before is not None and before[:3] == times:
+        return before
+    with path.open("rb") as file:
+        return [*times, hashlib.file_digest(file, "sha256").hexdigest()]
+
+
+def _hashes(record: dict[str, list[int | str]]) -> list[tuple[str, int | str]]:
+    return sorted((name, facts[3]) for name, facts in record.items())

@@ -1,0 +1,63 @@
+"""A site whose disk is full: nothing leaves, and the coordinator learns only that."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from joined_sites import RUN, Joined, joined_site
+from ramet.engine.audit import audit_entries
+from ramet.errors import RametError
+
+TEXT = "the site could not write its state; see its log."
+
+
+@pytest.fixture
+def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Joined:
+    return joined_site(tmp_path, monkeypatch)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Mount a disk of 1 MB on a folder."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def _fill(path: Path) -> None:
+    full = subprocess.run(["dd", "if=/dev/zero", f"of={path}"], capture_output=True, check=False)
+    assert b"No space left on device" in full.stderr
+
+
+def test_no_state_can_be_written(joined: Joined, caplog: pytest.LogCaptureFixture) -> None:
+    state = joined.site.folder / "state"
+    with small_disk(state):
+        _fill(state / "ballast")
+        with pytest.raises(RametError) as told:
+            joined.send(joined.config())
+        assert str(told.value) == TEXT
+        assert told.value.__suppress_context__
+        assert "No space left on device" in caplog.text
+        assert not [*state.rglob("audit.jsonl")]
+        (state / "ballast").unlink()
+        assert joined.send(joined.config()).arrays
+        assert len(audit_entries(state)[0]) == 1
+
+
+def test_the_audit_log_cannot_be_written(joined: Joined, caplog: pytest.LogCaptureFixture) -> None:
+    folder = joined.site.folder / "state" / "clients" / RUN / "north"
+    folder.mkdir(parents=True)
+    (folder / "audit.jsonl").symlink_to("/dev/full")
+    with pytest.raises(RametError) as told:
+        joined.send(joined.config())
+    assert str(told.value) == TEXT
+    assert "No space left on device" in caplog.text
