@@ -154,3 +154,49 @@ def link_site(folder: Path, seed: int = 1, genes: bool = False) -> Path:
         toml = toml.replace("[nodes.gene]\n", '[nodes.gene]\nfile = "genes.csv"\n')
         toml = toml.replace("[edges.acts-on]\n", '[edges.acts-on]\nfile = "acts.csv"\n')
     return write_toml(folder, toml)
+
+
+MESSY_TOML = """\
+site = "{site}"
+task = "node-classification"
+classes = ["healthy", "ill"]
+{top}
+[nodes.patient]
+file = "patients.csv"
+label = "state"
+
+[nodes.patient.columns]
+age = "number"
+bmi = {bmi}
+ward = "category"
+admitted = "date"
+smoker = "flag"
+note = "ignored"
+
+[edges.contact]
+file = "contacts.csv"
+"""
+MESSY_HEADER = "id,age,bmi,ward,admitted,smoker,note,state"
+
+
+def messy_site(folder: Path, seed: int, rows: int, top: str = "", bmi: str = '"number"') -> Path:
+    """Write patients with columns of all kinds, gaps, and a category that is rare."""
+    draw = random.Random(seed)
+    wards = ["surgery", "intensive", f"rare-{seed}"]
+    patients = [
+        (
+            f"p{number}",
+            round(draw.gauss(50, 20), 1),
+            draw.choice(["", "NA", round(draw.gauss(25, 4), 2), round(draw.gauss(25, 4), 2)]),
+            draw.choices([*wards, ""], [5, 5, 0.3, 1])[0],
+            f"20{draw.randint(20, 26)}-0{draw.randint(1, 9)}-1{draw.randint(0, 9)}",
+            draw.choice(["yes", "no", "TRUE", "0", ""]),
+            "free text; 'quoted'",
+            ("healthy", "ill")[number % 2],
+        )
+        for number in range(rows)
+    ]
+    write_csv(folder / "patients.csv", MESSY_HEADER, patients)
+    links = [draw.sample(range(rows), 2) for _ in range(2 * rows)]
+    write_csv(folder / "contacts.csv", "source,target", [(f"p{a}", f"p{b}") for a, b in links])
+    return write_toml(folder, MESSY_TOML.format(site=folder.name, top=top, bmi=bmi))

@@ -23,7 +23,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "data/own": {"data", "data/graphs", "errors", "version"},
     "partition": {"data", "data/graphs", "data/own", "data/sources", "errors", "options"},
     "models": {"data", "data/graphs", "errors"},
-    "tasks": {"data", "data/graphs", "data/own", "errors", "models"},
+    "tasks": {"data", "data/graphs", "data/own", "errors", "metrics", "models"},
     "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
     "engine": {"errors", "events", "methods", "metrics", "payload", "randomness", "tasks"},
     "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "models"}
@@ -35,7 +35,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "deploy": {"data/own", "engine", "errors", "events", "experiment", "flower", "metrics"},
     "studies": {"engine", "errors", "events", "experiment", "methods", "metrics", "models"}
     | {"options", "partition", "payload", "runs", "tasks"},
-    "report": {"engine", "errors", "experiment", "metrics", "partition", "studies"},
+    "report": {"data/own", "engine", "errors", "experiment", "metrics", "partition", "studies"},
     "cli": {"data/own", "deploy", "engine", "errors", "experiment", "flower", "methods", "metrics"}
     | {"options", "partition", "payload", "report", "runs", "source_names", "studies", "tracking"}
     | {"version"},

@@ -17,6 +17,8 @@ import ramet
 from command_line import ramet as command
 from own_sites import graph_site, link_site, node_site
 from ramet.data.own import Schema, read_site
+from ramet.data.own.description import read_description
+from ramet.data.own.problems import Problems
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
 from ramet.methods import AssembledMethod
@@ -60,9 +62,10 @@ def test_check_exits_with_1_if_there_are_problems(tmp_path: Path) -> None:
     (tmp_path / "north" / "contacts.csv").write_text("source,target\n" + "p0,p99\n" * 50)
     shown = command("data", "check", toml).stdout.splitlines()
     assert (len(shown), shown[-1]) == (
-        21,
-        "contacts.csv, column 'target': 30 more; --json lists them all.",
+        6,
+        "contacts.csv, column 'target': 45 more; --all lists them.",
     )
+    assert len(command("data", "check", toml, "--all").stdout.splitlines()) == 50
     missing = command("data", "check", tmp_path / "nowhere.toml")
     assert (missing.code, missing.stderr.count("\n")) == (2, 1)
 
@@ -360,9 +363,22 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
+def test_the_pages_columns_are_valid(tmp_path: Path) -> None:
+    (columns,) = re.findall(r"```toml\n(\[nodes.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    head = 'site = "north"\ntask = "node-classification"\nclasses = ["healthy", "ill"]\n'
+    path = tmp_path / "site.toml"
+    path.write_text(f'{head}{columns}\n[edges.contact]\nfile = "contacts.csv"\n')
+    problems = Problems()
+    description = read_description(path, problems)
+    assert description is not None, problems.items
+    assert [*description.nodes["patient"].prepared] == [
+        *("admitted", "age", "blood", "bmi", "dose", "smoker", "ward")
+    ]
+
+
 @pytest.mark.parametrize("example", [1, 2])
 def test_the_pages_other_toml_files_are_valid(example: int, tmp_path: Path) -> None:
-    tomls = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    tomls = re.findall(r"```toml\n(site = .*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert len(tomls) == 2
     folder = tmp_path / "north"
     path = graph_site(folder) if example == 1 else link_site(folder)

@@ -27,6 +27,7 @@ from ramet.experiment import (
     default_data,
 )
 from ramet.metrics import WORK, Record, Summary
+from ramet.metrics.classification import Evaluation
 from ramet.tracking import check_trackers, tracking
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class Result:
         folder = RunFolder(self.folder)
         return folder.experiment().final_model(client, folder.clients)
 
+    def evaluation(self, client: str) -> dict[str, Evaluation]:
+        """All metrics of a client's final model on its validation and test data."""
+        folder = RunFolder(self.folder)
+        return folder.experiment().evaluation(client, folder.clients)
+
     def samples(self, client: str) -> Any:
         """A client's train, validation and test data, in the format of its task."""
         return RunFolder(self.folder).experiment().samples(client)
@@ -87,6 +93,7 @@ def run(
     activation: str | None = None,
     merge: str | None = None,
     release: str | None = None,
+    metric: str | None = None,
     quorum: int = 1,
     deadline: float = 600.0,
     norm_bound: float | None = None,
@@ -119,6 +126,9 @@ def run(
             ``trimmed-mean,share=0.3``.
         release: applied to replies before they leave a site: a name from ``ramet releases`` or
             ``file.py:release``.
+        metric: the metric in validation and test scores: ``accuracy``, ``balanced-accuracy``,
+            ``macro-f1``, ``roc-auc`` or ``average-precision``; for links ``ROC-AUC`` or ``mrr``.
+            Default: accuracy, for links ROC-AUC.
         quorum: the minimum number of valid replies in a round.
         deadline: seconds without any reply after which a round continues without the missing nodes.
         norm_bound: refuse replies that are further than this from what was sent.
@@ -142,6 +152,7 @@ def run(
         activation=activation,
         merge=merge,
         release=release,
+        metric=metric,
         quorum=quorum,
         deadline=deadline,
         norm_bound=norm_bound,

@@ -24,6 +24,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageTy
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from ramet.data.own import Preparation
 from ramet.engine import Answer, Refused
 from ramet.engine.node import request
 from ramet.errors import RametError
@@ -116,7 +117,7 @@ def wire(
     new_wire = GridWire(
         grid, clients, deadline=0.3, connect_timeout=0.3, keyring=keyring, names=names
     )
-    new_wire.set_run(RUN, {})
+    new_wire.set_run(RUN, {}, Preparation())
     return new_wire
 
 

@@ -75,6 +75,16 @@ Release = Annotated[
         "`ramet releases`, or file.py:release.",
     ),
 ]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        autocompletion=completion.metric,
+        help="Metric of validation and test, by which rounds are chosen: accuracy, "
+        "balanced-accuracy, macro-f1, roc-auc or average-precision; for links ROC-AUC or mrr.",
+    ),
+]
 Rounds = Annotated[
     int | None, typer.Option(help="Number of rounds. Default: depends on the setting.")
 ]

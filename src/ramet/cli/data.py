@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ramet.data.own import Problem
     from ramet.partition.inspection import Inspection
 
-_SHOWN_PER_COLUMN = 20
+_SHOWN_PER_COLUMN = 5
 """Problems shown per column; the rest are most likely the same mistake."""
 
 app = typer.Typer()
@@ -100,21 +100,25 @@ def _tables(inspection: Inspection, setting: str) -> list[Table]:
 @data_app.command("check")
 def check_data(
     file: Annotated[Path, typer.Argument(help="TOML file that describes a site's data.")],
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every problem, not only the first of each column.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check the data that FILE describes, print counts, and write a fingerprint.
 
     FILE is a site's TOML file. The fingerprint contains the task and the names of types, features
-    and classes, but no data. Sites compare their fingerprints before the first round. Exits with 1
-    if there are problems.
+    and classes, but no data. Sites compare their fingerprints before the first round. Columns are
+    summed up, with what other members learn about each. Exits with 1 if there are problems.
 
     Example: ramet data check north/site.toml
     """
     from dataclasses import asdict
 
     from ramet.data.own import check_site, statistics
+    from ramet.data.own.advice import column_summaries, warnings
     from ramet.experiment import SPLIT_SEED
-    from ramet.report.data_tables import site_table
+    from ramet.report.data_tables import columns_table, site_table
     from ramet.report.text import plural
 
     if not file.is_file():
@@ -133,12 +137,20 @@ def check_data(
             ) from error
     if as_json:
         problems = [asdict(problem) for problem in checked.problems]
-        print_json({"problems": problems, "statistics": counts})
+        columns = [asdict(summary) for summary in column_summaries(site)] if site else []
+        advice = warnings(site) if site else []
+        print_json(
+            {"problems": problems, "statistics": counts, "columns": columns, "warnings": advice}
+        )
     elif site is not None and counts is not None:
         print_table(site_table(site.name, site.schema.task, counts))
+        if site.columns:
+            print_table(columns_table(column_summaries(site)))
+        for warning in warnings(site):
+            print_line(f"Warning: {warning}.")
         print_line(f"No problems. Fingerprint: {fingerprint}")
     else:
-        _print_problems(checked.problems)
+        _print_problems(checked.problems, len(checked.problems) if show_all else _SHOWN_PER_COLUMN)
     if site is None:
         count = plural(checked.count, "problem")
         more = f" The first {len(checked.problems):,} are shown." if checked.omitted else ""
@@ -146,13 +158,13 @@ def check_data(
         raise typer.Exit(1)
 
 
-def _print_problems(problems: Sequence[Problem]) -> None:
+def _print_problems(problems: Sequence[Problem], shown: int) -> None:
     counts: Counter[tuple[str, str | None]] = Counter()
     for problem in problems:
         counts[problem.file, problem.column] += 1
-        if counts[problem.file, problem.column] <= _SHOWN_PER_COLUMN:
+        if counts[problem.file, problem.column] <= shown:
             print_line(str(problem))
     for (name, column), count in counts.items():
-        if count > _SHOWN_PER_COLUMN:
+        if count > shown:
             place = name if column is None else f"{name}, column '{column}'"
-            print_line(f"{place}: {count - _SHOWN_PER_COLUMN:,} more; --json lists them all.")
+            print_line(f"{place}: {count - shown:,} more; --all lists them.")

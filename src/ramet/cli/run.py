@@ -13,6 +13,7 @@ from ramet.cli.arguments import (
     Data,
     Json,
     Merge,
+    Metric,
     Network,
     Options,
     Release,
@@ -25,7 +26,8 @@ from ramet.cli.arguments import (
     data_folder,
     setting_and_options,
 )
-from ramet.cli.console import progress, show_result
+from ramet.cli.console import print_json, print_table, progress, show_result
+from ramet.errors import RametError
 
 app = typer.Typer()
 
@@ -68,6 +70,7 @@ def run(
     activation: Activation = None,
     merge: Merge = None,
     release: Release = None,
+    metric: Metric = None,
     quorum: Annotated[
         int, typer.Option(min=1, help="Minimum number of valid replies for a round to count.")
     ] = 1,
@@ -126,6 +129,7 @@ def run(
         activation=activation,
         merge=merge,
         release=release,
+        metric=metric,
         quorum=quorum,
         deadline=deadline,
         norm_bound=norm_bound,
@@ -135,6 +139,45 @@ def run(
     with progress() as observe:
         result = start(settings, folder, track=track or (), observe=observe)
     show_result(result, as_json)
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    client: Annotated[
+        list[str] | None, typer.Option(help="Evaluate only this client; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate the final models of the finished run in FOLDER with all metrics.
+
+    For each client: accuracy, balanced accuracy, macro-F1, ROC-AUC, average precision, calibration
+    (ECE, Brier score), and precision and recall of each class, on its test data. In brackets: the
+    same metric for always predicting the most frequent training class. Needs the clients' data.
+
+    Example: ramet evaluate runs/together --client north
+    """
+    from ramet.experiment import RunFolder
+    from ramet.report.run_tables import classes_table, metrics_table
+    from ramet.runs import resume as finished_run
+
+    run = RunFolder.open(folder.absolute())
+    if run.summary() is None:
+        raise RametError(f"{folder} is not finished. Continue it with `ramet resume {folder}`.")
+    result = finished_run(folder)
+    clients = client or [*run.experiment().clients]
+    found = {name: result.evaluation(name) for name in clients}
+    if as_json:
+        print_json(
+            {
+                name: {part: e.to_json() for part, e in parts.items()}
+                for name, parts in found.items()
+            }
+        )
+        return
+    tests = {name: parts["test"] for name, parts in found.items()}
+    print_table(metrics_table(tests))
+    print_table(classes_table(tests))
 
 
 @app.command()

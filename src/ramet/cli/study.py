@@ -15,6 +15,7 @@ from ramet.cli.arguments import (
     Jobs,
     Json,
     Merge,
+    Metric,
     Network,
     Options,
     Release,
@@ -63,6 +64,7 @@ def compare(
     activation: Activation = None,
     merge: Merge = None,
     release: Release = None,
+    metric: Metric = None,
     split_seed: SplitSeed = 123,
     archive: Annotated[
         Path | None,
@@ -114,6 +116,7 @@ def compare(
         activation=activation,
         merge=merge,
         release=release,
+        metric=metric,
         split_seed=split_seed,
         kept=() if archive is None else kept(archive),
     )

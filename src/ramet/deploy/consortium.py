@@ -101,6 +101,7 @@ class Consortium(_File):
     merge: str | None = None
     release: str | None = None
     activation: str | None = None
+    metric: str | None = None
     share: tuple[str, ...] | None = None
     options: dict[str, str] = {}
 
@@ -137,6 +138,7 @@ class Consortium(_File):
             network=self.network,
             merge=self.merge,
             release=self.release,
+            metric=self.metric,
             activation=self.activation,
             share=self.share,
             data=data,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ramet.data.own import Schema
+from ramet.data.own import Preparation, Schema, agreed
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
@@ -20,10 +20,11 @@ from ramet.engine.start import new_model, start_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import RametError, unknown
 from ramet.experiment.code import check_code
-from ramet.experiment.named import NamedParts
+from ramet.experiment.named import NamedParts, with_metric
 from ramet.experiment.settings import Engine, RunSettings
 from ramet.experiment.sizes import Sizes
 from ramet.methods import AssembledMethod
+from ramet.metrics.classification import Evaluation, evaluate
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
 from ramet.randomness import EVERYONE
@@ -42,14 +43,17 @@ class Experiment:
     settings: RunSettings
     reported: Mapping[str, Schema] | None = None
     """The schemas that the sites have reported; None to read them from the sites' files."""
+    agreement: Preparation | None = None
+    """How sites prepare their columns; None to agree it from the sites' files."""
 
     @cached_property
     def method(self) -> AssembledMethod:
         settings = self.settings
         check_code(settings)
-        return self._parts.assembled(
+        method = self._parts.assembled(
             settings.share, settings.activation, settings.merge, settings.release
         )
+        return with_metric(method, settings.metric)
 
     @cached_property
     def setting(self) -> Setting:
@@ -66,10 +70,26 @@ class Experiment:
 
     @cached_property
     def schemas(self) -> Mapping[str, Schema]:
-        """The schema of each site's files; empty for built-in data."""
+        """The schema of each site's files, with prepared features; empty for built-in data."""
+        return {
+            site: self.preparation.expanded(schema) for site, schema in self.raw_schemas.items()
+        }
+
+    @cached_property
+    def raw_schemas(self) -> Mapping[str, Schema]:
+        """The schema of each site's files, with columns as declared."""
         if self.reported is not None:
             return self.reported
         return self.setting.schemas(self.settings.data)
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """How all sites prepare their columns."""
+        if self.agreement is not None:
+            return self.agreement
+        data, columns = self.settings.data, [s.columns for s in self.raw_schemas.values()]
+        sites = self.clients if any(columns) else ()
+        return agreed({site: self.setting.sums(site, data) for site in sites})
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -112,6 +132,22 @@ class Experiment:
         """A client's final model, from the folder in which its node saved its state."""
         seed = self.settings.seed
         return final_model(self.method, self._shape(client), seed, client, states / client)
+
+    def evaluation(self, client: str, states: Path) -> dict[str, Evaluation]:
+        """All metrics of a client's final model, by part of its split."""
+        task, samples = self.method.task, self.samples(client)
+        model = self.final_model(client, states)
+        predictions = task.predictions(model, samples, torch.device("cpu"))
+        known = self.schemas[client].classes if client in self.schemas else ()
+        return {
+            part: evaluate(
+                given.labels,
+                given.probabilities,
+                known or [*map(str, range(given.probabilities.shape[1]))],
+                given.majority,
+            )
+            for part, given in predictions.items()
+        }
 
     def rounds(self, snapshots: Path) -> Rounds:
         return Rounds(
@@ -164,7 +200,9 @@ class Experiment:
 
     @cached_property
     def reading(self) -> Reading:
-        return Reading(self.settings.data, self.settings.split_seed, self.method.inputs)
+        settings, prepared = self.settings, self.setting.user_defined
+        preparation = self.preparation if prepared else None
+        return Reading(settings.data, settings.split_seed, self.method.inputs, preparation)
 
     def _has_data_of(self, client: str) -> bool:
         return self.setting.data_of(client, self.settings.data) is not None

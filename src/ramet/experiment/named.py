@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import isclass, signature
 from pathlib import Path
@@ -40,7 +40,7 @@ from ramet.options import (
 )
 from ramet.partition import SETTINGS, Setting
 from ramet.payload import only
-from ramet.tasks import TASKS, TaskName
+from ramet.tasks import TASK_METRICS, TASKS, TaskName
 
 Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
 """A part of a run that has options."""
@@ -299,6 +299,20 @@ def release_from(text: str) -> Release:
     """Build a release such as `8-bit` or `file.py:Release,share=0.3`."""
     rule = _rule_from(text, RELEASES, "release")
     return _checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
+
+
+def with_metric(method: AssembledMethod, metric: str | None) -> AssembledMethod:
+    """The method with another metric in validation and test scores."""
+    if metric is None:
+        return method
+    known = TASK_METRICS[method.task.name]
+    if metric not in known:
+        raise unknown(f"metric for {method.task.name}", metric, known)
+    if not is_dataclass(method.task):
+        raise RametError(
+            f"{method.name} has a task of its own, which decides its metric. Omit --metric."
+        )
+    return replace(method, task=replace(method.task, metric=metric))
 
 
 def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:

@@ -5,6 +5,7 @@
 ``versions.json``        the run's name, its start and the versions of packages
 ``split.json``           which client holds which samples, with hashes
 ``sites.json``           the schemas of the sites' graphs, for user data
+``preparation.json``     how the sites prepare their columns, for user data
 ``trackers.json``        the trackers of the run, if any
 ``method.py``            a copy of the file of a user-defined method; ``network.py``,
                          ``activation.py`` and ``merge.py`` are copies of a
@@ -37,7 +38,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from ramet.data.own import Schema
+from ramet.data.own import Preparation, Schema
 from ramet.engine import Observer, Wire
 from ramet.engine.checkpoint import write_atomically
 from ramet.errors import RametError
@@ -50,6 +51,8 @@ from ramet.experiment.settings import RunSettings
 from ramet.experiment.summarise import summarise
 from ramet.metrics import Record, Summary
 from ramet.version import versions
+
+PREPARATION = "preparation.json"
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,10 @@ class RunFolder:
 
     @staticmethod
     def create(
-        path: Path, settings: RunSettings, reported: Mapping[str, Schema] | None = None
+        path: Path,
+        settings: RunSettings,
+        reported: Mapping[str, Schema] | None = None,
+        agreement: Preparation | None = None,
     ) -> RunFolder:
         """Create the folder of a new run with everything that is known before it starts."""
         folder = RunFolder(path)
@@ -91,16 +97,17 @@ class RunFolder:
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RametError(f"{path} is not an empty folder. Choose a new one with --out.")
-        experiment = Experiment(settings, reported)
+        experiment = Experiment(settings, reported, agreement)
         check_clients(experiment)
         manifest = experiment.manifest()
         make_folder(path)
         started = datetime.now(UTC).isoformat(timespec="seconds")
         folder._write("versions.json", {"run": uuid.uuid4().hex, "started": started, **versions()})
         folder._write("split.json", manifest)
-        if experiment.schemas:
-            schemas = {site: schema.model_dump() for site, schema in experiment.schemas.items()}
+        if experiment.raw_schemas:
+            schemas = {site: schema.model_dump() for site, schema in experiment.raw_schemas.items()}
             folder._write("sites.json", schemas)
+            folder._write(PREPARATION, experiment.preparation.model_dump(mode="json"))
         for copy, source in user_files(settings).items():
             make_folder((path / copy).parent)
             write_atomically(path / copy, source.read_bytes())
@@ -120,13 +127,13 @@ class RunFolder:
     def experiment(self) -> Experiment:
         try:
             settings = RunSettings.model_validate_json(self._settings_file.read_text())
-            return Experiment(settings, self._reported_schemas())
+            return Experiment(settings, self._reported_schemas(), self._preparation())
         except ValidationError as error:
             raise _damaged(self._settings_file) from error
 
     def check_sites(self, reported: Mapping[str, Schema]) -> None:
         """Check that the sites still have the schemas that the run started with."""
-        initial = self.experiment().schemas
+        initial = self.experiment().raw_schemas
         for site, schema in reported.items():
             if site in initial and not schema.fits(initial[site]):
                 raise RametError(
@@ -139,6 +146,10 @@ class RunFolder:
         if not path.exists():
             return None
         return {site: Schema.model_validate(facts) for site, facts in _read_json(path).items()}
+
+    def _preparation(self) -> Preparation | None:
+        path = self.path / PREPARATION
+        return Preparation.model_validate(_read_json(path)) if path.exists() else None
 
     def check_same(self, settings: RunSettings) -> None:
         """Refuse to continue this run with other settings."""

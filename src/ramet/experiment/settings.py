@@ -16,7 +16,7 @@ from ramet.partition.own import ENDING, SITES
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
 SPLIT_SEED = 123
-_FLAGS = ("engine", "device", "threads", "quorum", "deadline", "norm_bound", "split_seed")
+_FLAGS = ("metric", "engine", "device", "threads", "quorum", "deadline", "norm_bound", "split_seed")
 
 
 def default_data() -> Path:
@@ -50,6 +50,8 @@ class RunSettings(BaseModel):
     release: str | None = None
     """Applied to replies before they leave a site: a name from `ramet releases` or file.py:release,
     followed by its options."""
+    metric: str | None = None
+    """By which rounds are chosen: None for the default of the task."""
     quorum: int = Field(1, ge=1)
     deadline: float = Field(600.0, gt=0)
     norm_bound: float | None = Field(None, gt=0)

@@ -27,8 +27,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common import log
 
-from ramet.data.own import SiteDataError, site_name
+from ramet.data.own import Preparation, SiteDataError, site_name
 from ramet.engine import AuditLog, Node
+from ramet.engine.checkpoint import write_atomically
 from ramet.engine.limit import SiteLimit
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
@@ -42,11 +43,19 @@ from ramet.flower.permission import (
     permitted_settings,
     site_limit,
 )
-from ramet.flower.records import from_records, from_run_config, to_records
+from ramet.flower.records import (
+    COLUMNS,
+    PREPARATION,
+    from_records,
+    from_run_config,
+    to_records,
+)
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
 from ramet.flower.terms import SETTINGS, site_terms
 from ramet.payload import Payload
 
+SUMS = "columns.json"
+"""The file in the site's state folder with the sums of columns that it sent last."""
 app = ClientApp()
 
 
@@ -57,8 +66,10 @@ def introduce(message: Message, context: Context) -> Message:
         experiment, _ = _permitted(context)
         name = _name(context, experiment)
         facts |= {"client": name}
-        schema = {"form": _schema_text(experiment, name)} if experiment.setting.user_defined else {}
-        request, reply = from_records(message.content), Payload(notes={"client": name, **schema})
+        described = _described(experiment, name) if experiment.setting.user_defined else {}
+        with _writing_state():
+            _keep_sums(context, described.get(COLUMNS))
+        request, reply = from_records(message.content), Payload(notes={"client": name, **described})
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
         return Message(to_records(signed_reply), reply_to=message)
 
@@ -67,9 +78,9 @@ def introduce(message: Message, context: Context) -> Message:
 def answer(message: Message, context: Context) -> Message:
     """Apply the received arrays, evaluate, train, and reply with what is shared."""
     with _outcome_logged(context) as facts:
-        experiment, limit = _permitted(context)
-        torch.set_num_threads(experiment.settings.threads)
         request = from_records(message.content)
+        experiment, limit = _permitted(context, request.notes.get(PREPARATION, ""))
+        torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
         name = _name(context, experiment)
         facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
@@ -119,13 +130,24 @@ def _writing_state() -> Iterator[None]:
         raise RametError("the site could not write its state; see its log.") from None
 
 
-def _schema_text(experiment: Experiment, name: str) -> str:
-    """The schema of the site's graphs as text, or an empty string if the data has problems."""
+def _described(experiment: Experiment, name: str) -> dict[str, str]:
+    """The site's schema and the sums of its columns; an empty schema if the data has problems."""
+    setting, data = experiment.setting, experiment.settings.data
     try:
         with _problems_kept_local():
-            return experiment.setting.schema(name, experiment.settings.data).text()
+            schema, sums = setting.schema(name, data), setting.sums(name, data)
     except SiteDataError:
-        return ""
+        return {"form": ""}
+    return {"form": schema.text()} | ({COLUMNS: sums.text()} if schema.columns else {})
+
+
+def _keep_sums(context: Context, sums: str | None) -> None:
+    """Keep what the site is about to tell about its columns, for its owner to read."""
+    folder = context.node_config.get("state")
+    if folder and sums:
+        path = Path(str(folder)) / SUMS
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, sums.encode())
 
 
 @contextmanager
@@ -139,7 +161,7 @@ def _problems_kept_local() -> Iterator[None]:
         raise SiteDataError("the site's data has problems; see the site's log") from None
 
 
-def _permitted(context: Context) -> tuple[Experiment, SiteLimit | None]:
+def _permitted(context: Context, preparation: str = "") -> tuple[Experiment, SiteLimit | None]:
     """The run, if the site's own settings permit it, and the limit on what may leave.
 
     No data is read.
@@ -148,8 +170,9 @@ def _permitted(context: Context) -> tuple[Experiment, SiteLimit | None]:
     check_accepted({kind: str(config.get(kind, "")) for kind in BUILT_IN})
     terms = site_terms(context.node_config)
     if terms is None:
-        return _experiment(from_run_config({**config, "data": data or config["data"]})), None
-    experiment = _experiment(permitted_settings(config, terms))
+        settings = from_run_config({**config, "data": data or config["data"]})
+        return _experiment(settings, preparation), None
+    experiment = _experiment(permitted_settings(config, terms), preparation)
     return experiment, site_limit(experiment, terms)
 
 
@@ -171,14 +194,15 @@ def run_config_digest(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()
 
 
-def _experiment(settings: RunSettings) -> Experiment:
-    return _cached_experiment(settings.model_dump_json())
+def _experiment(settings: RunSettings, preparation: str = "") -> Experiment:
+    return _cached_experiment(settings.model_dump_json(), preparation)
 
 
 @lru_cache(maxsize=4)
-def _cached_experiment(settings: str) -> Experiment:
+def _cached_experiment(settings: str, preparation: str) -> Experiment:
     """Read data once in processes that answer several messages, as in a simulation."""
-    return Experiment(RunSettings.model_validate_json(settings))
+    agreement = Preparation.parse(preparation) if preparation else Preparation()
+    return Experiment(RunSettings.model_validate_json(settings), agreement=agreement)
 
 
 def _name(context: Context, experiment: Experiment) -> str:

@@ -30,6 +30,8 @@ _STREAM = "NPY arrays"
 """How a body is encoded; Flower stores this word with it."""
 _ARRAYS, _EXTRAS = "arrays", "extras"
 _NUMBER, _NOTE = "number:", "note:"
+COLUMNS, PREPARATION = "columns", "preparation"
+"""The notes in which a site sends the sums of its columns, and gets the agreed preparation."""
 DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
 """What Flower raises when it cannot assemble a message from its parts."""
 
@@ -140,7 +142,7 @@ def _number(value: Any) -> float:
     return value
 
 
-_OPTIONAL = ("network", "activation", "merge", "release", "code")
+_OPTIONAL = ("network", "activation", "merge", "release", "metric", "code")
 """Settings that are empty in the run config if they are not given."""
 
 

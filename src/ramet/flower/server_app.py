@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
-from ramet.data.own import Schema
+from ramet.data.own import Schema, agreed
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.flower.records import from_run_config
@@ -44,8 +44,10 @@ def main(grid: Grid, context: Context) -> None:
         if folder.started:
             folder.check_sites(schemas)
         else:
-            folder = RunFolder.create(path, settings, _checked_complete(experiment, schemas, wire))
-        wire.set_run(folder.run_name, folder.experiment().schemas)
+            reported = _checked_complete(experiment, schemas, wire)
+            folder = RunFolder.create(path, settings, reported, agreed(wire.sums))
+        started = folder.experiment()
+        wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
         folder.execute(wire, _log_round)
     log(INFO, "The run has ended: %s", path)
 

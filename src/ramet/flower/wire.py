@@ -10,10 +10,16 @@ from itertools import islice
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
-from ramet.data.own import Schema
+from ramet.data.own import Preparation, Schema, SiteSums
 from ramet.engine import Answer, Refused
 from ramet.errors import RametError
-from ramet.flower.records import DECODING_ERRORS, from_records, to_records
+from ramet.flower.records import (
+    COLUMNS,
+    DECODING_ERRORS,
+    PREPARATION,
+    from_records,
+    to_records,
+)
 from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, RequestId, fresh_nonce
 from ramet.payload import Payload
 
@@ -45,6 +51,9 @@ class GridWire:
         self._expected: Mapping[str, Schema] = {}
         self.schema_texts: dict[str, str] = {}
         """The schemas of user-defined graphs, as the sites sent them."""
+        self.sums: dict[str, SiteSums] = {}
+        """The sums of the columns of user-defined graphs."""
+        self._notes: dict[str, str] = {}
         self._deadline = deadline
         self._keyring = keyring
         self._nodes: dict[str, int] = {}
@@ -55,12 +64,13 @@ class GridWire:
         self._seen: set[int] = set()
         self._await_nodes(set(clients), connect_timeout)
 
-    def set_run(self, run: str, expected: Mapping[str, Schema]) -> None:
-        """Set the run's name and the sites' schemas, before the first exchange.
+    def set_run(self, run: str, expected: Mapping[str, Schema], preparation: Preparation) -> None:
+        """Set the run's name, the sites' schemas and their preparation, before the first exchange.
 
         A node that connects later with another schema does not take part.
         """
         self._run, self._expected = run, expected
+        self._notes = {PREPARATION: preparation.text()} if preparation.types else {}
 
     def reasons(self, clients: Iterable[str]) -> str:
         """Why these clients do not take part."""
@@ -116,7 +126,7 @@ class GridWire:
         return RequestId(self._run, client, round_number, fresh_nonce())
 
     def _train(self, request_id: RequestId, request: Payload) -> Message:
-        notes = {**request.notes, "run": self._run, NONCE: request_id.nonce}
+        notes = {**request.notes, **self._notes, "run": self._run, NONCE: request_id.nonce}
         content = to_records(replace(request, notes=notes))
         return Message(
             content, self._nodes[request_id.client], MessageType.TRAIN, ttl=self._lifetime
@@ -201,7 +211,12 @@ class GridWire:
         if isinstance(checked, str):
             self.refused[client] = Refused(f"its node's introduction {checked}")
         elif self._schema_matches(client, reply.notes.get("form")):
-            self._nodes[client] = node
+            try:
+                self.sums[client] = SiteSums.parse(reply.notes.get(COLUMNS, "{}"), client)
+            except RametError as error:
+                self.refused[client] = Refused(str(error))
+            else:
+                self._nodes[client] = node
 
     def _schema_matches(self, client: str, text: str | None) -> bool:
         """Store a site's schema, and check that it fits the one with which the run started."""

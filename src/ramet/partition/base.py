@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from ramet.data import ClientData, StructureEncoding
-from ramet.data.own import Schema, TaskName
+from ramet.data.own import Preparation, Schema, SiteSums, TaskName
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Reading:
     data: Path
     split_seed: int
     inputs: StructureEncoding = field(default_factory=lambda: StructureEncoding(0, 0))
+    preparation: Preparation | None = None
+    """How user-defined sites prepare their columns."""
 
 
 class Setting(Protocol):
@@ -79,6 +81,10 @@ class Setting(Protocol):
         """The schema of one site's own files."""
         ...
 
+    def sums(self, client: str, data: Path) -> SiteSums:
+        """What a site with its own files tells about its columns, for a common preparation."""
+        ...
+
     def data_of(self, client: str, data: Path) -> Path | None:
         """Path of a client's data on this machine; None if it is elsewhere."""
         ...
@@ -106,6 +112,9 @@ class BuiltIn:
 
     def schema(self, client: str, data: Path) -> Schema:  # noqa: ARG002
         raise LookupError(f"{client} has built-in data, which have no schema")
+
+    def sums(self, client: str, data: Path) -> SiteSums:  # noqa: ARG002
+        return SiteSums()
 
     def data_of(self, client: str, data: Path) -> Path | None:  # noqa: ARG002
         return data

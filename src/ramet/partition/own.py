@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 
 from ramet.data import ClientData
 from ramet.data.link_split import Negatives
-from ramet.data.own import Schema, Site, TaskName, read_site, site_name, site_task
+from ramet.data.own import (
+    Preparation,
+    Schema,
+    Site,
+    SiteSums,
+    TaskName,
+    read_site,
+    site_name,
+    site_task,
+)
 from ramet.errors import RametError
 from ramet.partition.base import Reading
 
@@ -47,7 +56,7 @@ class OwnSetting:
         return self.task or next((site_task(file) for file in files if file), None)
 
     def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]:
-        site = self.site(client, reading.data)
+        site = self.site(client, reading.data, reading.preparation)
         return site.client_data(reading.split_seed, reading.inputs, self.negatives)
 
     def overview(self, reading: Reading) -> None:  # noqa: ARG002
@@ -64,26 +73,35 @@ class OwnSetting:
         task = self.task_in(Path())
         return {SITES: shlex.join(self.clients)} | ({"task": task} if task else {})
 
-    def site(self, client: str, data: Path) -> Site:
-        """Return the client's graphs, which are read only once."""
-        if client not in self._sites:
+    def site(self, client: str, data: Path, preparation: Preparation | None = None) -> Site:
+        """Return the client's graphs, which are read once for each preparation."""
+        kept, prepared_as = self._sites.get(client, (None, None))
+        if kept is None or (kept.columns and preparation != prepared_as):
             path = self.files[client] or data
             if path.suffix != ENDING:
                 raise RametError(
                     f"there is no path to the graphs of {client} on this machine. Start its "
                     'SuperNode with data="FOLDER/site.toml" in its --node-config.'
                 )
-            site = read_site(path)
+            site = read_site(path, preparation)
             if site.name != client:
                 raise RametError(f"{path.name} describes {site.name}, but the client is {client}.")
-            self._sites[client] = site
-        return self._sites[client]
+            self._sites[client] = site, preparation
+        return self._sites[client][0]
 
     def schema(self, client: str, data: Path) -> Schema:
-        return self.site(client, data).schema
+        return self._read(client, data).schema
+
+    def sums(self, client: str, data: Path) -> SiteSums:
+        return self._read(client, data).sums
+
+    def _read(self, client: str, data: Path) -> Site:
+        """The client's graphs, with any preparation."""
+        known = self._sites.get(client)
+        return known[0] if known else self.site(client, data)
 
     @cached_property
-    def _sites(self) -> dict[str, Site]:
+    def _sites(self) -> dict[str, tuple[Site, Preparation | None]]:
         return {}
 
 

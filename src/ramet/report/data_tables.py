@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from ramet.data.own.advice import ColumnSummary
 from ramet.partition.inspection import (
     ClientRelations,
     ClientSummary,
@@ -40,6 +41,17 @@ def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
         table.add_row(f"class: {kind}", f"{count:,}")
     for part, count in statistics["split"].items():
         table.add_row(f"split: {part}", f"{count:,}")
+    return table
+
+
+def columns_table(columns: Sequence[ColumnSummary]) -> Table:
+    """A row per column: its missing values, its content, and what other members learn."""
+    table = plain_table("columns")
+    for head in ("column", "kind", "missing", "content", "leaves this site"):
+        table.add_column(head, overflow="fold")
+    for one in columns:
+        missing = f"{one.missing:,} of {one.rows:,}"
+        table.add_row(f"{one.type}.{one.column}", one.kind, missing, one.content, one.leaves)
     return table
 
 

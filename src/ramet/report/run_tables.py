@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
 from ramet.engine.audit import AuditEntry
 from ramet.metrics import Summary
+from ramet.metrics.classification import Evaluation
 from ramet.metrics.work import total
 from ramet.report.plain_table import plain_table
 from ramet.report.text import operations, percent, size
@@ -88,4 +89,34 @@ def audit_runs_table(entries: Sequence[AuditEntry]) -> Table:
     )
     for row in dict.fromkeys(asked):
         table.add_row(*row)
+    return table
+
+
+def metrics_table(evaluations: Mapping[str, Evaluation]) -> Table:
+    """A row per client: all metrics on test data, with those of the majority class in brackets."""
+    table = plain_table("test %, and in brackets the most frequent class")
+    table.add_column("client", overflow="fold")
+    names = list(next(iter(evaluations.values())).metrics)
+    for head in ("samples", *names, "ECE", "Brier"):
+        table.add_column(head, justify="right")
+    for client, found in evaluations.items():
+        scores = [f"{100 * found.metrics[n]:.1f} ({100 * found.majority[n]:.1f})" for n in names]
+        calibration = f"{100 * found.calibration_error:.1f}", f"{found.brier:.3f}"
+        table.add_row(client, f"{found.samples:,}", *scores, *calibration)
+    return table
+
+
+def classes_table(evaluations: Mapping[str, Evaluation]) -> Table:
+    """A row per client and class: how well the class is found, and what it is taken for."""
+    table = plain_table("test %, by class")
+    for head in ("client", "class"):
+        table.add_column(head, overflow="fold")
+    for head in ("samples", "precision", "recall", "F1", "predicted as"):
+        table.add_column(head, justify="right")
+    for client, found in evaluations.items():
+        names = [one.name for one in found.classes]
+        for one, row in zip(found.classes, found.confusion, strict=True):
+            taken = ", ".join(f"{name} {n}" for name, n in zip(names, row, strict=True) if n)
+            scores = (f"{100 * score:.1f}" for score in (one.precision, one.recall, one.f1))
+            table.add_row(client, one.name, f"{one.samples:,}", *scores, taken)
     return table

@@ -76,6 +76,7 @@ class Sweep:
     """For methods that do not set their own."""
     release: str | None = None
     """For methods that do not set their own."""
+    metric: str | None = None
     split_seed: int = SPLIT_SEED
     kept: tuple[FinishedRun, ...] = ()
     """Runs that finished elsewhere and are not repeated."""
@@ -193,6 +194,7 @@ class Sweep:
             activation=whole.activation,
             merge=whole.merge,
             release=whole.release,
+            metric=self.metric,
             split_seed=self.split_seed,
         )
 

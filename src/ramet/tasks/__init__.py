@@ -4,9 +4,19 @@ from collections.abc import Callable
 
 from ramet.data import StructureEncoding
 from ramet.data.own import TaskName
-from ramet.tasks.base import Samples, Scores, Shape, Task
-from ramet.tasks.graph_classification import GraphClassification, GraphSamples
-from ramet.tasks.link_prediction import LinkPrediction, LinkSamples
+from ramet.metrics.classification import METRICS
+from ramet.tasks.base import Predictions, Samples, Scores, Shape, Task
+from ramet.tasks.graph_classification import (
+    GraphClassification,
+    GraphSamples,
+    graph_classification,
+)
+from ramet.tasks.link_prediction import (
+    LINK_METRICS,
+    LinkPrediction,
+    LinkSamples,
+    link_prediction,
+)
 from ramet.tasks.node_classification import (
     NodeClassification,
     NodeSamples,
@@ -14,19 +24,27 @@ from ramet.tasks.node_classification import (
 )
 
 TASKS: dict[TaskName, Callable[..., Task]] = {
-    "graph-classification": GraphClassification,
+    "graph-classification": graph_classification,
     "node-classification": node_classification,
-    "link-prediction": LinkPrediction,
+    "link-prediction": link_prediction,
 }
+TASK_METRICS: dict[TaskName, tuple[str, ...]] = {
+    "graph-classification": tuple(METRICS),
+    "node-classification": tuple(METRICS),
+    "link-prediction": LINK_METRICS,
+}
+"""The metrics by which rounds can be chosen; the first is the default."""
 
 __all__ = [
     "TASKS",
+    "TASK_METRICS",
     "GraphClassification",
     "GraphSamples",
     "LinkPrediction",
     "LinkSamples",
     "NodeClassification",
     "NodeSamples",
+    "Predictions",
     "Samples",
     "Scores",
     "Shape",

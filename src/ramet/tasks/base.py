@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import torch
@@ -11,9 +12,38 @@ from torch import Tensor, nn
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.own import Schema, TaskName
 from ramet.errors import RametError
+from ramet.metrics.classification import METRICS, Labels, Probabilities
 
 Scores: TypeAlias = dict[str, float]
 """Metrics by name; ``val`` and ``test`` are always among them."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """True classes and predicted probabilities."""
+
+    labels: Labels
+    probabilities: Probabilities
+    majority: int
+    """The most frequent class of the training samples."""
+
+    @staticmethod
+    def of(logits: Tensor, labels: Tensor, training: Tensor) -> Predictions:
+        probabilities = logits.double().softmax(dim=1).cpu().numpy()
+        majority = int(torch.bincount(training).argmax()) if training.numel() else 0
+        return Predictions(labels.cpu().numpy(), probabilities, majority)
+
+
+def scored(predictions: Mapping[str, Predictions], metric: str) -> Scores:
+    """The metric of each part, 0 without samples; and the accuracy on test, if it is another."""
+    scores = {
+        part: METRICS[metric](given.labels, given.probabilities) if given.labels.size else 0.0
+        for part, given in predictions.items()
+    }
+    test = predictions["test"]
+    if metric != "accuracy" and test.labels.size:
+        scores["accuracy"] = METRICS["accuracy"](test.labels, test.probabilities)
+    return scores
 
 
 class Samples(Protocol):
@@ -41,8 +71,11 @@ class Task(Protocol):
     """Loss, batches and scores."""
 
     name: ClassVar[TaskName]
-    metric: ClassVar[str]
-    """Name of the metric in ``val`` and ``test``."""
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric in ``val`` and ``test``, by which rounds are chosen."""
+        ...
 
     def samples(self, data: ClientData[Any, Any]) -> Any:
         """Convert a client's data to this task's format; raise RametError for another task's."""
@@ -82,6 +115,12 @@ class Task(Protocol):
 
     def labelled(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The rows of the output that have a training label, and their labels."""
+        ...
+
+    def predictions(
+        self, model: nn.Module, samples: Any, device: torch.device
+    ) -> dict[str, Predictions]:
+        """The predictions for the held-out samples of each part, ``val`` and ``test``."""
         ...
 
     def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
 from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import GraphShape
-from ramet.tasks.base import Scores, encoded, mismatch
+from ramet.tasks.base import Predictions, Scores, encoded, mismatch, scored
 
 _EVALUATION_BATCH_SIZE = 64
 
@@ -45,7 +45,7 @@ class GraphClassification:
     """The task for graphs with one label each."""
 
     name: ClassVar[TaskName] = "graph-classification"
-    metric: ClassVar[str] = "accuracy"
+    metric: str = "accuracy"
 
     def samples(self, data: ClientData[Any, Any]) -> GraphSamples:
         if not isinstance(data.content, GraphBlock):
@@ -91,19 +91,22 @@ class GraphClassification:
         return torch.arange(batch.graphs, device=batch.labels.device), batch.labels
 
     @torch.inference_mode()
-    def evaluate(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
-        """Accuracy on the validation and test graphs."""
+    def predictions(
+        self, model: nn.Module, samples: GraphSamples, device: torch.device
+    ) -> dict[str, Predictions]:
         model.eval()
-        correct = torch.cat(
-            [
-                model(batch.to(device)).argmax(dim=1).cpu() == batch.labels
-                for batch in samples.held_out
-            ]
-        )
-        val, test = torch.split(
-            correct.to(torch.float64), [samples.split.val.numel(), samples.split.test.numel()]
-        )
-        return {"val": float(val.mean()), "test": float(test.mean())}
+        logits = torch.cat([model(batch.to(device)).cpu() for batch in samples.held_out])
+        labels = torch.cat([batch.labels for batch in samples.held_out])
+        training = samples.block.labels[samples.split.train]
+        first = samples.split.val.numel()
+        return {
+            "val": Predictions.of(logits[:first], labels[:first], training),
+            "test": Predictions.of(logits[first:], labels[first:], training),
+        }
+
+    def evaluate(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
+        """The metric on the validation and test graphs."""
+        return scored(self.predictions(model, samples, device), self.metric)
 
     def extra_scores(
         self,
@@ -112,3 +115,8 @@ class GraphClassification:
         device: torch.device,  # noqa: ARG002
     ) -> Scores:
         return {}
+
+
+def graph_classification() -> GraphClassification:
+    """The task without options."""
+    return GraphClassification()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
 from ramet.data.link_split import HeldOutPairs
 from ramet.data.own import Schema, TaskName, check_task, width_of
 from ramet.models import LinkShape
-from ramet.tasks.base import Scores, encoded, mismatch
+from ramet.tasks.base import Predictions, Scores, encoded, mismatch
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,15 @@ class LinkBatch:
         return LinkBatch(self.graph.to(device), self.pairs.to(device), self.labels.to(device))
 
 
+LINK_METRICS = ("ROC-AUC", "mrr")
+
+
 @dataclass(frozen=True)
 class LinkPrediction:
     """The task for links between nodes of typed graphs."""
 
     name: ClassVar[TaskName] = "link-prediction"
-    metric: ClassVar[str] = "ROC-AUC"
+    metric: str = "ROC-AUC"
 
     def samples(self, data: ClientData[Any, Any]) -> LinkSamples:
         if not isinstance(data.content, HeteroGraph) or not isinstance(data.split, HeldOutPairs):
@@ -120,16 +123,30 @@ class LinkPrediction:
         return torch.arange(len(batch.pairs), device=batch.labels.device), batch.labels
 
     @torch.no_grad()  # not inference_mode: tensors that the graph caches are used in training too
+    def predictions(
+        self, model: Any, samples: LinkSamples, device: torch.device
+    ) -> dict[str, Predictions]:
+        """Probabilities that held-out pairs are links."""
+        model.eval()
+        nodes = model.encode(samples.graph.to(device)).cpu()
+        predictions = {}
+        for part, held in (("val", samples.held_out.val), ("test", samples.held_out.test)):
+            linked = model.cpu().scores(nodes, held.pairs).double()
+            logits = torch.stack([torch.zeros_like(linked), linked], dim=1)
+            predictions[part] = Predictions.of(logits, held.labels.long(), torch.ones(1).long())
+        return predictions
+
+    @torch.no_grad()
     def evaluate(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
-        """ROC-AUC (``val``, ``test``) and MRR, as means over relations and for each relation."""
+        """ROC-AUC or MRR (``val``, ``test``), as means over relations and for each relation."""
         model.eval()
         nodes = model.encode(samples.graph.to(device)).cpu()
         names = [relation.name for relation in samples.graph.relations]
         val = _by_relation(model, nodes, samples.held_out.val, len(names))
         test = _by_relation(model, nodes, samples.held_out.test, len(names))
-        scores = {"val": fmean(auc for auc, _ in val.values())}
-        scores["test"] = fmean(auc for auc, _ in test.values())
-        scores["mrr"] = fmean(mrr for _, mrr in test.values())
+        means = {part: _means(by_kind) for part, by_kind in (("val", val), ("test", test))}
+        scores = {part: of_part[self.metric] for part, of_part in means.items()}
+        scores["mrr"] = means["test"]["mrr"]
         for kind, (auc, mrr) in test.items():
             scores |= {f"auc of {names[kind]}": auc, f"mrr of {names[kind]}": mrr}
         return scores
@@ -141,6 +158,11 @@ class LinkPrediction:
         device: torch.device,  # noqa: ARG002
     ) -> Scores:
         return {}
+
+
+def _means(by_relation: Mapping[int, tuple[float, float]]) -> dict[str, float]:
+    aucs, ranks = zip(*by_relation.values(), strict=True)
+    return dict(zip(LINK_METRICS, (fmean(aucs), fmean(ranks)), strict=True))
 
 
 def _by_relation(
@@ -181,3 +203,8 @@ def _sha256(links: Links, flags: Tensor) -> str:
     for tensor in (links.heads, links.tails, links.kinds, flags):
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def link_prediction() -> LinkPrediction:
+    """The task without options."""
+    return LinkPrediction()

@@ -17,7 +17,7 @@ from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
 from ramet.data.graphs.neighbour_sampling import sample_batches
 from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import FindsLinkKinds, NodeShape
-from ramet.tasks.base import Scores, encoded, mismatch
+from ramet.tasks.base import Predictions, Scores, encoded, mismatch, scored
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class NodeClassification:
     """
 
     name: ClassVar[TaskName] = "node-classification"
-    metric: ClassVar[str] = "accuracy"
     sample: tuple[int, ...] = ()
+    metric: str = "accuracy"
 
     def samples(self, data: ClientData[Any, Any]) -> NodeSamples:
         if not isinstance(data.content, NodeGraph):
@@ -106,15 +106,21 @@ class NodeClassification:
         return rows, graph.labels[rows]
 
     @torch.inference_mode()
-    def evaluate(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
-        """Accuracy on the validation and test nodes; 0 without any."""
+    def predictions(
+        self, model: nn.Module, samples: NodeSamples, device: torch.device
+    ) -> dict[str, Predictions]:
         model.eval()
-        graph = samples.evaluated_on or samples.graph
-        correct = (model(graph.to(device)).argmax(dim=1).cpu() == graph.labels).double()
+        graph, split = samples.evaluated_on or samples.graph, samples.split
+        logits = model(graph.to(device)).cpu()
+        training = samples.graph.labels[split.train]
         return {
-            name: float(correct[nodes].mean()) if nodes.numel() else 0.0
-            for name, nodes in (("val", samples.split.val), ("test", samples.split.test))
+            part: Predictions.of(logits[nodes], graph.labels[nodes], training)
+            for part, nodes in (("val", split.val), ("test", split.test))
         }
+
+    def evaluate(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
+        """The metric on the validation and test nodes; 0 without any."""
+        return scored(self.predictions(model, samples, device), self.metric)
 
     @torch.inference_mode()
     def extra_scores(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:

@@ -1,6 +1,7 @@
 """User-defined graphs: a TOML file per site describes its data files."""
 
 from ramet.data.own.files import site_files
+from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.problems import Problem, SiteDataError
 from ramet.data.own.schema import Aspect, Schema, TaskName, check_fit, check_task, width_of
 from ramet.data.own.site import (
@@ -15,12 +16,15 @@ from ramet.data.own.site import (
 
 __all__ = [
     "Aspect",
+    "Preparation",
     "Problem",
     "Schema",
     "Site",
     "SiteCheck",
     "SiteDataError",
+    "SiteSums",
     "TaskName",
+    "agreed",
     "check_fit",
     "check_site",
     "check_task",

@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ramet.data.own.columns import ColumnValues, absent_values
 from ramet.data.own.description import Description, EdgePart, NodePart
 from ramet.data.own.paths import resolve_inside
+from ramet.data.own.preparation import Preparer
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import width_of
 from ramet.data.own.tables import Table, read_table
@@ -62,6 +64,13 @@ def no_edges() -> Tensor:
     return torch.empty((2, 0), dtype=torch.int64)
 
 
+def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer) -> Tensor:
+    """The features of the nodes in a table."""
+    if not part.columns:
+        return table.numbers(part.names)
+    return preparer.features(node_type, table.values(part.prepared))
+
+
 @dataclass(frozen=True)
 class OneGraph:
     """Reads one graph. Each type is in a table, in the tensors, or absent."""
@@ -70,6 +79,7 @@ class OneGraph:
     toml: str
     description: Description
     problems: Problems
+    preparer: Preparer
 
     def read(self) -> Content | None:
         nodes: dict[str, Nodes] = {}
@@ -95,7 +105,7 @@ class OneGraph:
         if part.file is not None:
             table = self._table(part.file)
             return None if table is None else self._nodes_of(table, part, name, rows)
-        empty = Nodes(torch.empty((0, width_of(part.names))), torch.empty(0, dtype=torch.int64))
+        empty = Nodes(self._no_features(name), torch.empty(0, dtype=torch.int64))
         if self.description.tensors is None:
             rows[name] = {}
             return empty
@@ -116,17 +126,24 @@ class OneGraph:
     ) -> Nodes | None:
         classified = self.description.task == "node-classification"
         extra = [c for c in (part.label, part.split) if c is not None] if classified else []
-        if not table.has([part.id, *part.names, *extra]):
+        if not table.has([part.id, *part.in_table, *extra]):
             return None
         if not len(table):
             self.problems.add(table.file, f"has no rows. If there are no {name} nodes, omit 'file'")
             return None
         rows[name] = table.ids(part.id)
-        features = table.numbers(part.names)
+        features = features_of(table, name, part, self.preparer)
         if not classified or part.label is None:
             return Nodes(features)
         parts = table.parts(part.split)
         return Nodes(features, table.labels(part.label, self.description.classes, parts), parts)
+
+    def _no_features(self, name: str) -> Tensor:  # [0, features]
+        part = self.description.nodes[name]
+        if not part.columns:
+            return torch.empty((0, width_of(part.names)))
+        absent = {column: absent_values(one, 0) for column, one in part.prepared.items()}
+        return self.preparer.features(name, ColumnValues(part.prepared, absent, 0))
 
     def _edges(
         self, name: str, nodes: dict[str, Nodes], rows: dict[str, dict[str, int]]

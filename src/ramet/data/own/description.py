@@ -6,31 +6,16 @@ import tomllib
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ramet.data.own.columns import ColumnOrKind, ColumnPart
+from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import Column, Schema, SiteName, TaskName, TypeName
+from ramet.data.own.schema import Column, Schema, SiteName, TaskName, Texts, TypeName
 
 _MAX_BYTES = 2**20
-
-
-def _texts(given: Any) -> Any:
-    """Convert to text, since classes may be written as numbers."""
-    if isinstance(given, list):
-        return [str(one) if type(one) in (int, float, bool) else one for one in given]
-    return given
-
-
-Texts: TypeAlias = Annotated[tuple[Column, ...], BeforeValidator(_texts)]
 
 
 class _Part(BaseModel):
@@ -44,15 +29,36 @@ class NodePart(_Part):
     id: Column = "id"
     graph: Column = "graph"
     features: tuple[Column, ...] | Annotated[int, Field(ge=0, le=100_000)] = ()
+    columns: dict[Column, ColumnOrKind] = {}
     label: Column | None = None
     split: Column | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the features; an integer stands for x0, x1, …"""
+        """Names of the features, or of the columns that become features.
+
+        An integer stands for x0, x1, … Columns are sorted, so that sites may declare them in any
+        order.
+        """
+        if self.columns:
+            return tuple(self.prepared)
         if isinstance(self.features, int):
             return tuple(f"x{number}" for number in range(self.features))
         return self.features
+
+    @cached_property
+    def prepared(self) -> dict[str, ColumnPart]:
+        """The columns that become features, by name."""
+        parts = self.columns
+        return {name: parts[name] for name in sorted(parts) if parts[name].kind != "ignored"}
+
+    @property
+    def in_table(self) -> list[str]:
+        """The columns that the table must have."""
+        return [name for name in self.names if name not in self.prepared or not self._absent(name)]
+
+    def _absent(self, column: str) -> bool:
+        return self.prepared[column].absent
 
 
 class EdgePart(_Part):
@@ -87,6 +93,8 @@ class Description(_Part):
     nodes: dict[TypeName, NodePart]
     edges: Annotated[dict[TypeName, EdgePart], Field(max_length=255)]
     graphs: GraphPart | None = None
+    smallest_count: Annotated[int, Field(ge=1)] = SMALLEST_COUNT
+    """Other sites learn nothing about columns and categories with fewer rows than this."""
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Description:
@@ -107,6 +115,11 @@ class Description(_Part):
             classes=self.classes,
             nodes={name: self.nodes[name].names for name in sorted(self.nodes)},
             edges={name: self.ends(name) for name in sorted(self.edges)},
+            columns={
+                name: {column: one.kind for column, one in part.prepared.items()}
+                for name, part in sorted(self.nodes.items())
+                if part.columns
+            },
         )
 
     def _type_errors(self) -> list[str]:
@@ -117,6 +130,7 @@ class Description(_Part):
         for name, part in self.nodes.items():
             if len(set(part.names)) < len(part.names):
                 errors.append(f"a feature of [nodes.{name}] is listed twice")
+            errors += self._column_errors(name, part)
         for name, edges in self.edges.items():
             for end, word in ((edges.head, "from"), (edges.tail, "to")):
                 if end is None and len(self.nodes) > 1:
@@ -125,6 +139,28 @@ class Description(_Part):
                     errors.append(
                         f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}]"
                     )
+        return errors
+
+    def _column_errors(self, name: str, part: NodePart) -> list[str]:
+        if not part.columns:
+            return []
+        errors = []
+        if part.features:
+            errors.append(f"[nodes.{name}] has both 'features' and 'columns'; use one of them")
+        if self.tensors is not None:
+            errors.append(f"[nodes.{name}] has 'columns', which need a table instead of 'tensors'")
+        if self.graphs is not None and self.graphs.folder is not None:
+            errors.append(f"[nodes.{name}] has 'columns', which need one table of all nodes")
+        errors += [
+            f"'{column}' of [nodes.{name}] cannot be a feature: it is the id, label or split"
+            for column in part.prepared
+            if column in (part.id, part.label, part.split)
+        ]
+        errors += [
+            f"'{column}' of [nodes.{name}] has categories, but is a {one.kind}"
+            for column, one in part.prepared.items()
+            if one.categories and one.kind != "category"
+        ]
         return errors
 
     def _task_errors(self) -> list[str]:
@@ -189,7 +225,7 @@ def read_description(path: Path, problems: Problems) -> Description | None:
 
 
 def _no_such_key(name: str) -> str:
-    parts = (Description, NodePart, EdgePart, GraphPart)
+    parts = (Description, NodePart, EdgePart, GraphPart, ColumnPart)
     known = {f.alias or key for part in parts for key, f in part.model_fields.items()}
     near = get_close_matches(name, known, n=1)
     return f"there is no such key; did you mean '{near[0]}'?" if near else "there is no such key"

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ramet.data.own.content import Content, Edges, Graphs, Nodes
+from ramet.data.own.content import Content, Edges, Graphs, Nodes, features_of
 from ramet.data.own.description import Description, EdgePart, GraphPart, NodePart
 from ramet.data.own.paths import list_files, resolve_inside
+from ramet.data.own.preparation import Preparer
 from ramet.data.own.problems import Problems, shown
 from ramet.data.own.tables import TABLES, Table, read_table
 from ramet.data.own.tensors import SUFFIXES, read_tensors
@@ -36,6 +37,7 @@ class ManyGraphs:
     toml: str
     description: Description
     problems: Problems
+    preparer: Preparer
 
     def read(self) -> Content | None:
         part = self._graphs
@@ -66,14 +68,14 @@ class ManyGraphs:
         edges = self._table(str(self._edge_part.file))
         node_part, edge_part = self._node_part, self._edge_part
         has_columns = [
-            nodes is not None and nodes.has([node_part.id, node_part.graph, *node_part.names]),
+            nodes is not None and nodes.has([node_part.id, node_part.graph, *node_part.in_table]),
             edges is not None and edges.has([edge_part.source, edge_part.target, edge_part.graph]),
         ]
         if nodes is None or edges is None or listed is None or not all(has_columns):
             return None
         of_node = nodes.references(node_part.graph, listed.rows, "graph")
         rows = nodes.keys([nodes.texts(node_part.graph), nodes.texts(node_part.id)], node_part.id)
-        features = nodes.numbers(node_part.names)
+        features = features_of(nodes, self._node_name, node_part, self.preparer)
         graph_of_edge = edges.texts(edge_part.graph)
         heads, tails = (
             edges.references(column, rows, self._node_name, graph_of_edge)

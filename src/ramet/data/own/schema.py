@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 from torch import nn
 
 from ramet.errors import RametError
@@ -13,6 +20,7 @@ from ramet.version import __version__
 
 TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
 Aspect: TypeAlias = Literal["features", "classes", "types"]
+Kind: TypeAlias = Literal["number", "category", "date", "flag", "ignored"]
 _MAX_LENGTH = 2**20
 
 
@@ -30,6 +38,16 @@ TypeName: TypeAlias = Annotated[SiteName, AfterValidator(_not_reserved)]
 Column: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+def _texts(given: Any) -> Any:
+    """Convert to text, since classes and categories may be written as numbers."""
+    if isinstance(given, list):
+        return [str(one) if type(one) in (int, float, bool) else one for one in given]
+    return given
+
+
+Texts: TypeAlias = Annotated[tuple[Column, ...], BeforeValidator(_texts)]
+
+
 class Schema(BaseModel):
     """A fingerprint: task, classes, node types with their features, edge types with their ends.
 
@@ -44,6 +62,8 @@ class Schema(BaseModel):
     classes: tuple[Column, ...] = ()
     nodes: dict[TypeName, tuple[Column, ...]]
     edges: dict[TypeName, tuple[TypeName, TypeName]]
+    columns: dict[TypeName, dict[Column, Kind]] = {}
+    """The kinds of the columns from which a type's features are prepared, if there are any."""
 
     @property
     def width(self) -> int:
@@ -56,7 +76,8 @@ class Schema(BaseModel):
         return self.model_copy(update={"ramet": other.ramet}) == other
 
     def text(self) -> str:
-        return self.model_dump_json(indent=1) + "\n"
+        without = None if self.columns else {"columns"}
+        return self.model_dump_json(indent=1, exclude=without) + "\n"
 
     @staticmethod
     def parse(text: str, site: str) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,10 +16,12 @@ from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relatio
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.graphs.structure import StructureEncoding
 from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negatives
+from ramet.data.own.columns import ColumnValues
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
+from ramet.data.own.preparation import Preparation, Preparer, SiteSums
 from ramet.data.own.problems import Problem, Problems, SiteDataError
 from ramet.data.own.schema import Schema, TaskName
 from ramet.data.splits import PARTS, Split, node_split, stratified
@@ -38,6 +40,9 @@ class Site:
     schema: Schema
     graph: Graph
     parts: Tensor | None  # of graphs, nodes or links: 0 train, 1 val, 2 test, -1 none
+    columns: Mapping[str, ColumnValues] = field(default_factory=dict)  # by node type
+    sums: SiteSums = field(default_factory=SiteSums)
+    """What other sites learn about the columns."""
 
     def client_data(
         self, seed: int, inputs: StructureEncoding, negatives: Negatives = "random"
@@ -77,17 +82,20 @@ class SiteCheck:
         return self.count - len(self.problems)
 
 
-def check_site(path: Path) -> SiteCheck:
-    """Read and check a site's TOML file and all files that it names."""
+def check_site(path: Path, preparation: Preparation | None = None) -> SiteCheck:
+    """Read and check a site's TOML file and all files that it names.
+
+    Without a preparation that sites have agreed on, columns are prepared from this site's alone.
+    """
     problems = Problems()
     description = read_description(path, problems)
-    site = None if description is None else _site(path, description, problems)
+    site = None if description is None else _site(path, description, problems, preparation)
     return SiteCheck(problems.sorted(), problems.count, None if problems else site)
 
 
-def read_site(path: Path) -> Site:
+def read_site(path: Path, preparation: Preparation | None = None) -> Site:
     """Read a site, or raise an error with the first problem and the number of problems."""
-    checked = check_site(path)
+    checked = check_site(path, preparation)
     if checked.site is None:
         raise SiteDataError(
             f"{checked.problems[0]} (problem 1 of {checked.count}; "
@@ -106,14 +114,37 @@ def site_task(path: Path) -> TaskName:
     return described(path).task
 
 
-def _site(path: Path, description: Description, problems: Problems) -> Site | None:
+def _site(
+    path: Path, description: Description, problems: Problems, preparation: Preparation | None
+) -> Site | None:
+    if preparation is not None and not _covers(preparation, description, path.name, problems):
+        return None
     reader = ManyGraphs if description.task == "graph-classification" else OneGraph
-    content = reader(path.absolute().parent, path.name, description, problems).read()
+    preparer = Preparer(description.smallest_count, preparation)
+    folder = path.absolute().parent
+    content = reader(folder, path.name, description, problems, preparer).read()
     if content is None:
         return None
     graph, parts = _BUILDERS[description.task](content, description)
     _report_too_few(path.name, graph, parts, problems)
-    return Site(description.site, description.site_schema, graph, parts)
+    columns, sums = preparer.columns, preparer.sums(*sorted(preparer.columns))
+    return Site(description.site, description.site_schema, graph, parts, columns, sums)
+
+
+def _covers(
+    preparation: Preparation, description: Description, toml: str, problems: Problems
+) -> bool:
+    """Whether the preparation has all columns of the site; others are reported as problems."""
+    for node_type, part in description.nodes.items():
+        prepared = preparation.types.get(node_type, {})
+        for column, one in part.prepared.items():
+            if column not in prepared:
+                text = f"[nodes.{node_type}] has a column that was not declared in training"
+                problems.add(toml, f"{text}. Remove it, or train again", column=column)
+            elif prepared[column].kind != one.kind:
+                text = f"is a {one.kind} here, but it was a {prepared[column].kind} in training"
+                problems.add(toml, f"'{column}' of [nodes.{node_type}] {text}")
+    return not problems
 
 
 def _graph_block(content: Content, description: Description) -> tuple[Graph, Tensor | None]:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ramet.data.own.columns import ColumnPart, ColumnValues, absent_values, parsed
 from ramet.data.own.problems import Problems, shown
 from ramet.data.splits import PARTS
 
@@ -57,6 +58,17 @@ class Table:
         if not names:
             return torch.ones((len(self), 1))
         return torch.stack([self._number(name) for name in names], dim=1)
+
+    def values(self, parts: Mapping[str, ColumnPart]) -> ColumnValues:
+        """Read columns of declared kinds."""
+        values = {
+            name: absent_values(part, len(self)) if part.absent else self._values(name, part)
+            for name, part in parts.items()
+        }
+        return ColumnValues(parts, values, len(self))
+
+    def _values(self, column: str, part: ColumnPart) -> Cells:
+        return parsed(part, self.columns[column], lambda row, text: self._report(row, column, text))
 
     def ids(self, column: str) -> dict[str, int]:
         """Map each id to its row; missing and duplicate ids are problems."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import torch
 from safetensors import SafetensorError
@@ -115,7 +116,7 @@ def read_tensors(path: Path, name: str, problems: Problems) -> Tensors | None:
         return None
     try:
         by_name = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pt(path)
-    except (SafetensorError, OSError, ValueError, zipfile.BadZipFile) as error:
+    except (SafetensorError, OSError, ValueError, NotImplementedError, BadZipFile) as error:
         problems.add(name, f"cannot be read ({str(error).partition(chr(10))[0]})")
         return None
     return Tensors(name, by_name, problems)

@@ -1,0 +1,179 @@
+"""A summary of a site's columns, and warnings about data that a model can hardly learn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ramet.data.graphs.graph_block import GraphBlock
+from ramet.data.graphs.hetero_graph import HeteroGraph
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.own.columns import EPOCH, Values
+from ramet.data.own.site import Site
+
+_LARGE = 10.0
+"""A feature whose mean or standard deviation exceeds this drowns those that are scaled."""
+_RARE_SHARE, _RARE_COUNT = 0.05, 10
+_MANY_CATEGORIES = 50
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """One column of a node type, as the site sees it."""
+
+    type: str
+    column: str
+    kind: str
+    rows: int
+    missing: int
+    content: str
+    leaves: str
+    """What other members learn about the column."""
+
+
+def column_summaries(site: Site) -> list[ColumnSummary]:
+    return [
+        ColumnSummary(
+            type=node_type,
+            column=name,
+            kind=part.kind,
+            rows=columns.rows,
+            missing=int(_is_missing(columns.values[name]).sum()),
+            content="not at this site" if part.absent else _content(part.kind, values),
+            leaves=_leaves(site, node_type, name),
+        )
+        for node_type, columns in site.columns.items()
+        for name, part in columns.parts.items()
+        for values in [columns.values[name][~_is_missing(columns.values[name])]]
+    ]
+
+
+def warnings(site: Site) -> list[str]:
+    """What is likely to spoil a model, each with what to do."""
+    return [
+        *_unscaled(site),
+        *_identifiers(site),
+        *_unlinked(site),
+        *_rare_classes(site),
+    ]
+
+
+def _is_missing(values: Values) -> Values:
+    missing: Values = values == "" if values.dtype == object else np.isnan(values)
+    return missing
+
+
+def _content(kind: str, values: Values) -> str:
+    if not values.size:
+        return "no values"
+    if kind == "category":
+        counts = Counter(values.tolist())
+        shown = ", ".join(f"{name} {count}" for name, count in counts.most_common(_MOST_SHOWN))
+        more = f", {len(counts) - _MOST_SHOWN} more" if len(counts) > _MOST_SHOWN else ""
+        return f"{shown}{more}"
+    if kind == "flag":
+        return f"{values.mean():.0%} true"
+    if kind == "date":
+        first, last = (EPOCH + timedelta(days=float(day)) for day in (values.min(), values.max()))
+        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    return f"{values.min():g} to {values.max():g}, mean {values.mean():.4g}"
+
+
+def _leaves(site: Site, node_type: str, column: str) -> str:
+    told = site.sums.types[node_type][column]
+    if told.kind == "category":
+        if told.fixed:
+            return "the list of categories in the TOML"
+        names = ", ".join(f"{name} {count}" for name, count in told.categories.items())
+        return f"counts of {names}" if names else "nothing"
+    if not told.count:
+        return "nothing"
+    return f"count {told.count}, sum {told.total:g}, sum of squares {told.squares:g}"
+
+
+def _features(site: Site) -> Iterator[tuple[str, Tensor]]:
+    """The features of each node type that are given as numbers, not as columns."""
+    graph = site.graph
+    if isinstance(graph, HeteroGraph):
+        by_type = {kind.name: kind.features for kind in graph.types}
+    else:
+        features = graph.features if isinstance(graph, NodeGraph) else None
+        by_type = {next(iter(site.schema.nodes)): features}
+    for node_type, of_type in by_type.items():
+        if of_type is not None and of_type.numel() and node_type not in site.columns:
+            yield node_type, of_type
+
+
+def _unscaled(site: Site) -> Iterator[str]:
+    for node_type, features in _features(site):
+        names = site.schema.nodes[node_type]
+        means, spreads = features.double().mean(dim=0).abs(), features.double().std(dim=0)
+        large = ((means > _LARGE) | (spreads > _LARGE)).nonzero().flatten().tolist()
+        if large and names:
+            listed = ", ".join(names[index] for index in large[:_MOST_SHOWN])
+            yield (
+                f"{node_type}: {listed} {'is' if len(large) == 1 else 'are'} not scaled. Declare "
+                f"them in [nodes.{node_type}.columns] as \"number\" instead of in 'features'"
+            )
+
+
+def _identifiers(site: Site) -> Iterator[str]:
+    for node_type, columns in site.columns.items():
+        for name, part in columns.parts.items():
+            values = columns.values[name][~_is_missing(columns.values[name])]
+            distinct = len(set(values.tolist()))
+            if part.kind == "category" and distinct > max(_MANY_CATEGORIES, values.size // 2):
+                yield (
+                    f"{node_type}: {name} has {distinct:,} categories in {values.size:,} rows. "
+                    + ('If it identifies rows, declare it as "ignored"')
+                )
+            elif part.kind == "number" and _counts_up(values):
+                yield f'{node_type}: {name} numbers the rows. Declare it as "ignored"'
+
+
+def _counts_up(values: Values) -> bool:
+    """Whether the values are consecutive integers in the order of the table."""
+    return values.size > _RARE_COUNT and bool((np.diff(values) == 1).all())
+
+
+def _unlinked(site: Site) -> Iterator[str]:
+    graph = site.graph
+    if isinstance(graph, GraphBlock):
+        return
+    if isinstance(graph, NodeGraph):
+        ends, kinds = torch.cat([graph.left, graph.right]).long(), {"nodes": (0, graph.nodes)}
+    else:
+        ends = torch.cat([graph.links.heads, graph.links.tails])
+        starts = graph.type_starts
+        kinds = {
+            f"nodes of {kind.name}": (starts[index], starts[index + 1])
+            for index, kind in enumerate(graph.types)
+        }
+    degrees = torch.bincount(ends, minlength=graph.nodes)
+    for what, (first, end) in kinds.items():
+        alone = int((degrees[first:end] == 0).sum())
+        if alone:
+            yield (
+                f"{alone:,} of {end - first:,} {what} have no links, so the model knows only "
+                "their features. Check that the ids of the edges match"
+            )
+
+
+def _rare_classes(site: Site) -> Iterator[str]:
+    if isinstance(site.graph, HeteroGraph):
+        return
+    labels = site.graph.labels if site.parts is None else site.graph.labels[site.parts >= 0]
+    counts = torch.bincount(labels, minlength=len(site.schema.classes)).tolist()
+    for name, count in zip(site.schema.classes, counts, strict=True):
+        if count < max(_RARE_COUNT, _RARE_SHARE * labels.numel()):
+            yield (
+                f"class {name} has {count:,} of {labels.numel():,} samples. Accuracy hides how "
+                "well it is found; look at recall and average precision"
+            )

@@ -1,0 +1,118 @@
+"""What the columns of a table mean, and their cells as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from ramet.data.own.problems import shown
+from ramet.data.own.schema import Kind, Texts
+
+Values: TypeAlias = NDArray[Any]
+"""Numbers, NaN if missing; of a category texts, empty if missing."""
+Report: TypeAlias = Callable[[int, str], None]
+"""Reports a problem with a row."""
+MISSING = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>"})
+"""Cells that count as missing, in any case."""
+_FLAGS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "1": 1.0, "1.0": 1.0} | {
+    "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0, "0": 0.0, "0.0": 0.0
+}  # fmt: skip
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS_PER_DAY = 86400.0
+
+
+class ColumnPart(BaseModel):
+    """A column of a table of nodes.
+
+    ``missing``: replace missing cells by the mean, and add a feature that marks them, or refuse
+    them. ``absent``: other sites have the column, and this one does not. ``categories``: a list
+    that all sites know, so that none has to be agreed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    missing: Literal["mark", "refuse"] = "mark"
+    absent: bool = False
+    categories: Texts = ()
+
+
+def _from_kind(given: Any) -> Any:
+    return {"kind": given} if isinstance(given, str) else given
+
+
+ColumnOrKind: TypeAlias = Annotated[ColumnPart, BeforeValidator(_from_kind)]
+
+
+@dataclass(frozen=True)
+class ColumnValues:
+    """The values of a type's columns, by name, with a row for each node."""
+
+    parts: Mapping[str, ColumnPart]
+    values: Mapping[str, Values]
+    rows: int
+
+
+def absent_values(part: ColumnPart, rows: int) -> Values:
+    """The values of a column that the site does not have."""
+    return np.full(rows, "", object) if part.kind == "category" else np.full(rows, np.nan)
+
+
+def parsed(part: ColumnPart, cells: Values, report: Report) -> Values:
+    """Read the cells of a column; cells that do not fit its kind are reported, and missing."""
+    texts = [str(cell).strip() for cell in cells.tolist()]
+    missing = [text.lower() in MISSING for text in texts]
+    if part.missing == "refuse":
+        for row in np.flatnonzero(missing).tolist():
+            report(row, "the value is missing, and this column refuses missing values")
+    if part.kind == "category":
+        known = set(part.categories)
+        for row, text in enumerate(texts):
+            if known and text not in known and not missing[row]:
+                report(row, f"{shown(text)} is not one of the categories in the TOML")
+        kept = zip(texts, missing, strict=True)
+        return np.array(["" if gone else text for text, gone in kept], dtype=object)
+    read = _READERS[part.kind]
+    values = np.full(len(texts), np.nan)
+    for row, text in enumerate(texts):
+        if missing[row]:
+            continue
+        try:
+            values[row] = read(text)
+        except (ValueError, OverflowError):
+            report(row, f"{shown(text)} {_EXPECTED[part.kind]}")
+    return values
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not np.isfinite(np.float32(value)):
+        raise ValueError(text)
+    return value
+
+
+def _date(text: str) -> float:
+    """Days since 1970, in UTC."""
+    when = datetime.fromisoformat(text)
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    return (when - EPOCH).total_seconds() / _SECONDS_PER_DAY
+
+
+def _flag(text: str) -> float:
+    if text.lower() not in _FLAGS:
+        raise ValueError(text)
+    return _FLAGS[text.lower()]
+
+
+_READERS: dict[str, Callable[[str], float]] = {"number": _number, "date": _date, "flag": _flag}
+_EXPECTED = {
+    "number": "is not a finite number. Write 3.5, without units or thousands separators",
+    "date": "is not a date. Write 2026-03-31, or 2026-03-31T08:15",
+    "flag": "is not a flag. Write true or false, yes or no, 1 or 0",
+}

@@ -1,0 +1,253 @@
+"""Prepare columns in the same way at all sites: scaling and categories, agreed from sums.
+
+A site contributes counts and sums of its columns, never single values, and nothing about a column
+or a category with fewer rows than the site's smallest count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import fsum, sqrt
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from ramet.data.own.columns import ColumnPart, ColumnValues, Values
+from ramet.data.own.schema import Column, Kind, Schema, TypeName
+from ramet.errors import RametError
+
+SMALLEST_COUNT = 10
+_MAX_CATEGORIES = 10_000
+_MAX_LENGTH = 2**22
+_CONSTANT = 1e-12
+"""A column that varies less than this, relative to its mean, is taken for constant."""
+_Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
+_Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ColumnSums(_Frozen):
+    """What a site tells about a column: a number's count and sums, or counts of categories."""
+
+    kind: Kind
+    marked: bool
+    """Whether missing values are marked by a feature."""
+    count: _Count = 0
+    total: _Number = 0.0
+    squares: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """The sum of squared deviations from the site's own mean."""
+    categories: Annotated[dict[Column, _Count], Field(max_length=_MAX_CATEGORIES)] = {}
+    fixed: bool = False
+    """Whether the site's TOML lists the categories."""
+
+
+class SiteSums(_Frozen):
+    """The sums of a site's columns, by node type and column."""
+
+    types: dict[TypeName, dict[Column, ColumnSums]] = {}
+
+    def text(self) -> str:
+        return self.model_dump_json(exclude_defaults=True)
+
+    @staticmethod
+    def parse(text: str, site: str) -> SiteSums:
+        """Parse and validate what a site sent."""
+        if len(text) > _MAX_LENGTH:
+            raise RametError(
+                f"{site} describes its columns with {len(text):,} characters; at most "
+                f"{_MAX_LENGTH:,} are allowed. Declare fewer categories."
+            )
+        try:
+            return SiteSums.model_validate_json(text)
+        except ValidationError as error:
+            raise RametError(
+                f"the sums of {site} are not valid for this version ({error.errors()[0]['msg']}). "
+                "Use the same version of Ramet at all sites."
+            ) from error
+
+
+class PreparedColumn(_Frozen):
+    """How a column becomes features."""
+
+    kind: Kind
+    marked: bool
+    mean: _Number = 0.0
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    categories: tuple[Column, ...] = ()
+
+    def names(self, column: str) -> list[str]:
+        """The names of the features."""
+        marks = [f"{column} missing"] if self.marked else []
+        if self.kind == "category":
+            return [*(f"{column}={name}" for name in self.categories), f"{column} other", *marks]
+        return [column, *marks]
+
+    def features(self, values: Values) -> list[Values]:
+        """The features, one array per name."""
+        if self.kind == "category":
+            is_missing = values == ""
+            one_hot = [values == name for name in self.categories]
+            other = ~(is_missing | np.isin(values.astype(str), self.categories))
+            return [*one_hot, other, *([is_missing] if self.marked else [])]
+        is_missing = np.isnan(values)
+        scaled = np.where(is_missing, 0.0, (values - self.mean) / self.scale)
+        return [scaled, *([is_missing] if self.marked else [])]
+
+
+class Preparation(_Frozen):
+    """How all sites prepare their columns, by node type and column."""
+
+    types: dict[TypeName, dict[Column, PreparedColumn]] = {}
+
+    def text(self) -> str:
+        return self.model_dump_json(exclude_defaults=True)
+
+    @staticmethod
+    def parse(text: str) -> Preparation:
+        try:
+            return Preparation.model_validate_json(text)
+        except ValidationError as error:
+            raise RametError(
+                f"the coordinator's preparation of columns is not valid ({error.errors()[0]['msg']}"
+                "). Use the same version of Ramet everywhere."
+            ) from error
+
+    def names(self, node_type: str, columns: Iterable[str]) -> tuple[str, ...]:
+        """The names of the features that these columns become, in the order of the columns."""
+        return tuple(n for c in columns for n in self.types[node_type][c].names(c))
+
+    def features(self, node_type: str, columns: ColumnValues) -> Tensor:  # [rows, features]
+        prepared = self.types[node_type]
+        arrays = [
+            array
+            for name in columns.parts
+            for array in prepared[name].features(columns.values[name])
+        ]
+        if not arrays:
+            return torch.ones((columns.rows, 1))
+        return torch.from_numpy(np.stack(arrays, axis=1).astype(np.float32))
+
+    def expanded(self, schema: Schema) -> Schema:
+        """The schema with the features that its columns become."""
+        nodes = {
+            node_type: self.names(node_type, schema.columns[node_type])
+            if node_type in schema.columns
+            else names
+            for node_type, names in schema.nodes.items()
+        }
+        return schema.model_copy(update={"nodes": nodes})
+
+
+@dataclass(frozen=True)
+class Preparer:
+    """Prepares a site's columns as agreed; without an agreement, as this site would alone."""
+
+    smallest: int
+    agreement: Preparation | None
+    columns: dict[str, ColumnValues] = field(default_factory=dict)
+    """The columns that were prepared, by node type."""
+
+    def features(self, node_type: str, columns: ColumnValues) -> Tensor:  # [rows, features]
+        self.columns[node_type] = columns
+        return self.preparation(node_type).features(node_type, columns)
+
+    def preparation(self, node_type: str) -> Preparation:
+        return self.agreement or agreed({"": self.sums(node_type)})
+
+    def sums(self, *node_types: str) -> SiteSums:
+        """What the site tells about the columns of these types."""
+        return SiteSums(
+            types={name: _column_sums(self.columns[name], self.smallest) for name in node_types}
+        )
+
+
+def _column_sums(columns: ColumnValues, smallest: int) -> dict[str, ColumnSums]:
+    """What the site tells about each of its columns."""
+    return {
+        name: _sums(part, columns.values[name], smallest) for name, part in columns.parts.items()
+    }
+
+
+def _sums(part: ColumnPart, values: Values, smallest: int) -> ColumnSums:
+    nothing = ColumnSums(kind=part.kind, marked=part.missing == "mark")
+    if part.kind == "category":
+        if part.categories:
+            given = dict.fromkeys(part.categories, 0)
+            return nothing.model_copy(update={"categories": given, "fixed": True})
+        counts = Counter(value for value in values.tolist() if value)
+        frequent = {name: counts[name] for name in sorted(counts) if counts[name] >= smallest}
+        return nothing.model_copy(update={"categories": frequent})
+    present = values[~np.isnan(values)]
+    if part.kind == "flag" or present.size < smallest:
+        return nothing
+    total = fsum(present)
+    squares = fsum((present - total / present.size) ** 2)
+    return nothing.model_copy(
+        update={"count": int(present.size), "total": total, "squares": squares}
+    )
+
+
+def agreed(sums: Mapping[str, SiteSums]) -> Preparation:
+    """Merge the sums of all sites into a common preparation."""
+    by_column: dict[str, dict[str, dict[str, ColumnSums]]] = {}
+    for site in sorted(sums):
+        for node_type, columns in sums[site].types.items():
+            for column, told in columns.items():
+                by_column.setdefault(node_type, {}).setdefault(column, {})[site] = told
+    return Preparation(
+        types={
+            node_type: {
+                column: _merged(f"{node_type}.{column}", told) for column, told in columns.items()
+            }
+            for node_type, columns in by_column.items()
+        }
+    )
+
+
+def _merged(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:
+    (first_site, first), *others = told.items()
+    for site, sums in others:
+        if (sums.kind, sums.marked, sums.fixed) != (first.kind, first.marked, first.fixed):
+            raise RametError(
+                f"the sites declare the column {column} differently: {first_site} as "
+                f"{_declared(first)}, {site} as {_declared(sums)}. Use the same declaration."
+            )
+    if first.kind == "category":
+        return _merged_categories(column, told)
+    count = sum(sums.count for sums in told.values())
+    if not count:
+        return PreparedColumn(kind=first.kind, marked=first.marked)
+    mean = fsum(sums.total for sums in told.values()) / count
+    between = (s.count * (s.total / s.count - mean) ** 2 for s in told.values() if s.count)
+    scale = sqrt(fsum([*(s.squares for s in told.values()), *between]) / count)
+    if scale <= _CONSTANT * abs(mean) or not scale:
+        scale = 1.0
+    return PreparedColumn(kind=first.kind, marked=first.marked, mean=mean, scale=scale)
+
+
+def _merged_categories(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:
+    (first_site, first), *others = told.items()
+    names = [name for sums in told.values() for name in sums.categories]
+    if first.fixed:
+        for site, sums in others:
+            if [*sums.categories] != [*first.categories]:
+                raise RametError(
+                    f"the sites list different categories of {column}: {first_site} "
+                    f"{', '.join(first.categories)}; {site} {', '.join(sums.categories)}. "
+                    "Use the same list."
+                )
+    categories = tuple(first.categories) if first.fixed else tuple(sorted(set(names)))
+    return PreparedColumn(kind=first.kind, marked=first.marked, categories=categories)
+
+
+def _declared(sums: ColumnSums) -> str:
+    listed = " with listed categories" if sums.fixed else ""
+    return f"{sums.kind}{listed}{'' if sums.marked else ' that refuses missing values'}"

@@ -1,0 +1,141 @@
+"""Metrics of classifiers, from labels and predicted probabilities.
+
+The positive class of a binary task is the last one. With more classes, ROC-AUC and average
+precision are means over the classes that occur, each against the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels: TypeAlias = NDArray[np.int64]  # [samples]
+Probabilities: TypeAlias = NDArray[np.float64]  # [samples, classes]
+Metric: TypeAlias = Callable[[Labels, Probabilities], float]
+CALIBRATION_BINS = 15
+
+
+def accuracy(labels: Labels, probabilities: Probabilities) -> float:
+    return float((probabilities.argmax(axis=1) == labels).mean())
+
+
+def balanced_accuracy(labels: Labels, probabilities: Probabilities) -> float:
+    """The mean recall of the classes that occur."""
+    from sklearn.metrics import recall_score  # takes a second to import
+
+    present, predicted = np.unique(labels), probabilities.argmax(axis=1)
+    return float(recall_score(labels, predicted, labels=present, average="macro"))
+
+
+def macro_f1(labels: Labels, probabilities: Probabilities) -> float:
+    """The mean F1 score of the classes that occur or are predicted."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, probabilities.argmax(axis=1), average="macro"))
+
+
+def roc_auc(labels: Labels, probabilities: Probabilities) -> float:
+    """0.5 if all samples have the same class."""
+    from sklearn.metrics import roc_auc_score
+
+    def area(positive: Any, scores: Any) -> float:
+        return 0.5 if positive.all() else float(roc_auc_score(positive, scores))
+
+    return _mean_over_classes(labels, probabilities, area, chance=0.5)
+
+
+def average_precision(labels: Labels, probabilities: Probabilities) -> float:
+    """0 if no sample has the positive class."""
+    from sklearn.metrics import average_precision_score
+
+    def area(positive: Any, scores: Any) -> float:
+        return float(average_precision_score(positive, scores))
+
+    return _mean_over_classes(labels, probabilities, area, chance=0.0)
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": accuracy,
+    "balanced-accuracy": balanced_accuracy,
+    "macro-f1": macro_f1,
+    "roc-auc": roc_auc,
+    "average-precision": average_precision,
+}
+
+
+def _mean_over_classes(
+    labels: Labels, probabilities: Probabilities, area: Callable[[Any, Any], float], chance: float
+) -> float:
+    classes = probabilities.shape[1]
+    positive = [classes - 1] if classes == 2 else [*range(classes)]
+    present = [one for one in positive if (labels == one).any()]
+    areas = [area(labels == one, probabilities[:, one]) for one in present]
+    return float(np.mean(areas)) if areas else chance
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """How well one class is found."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All metrics of a classifier on one part of a split."""
+
+    samples: int
+    metrics: dict[str, float]
+    majority: dict[str, float]
+    """The same metrics for always predicting the most frequent training class."""
+    calibration_error: float
+    """The expected calibration error (ECE) of the most likely class, in 15 bins."""
+    brier: float
+    classes: list[ClassScores]
+    confusion: list[list[int]]
+    """Samples by true class (rows) and predicted class (columns)."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def evaluate(
+    labels: Labels, probabilities: Probabilities, names: Sequence[str], majority: int
+) -> Evaluation:
+    """Compute all metrics; ``majority`` is the most frequent class of the training samples."""
+    from sklearn.metrics import brier_score_loss, confusion_matrix, precision_recall_fscore_support
+
+    every, predicted = [*range(len(names))], probabilities.argmax(axis=1)
+    constant = np.eye(len(names))[np.full(labels.size, majority)]
+    by_class = precision_recall_fscore_support(labels, predicted, labels=every, zero_division=0.0)
+    return Evaluation(
+        samples=int(labels.size),
+        metrics={name: metric(labels, probabilities) for name, metric in METRICS.items()},
+        majority={name: metric(labels, constant) for name, metric in METRICS.items()},
+        calibration_error=_calibration_error(labels, probabilities),
+        brier=float(brier_score_loss(labels, probabilities, labels=every, scale_by_half=False)),
+        classes=[
+            ClassScores(name, float(precision), float(recall), float(f1), int(count))
+            for name, precision, recall, f1, count in zip(names, *by_class, strict=True)
+        ],
+        confusion=confusion_matrix(labels, predicted, labels=every).tolist(),
+    )
+
+
+def _calibration_error(labels: Labels, probabilities: Probabilities) -> float:
+    """The gap between confidence and accuracy, averaged over the samples of each bin."""
+    from sklearn.calibration import calibration_curve
+
+    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    true, predicted = calibration_curve(correct, confidence, n_bins=CALIBRATION_BINS)
+    edges = np.linspace(0.0, 1.0, CALIBRATION_BINS + 1)[1:-1]
+    counts = np.bincount(np.searchsorted(edges, confidence))
+    return float(np.average(np.abs(true - predicted), weights=counts[counts > 0]))
