@@ -1,4 +1,13 @@
-"""What a server knows in a round, for tests that call rules themselves."""
+"""Servers for tests: what rules are told in a round, and a server behind the real certificate."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import HTTPServer
+from pathlib import Path
+from threading import Thread
 
 from ramet.methods.server import Server
 from ramet.randomness import Randomness
@@ -6,3 +15,19 @@ from ramet.randomness import Randomness
 
 def server(number: int = 1, *clients: str) -> Server:
     return Server(clients or ("a", "b", "c", "d"), Randomness(0, "the server", number))
+
+
+@contextmanager
+def serving_tls(server: HTTPServer, folder: Path) -> Iterator[None]:
+    """Serve in a thread, with the certificate of the coordinator in this folder."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    serving = Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()

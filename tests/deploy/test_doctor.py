@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
@@ -24,6 +21,7 @@ from ramet.errors import RametError
 from ramet.flower import THIN_APP
 from ramet.flower.guard import app_hash
 from ramet.flower.programs import free_ports
+from servers import serving_tls
 
 
 @pytest.fixture
@@ -125,20 +123,8 @@ class _Healthy(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-@contextmanager
-def _tls_server(port: int, folder: Path) -> Iterator[None]:
-    server = HTTPServer(("127.0.0.1", port), _Healthy)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.pem", folder / "server.key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    serving = Thread(target=server.serve_forever)
-    serving.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        serving.join()
+def _tls_server(port: int, folder: Path) -> AbstractContextManager[None]:
+    return serving_tls(HTTPServer(("127.0.0.1", port), _Healthy), folder)
 
 
 def test_a_coordinator_that_is_not_running_yet(site: Site) -> None:

@@ -9,12 +9,11 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import tomli_w
@@ -26,6 +25,7 @@ from ramet.deploy.proxy import reload_nginx
 from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site, join
 from ramet.flower.programs import free_ports
+from servers import serving_tls
 
 pytestmark = pytest.mark.skipif(
     shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS])) is None,
@@ -90,8 +90,7 @@ def door(root: Path, address: str = "127.0.0.1", listen: str = "127.0.0.1") -> I
             proxy.stop()
 
 
-@contextmanager
-def _upstream(found: Door) -> Iterator[None]:
+def _upstream(found: Door) -> AbstractContextManager[None]:
     class Recording(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -105,19 +104,8 @@ def _upstream(found: Door) -> Iterator[None]:
         def log_message(self, *_: object) -> None:
             """Leave the test's output alone."""
 
-    folder = found.coordinator.folder
-    server = ThreadingHTTPServer(("127.0.0.1", found.coordinator.consortium.link_port), Recording)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.pem", folder / "server.key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    serving = Thread(target=server.serve_forever)
-    serving.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        serving.join()
+    address = "127.0.0.1", found.coordinator.consortium.link_port
+    return serving_tls(ThreadingHTTPServer(address, Recording), found.coordinator.folder)
 
 
 def _await_port(address: str, port: int) -> None:

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from ramet.errors import RametError
+from ramet.flower.terms import AgreedRun
 
 if TYPE_CHECKING:
     from ramet.experiment import RunSettings
@@ -158,20 +159,13 @@ def site_options(setting: str, sites: Iterable[str]) -> dict[str, str]:
     return {"sites": shlex.join(sites)} if setting == OWN else {}
 
 
-class Membership(_File):
+class Membership(AgreedRun, _File):
     """A site's consortium, the coordinator's address, and what they run."""
 
     consortium: Name
     site: Name
     address: Host
     port: Port
-    method: str
-    network: str | None = None
-    setting: str
-    share: tuple[str, ...] | None = None
-    release: str | None = None
-    rounds: int | None = None
-    options: dict[str, str] = {}
 
     @property
     def endpoint(self) -> str:

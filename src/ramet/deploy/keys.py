@@ -54,7 +54,7 @@ def ensure_node_key(path: Path) -> bool:
 
 
 def public_key_of(node_key: Path) -> str:
-    public = _load_node_key(node_key).public_key()
+    public = _load(node_key, openssh=True).public_key()
     return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
@@ -63,7 +63,7 @@ def ensure_client_certificate(path: Path, site: str, node_key: Path) -> str:
 
     The file also holds the key, in the format that TLS libraries read.
     """
-    key = _load_node_key(node_key)
+    key = _load(node_key, openssh=True)
     if not (path.exists() and _is_for(path.read_text(), key.public_key())):
         path.unlink(missing_ok=True)
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -173,20 +173,6 @@ def _new_private_key(kind: PrivateFormat) -> bytes:
     return ec.generate_private_key(ec.SECP384R1()).private_bytes(Encoding.PEM, kind, NoEncryption())
 
 
-def _load_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    try:
-        key = load_ssh_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(
-            f"cannot read the key {path} ({error}). Restore it from a backup."
-        ) from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise RametError(
-            f"{path} is not a key that `ramet deploy join` created. Restore it from a backup."
-        )
-    return key
-
-
 def _is_for(certificate: str, public_key: object) -> bool:
     return x509.load_pem_x509_certificate(certificate.encode()).public_key() == public_key
 
@@ -195,16 +181,19 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _load(path: Path) -> ec.EllipticCurvePrivateKey:
+def _load(path: Path, openssh: bool = False) -> ec.EllipticCurvePrivateKey:
+    """Read a private key: a site's in OpenSSH's format, the coordinator's in PKCS #8."""
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError) as error:
+        load = load_ssh_private_key if openssh else load_pem_private_key
+        key = load(path.read_bytes(), password=None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise RametError(
             f"cannot read the key {path} ({error}). Restore it from a backup."
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
+        command = "join" if openssh else "init"
         raise RametError(
-            f"{path} is not a key that `ramet deploy init` created. Restore it from a backup."
+            f"{path} is not a key that `ramet deploy {command}` created. Restore it from a backup."
         )
     return key
 

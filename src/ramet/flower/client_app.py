@@ -36,7 +36,7 @@ from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.code import BUILT_IN
 from ramet.flower.data_record import check_same_data
-from ramet.flower.guard import check_accepted, site_events
+from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
     NotAllowedError,
     check_round,
@@ -67,7 +67,7 @@ def introduce(message: Message, context: Context) -> Message:
         name = _name(context, experiment)
         facts |= {"client": name}
         described = _described(experiment, name) if experiment.setting.user_defined else {}
-        with _writing_state():
+        with write_errors_kept_local("write its state"):
             _keep_sums(context, described.get(COLUMNS))
         request, reply = from_records(message.content), Payload(notes={"client": name, **described})
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
@@ -84,7 +84,7 @@ def answer(message: Message, context: Context) -> Message:
         number = check_round(request, experiment.settings)
         name = _name(context, experiment)
         facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
-        with _writing_state():
+        with write_errors_kept_local("write its state"):
             node = _node(experiment, name, _states(context, request))
             node = replace(node, audit=_audited(node.audit, context), limit=limit)
             reply = node.answer(request)
@@ -118,16 +118,6 @@ def _details_kept_local(is_site: bool) -> Iterator[None]:
             raise
         log(ERROR, "This site could not answer a message.", exc_info=error)
         raise RametError(f"the site failed ({type(error).__name__}); see its log.") from None
-
-
-@contextmanager
-def _writing_state() -> Iterator[None]:
-    """Log why the state or the audit log cannot be written, and tell the server only that."""
-    try:
-        yield
-    except OSError as error:
-        log(ERROR, "This site could not write its state.", exc_info=error)
-        raise RametError("the site could not write its state; see its log.") from None
 
 
 def _described(experiment: Experiment, name: str) -> dict[str, str]:

@@ -144,7 +144,7 @@ def _enable_guard(accepted: Path) -> None:
     unpack = flower.install_from_fab
 
     def unpack_if_accepted(fab_file: bytes, *args: Any, **kwargs: Any) -> Path:
-        with _files_written(), site_events():
+        with write_errors_kept_local("unpack the app"), site_events():
             check_app(fab_file, accepted)
             unpacked: Path = unpack(fab_file, *args, **kwargs)
         return unpacked
@@ -153,15 +153,15 @@ def _enable_guard(accepted: Path) -> None:
 
 
 @contextmanager
-def _files_written() -> Iterator[None]:
-    """Log why a file cannot be written, and tell the server only that."""
+def write_errors_kept_local(action: str) -> Iterator[None]:
+    """Log why a file cannot be written, and tell the server only which action failed."""
     try:
         yield
     except OSError as error:
         from flwr.common import log
 
-        log(ERROR, "This site could not unpack an app.", exc_info=error)
-        raise RametError("the site could not unpack the app; see its log.") from None
+        log(ERROR, "This site could not %s.", action, exc_info=error)
+        raise RametError(f"the site could not {action}; see its log.") from None
 
 
 def read_accepted(path: Path) -> set[str]:

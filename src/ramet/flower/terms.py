@@ -40,14 +40,9 @@ class Allow(BaseModel):
     """The largest number of threads."""
 
 
-class SiteTerms(BaseModel):
-    """What a run may do at a site: the invitation's words and the owner's changes."""
+class AgreedRun(BaseModel):
+    """What an invitation says about runs."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    site: str
-    data: Path
-    """The data folder or, for the site's own graphs, the TOML that describes them."""
     method: str
     network: str | None = None
     setting: str
@@ -55,6 +50,16 @@ class SiteTerms(BaseModel):
     release: str | None = None
     rounds: int | None = None
     options: dict[str, str] = {}
+
+
+class SiteTerms(AgreedRun):
+    """What a run may do at a site: the invitation's words and the owner's changes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    site: str
+    data: Path
+    """The data folder or, for the site's own graphs, the TOML that describes them."""
     allow: Allow = Allow()
 
     @property

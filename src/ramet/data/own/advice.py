@@ -14,7 +14,7 @@ from torch import Tensor
 from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.graphs.node_graph import NodeGraph
-from ramet.data.own.columns import EPOCH, Values
+from ramet.data.own.columns import EPOCH, ColumnValues, Values
 from ramet.data.own.site import Site
 
 _LARGE = 10.0
@@ -40,19 +40,23 @@ class ColumnSummary:
 
 def column_summaries(site: Site) -> list[ColumnSummary]:
     return [
-        ColumnSummary(
-            type=node_type,
-            column=name,
-            kind=part.kind,
-            rows=columns.rows,
-            missing=int(_is_missing(columns.values[name]).sum()),
-            content="not at this site" if part.absent else _content(part.kind, values),
-            leaves=_leaves(site, node_type, name),
-        )
+        _summary(site, node_type, columns, name)
         for node_type, columns in site.columns.items()
-        for name, part in columns.parts.items()
-        for values in [columns.values[name][~_is_missing(columns.values[name])]]
+        for name in columns.parts
     ]
+
+
+def _summary(site: Site, node_type: str, columns: ColumnValues, name: str) -> ColumnSummary:
+    part, present = columns.parts[name], _present(columns.values[name])
+    return ColumnSummary(
+        type=node_type,
+        column=name,
+        kind=part.kind,
+        rows=columns.rows,
+        missing=columns.rows - present.size,
+        content="not at this site" if part.absent else _content(part.kind, present),
+        leaves=_leaves(site, node_type, name),
+    )
 
 
 def warnings(site: Site) -> list[str]:
@@ -65,9 +69,9 @@ def warnings(site: Site) -> list[str]:
     ]
 
 
-def _is_missing(values: Values) -> Values:
-    missing: Values = values == "" if values.dtype == object else np.isnan(values)
-    return missing
+def _present(values: Values) -> Values:
+    """The values that are not missing."""
+    return values[values != ""] if values.dtype == object else values[~np.isnan(values)]
 
 
 def _content(kind: str, values: Values) -> str:
@@ -127,7 +131,7 @@ def _unscaled(site: Site) -> Iterator[str]:
 def _identifiers(site: Site) -> Iterator[str]:
     for node_type, columns in site.columns.items():
         for name, part in columns.parts.items():
-            values = columns.values[name][~_is_missing(columns.values[name])]
+            values = _present(columns.values[name])
             distinct = len(set(values.tolist()))
             if part.kind == "category" and distinct > max(_MANY_CATEGORIES, values.size // 2):
                 yield (

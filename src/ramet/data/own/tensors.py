@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import torch
 from safetensors import SafetensorError
@@ -26,6 +25,8 @@ from ramet.data.own.tables import NO_PART
 from ramet.data.splits import PARTS
 
 SUFFIXES = (".safetensors", ".pt")
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError)
+"""What `zipfile` raises for damaged archives; the second, for flags and versions unknown to it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def read_tensors(path: Path, name: str, problems: Problems) -> Tensors | None:
         return None
     try:
         by_name = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pt(path)
-    except (SafetensorError, OSError, ValueError, NotImplementedError, BadZipFile) as error:
+    except (SafetensorError, OSError, ValueError, *_ZIP_ERRORS) as error:
         problems.add(name, f"cannot be read ({str(error).partition(chr(10))[0]})")
         return None
     return Tensors(name, by_name, problems)
