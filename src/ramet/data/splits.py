@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from ramet.data.shuffle_split import shuffle_split, stratified_shuffle_split
 from ramet.errors import RametError
 
 PARTS = ("train", "val", "test")
@@ -61,18 +61,13 @@ def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[T
             f"{members.numel()} samples are too few to split; a client needs 10 or more in all. "
             "Use fewer clients or a larger dataset."
         )
-    from sklearn.model_selection import train_test_split  # slow to import
-
     counts = torch.bincount(classes)
     smaller_size = round(members.numel() * min(share, 1 - share))
     can_stratify = bool((counts[counts > 0] >= 2).all()) and smaller_size >= int((counts > 0).sum())
-    rest, taken = train_test_split(
-        np.arange(members.numel()),
-        test_size=share,
-        random_state=seed,
-        shuffle=True,
-        stratify=classes.numpy() if can_stratify else None,
-    )
+    if can_stratify:
+        rest, taken = stratified_shuffle_split(classes.numpy(), share, seed)
+    else:
+        rest, taken = shuffle_split(members.numel(), share, seed)
     return members[torch.from_numpy(rest)], members[torch.from_numpy(taken)]
 
 

@@ -28,7 +28,6 @@ _PRELOADED = (
     "ramet.flower.client_app",
     "ramet.flower.signing",
     "ramet.flower.warm",
-    "sklearn.model_selection",
 )
 
 
