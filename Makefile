@@ -2,7 +2,7 @@
 
 install:
 	pip install -c constraints.txt torch==2.13.0
-	pip install -c constraints.txt -e '.[flower,gcfl,metrics,mlflow,parquet,report,tensorboard,wandb,docs,dev]'
+	pip install -c constraints.txt -e '.[explain,export,flower,gcfl,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb,docs,dev]'
 	pre-commit install
 
 check:
@@ -17,7 +17,8 @@ e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9
 faults:         ## full fault tests: bad replies, mutated messages, crashes, forgeries, malicious clients
 	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
 	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
-	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py
+	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py \
+	  tests/e2e/test_secure_kills.py
 
 docs:           ## docs site, in .ci/site
 	mkdocs build --strict
@@ -42,6 +43,6 @@ bill-of-materials: ## CycloneDX bill of materials of an installation with all ex
 	rm -rf dist/bill dist/tool && python -m venv dist/bill && python -m venv dist/tool
 	dist/tool/bin/pip install -q cyclonedx-bom
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0
-	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[flower,gcfl,metrics,mlflow,parquet,report,tensorboard,wandb]'
+	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[explain,export,flower,gcfl,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb]'
 	dist/tool/bin/cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
 	rm -rf dist/bill dist/tool

@@ -20,10 +20,10 @@ from scipy.stats import ttest_1samp
 
 from ramet.studies.archive import finished_runs
 from ramet.studies.comparison import p_value
-from ramet.studies.finished_run import FinishedRun
+from ramet.studies.finished_run import Draw, FinishedRun
 
 NBSP = "\u00a0"
-Runs: TypeAlias = Mapping[int, FinishedRun]
+Runs: TypeAlias = Mapping[Draw, FinishedRun]
 Score: TypeAlias = Callable[[FinishedRun], float | None]
 
 

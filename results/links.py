@@ -23,7 +23,7 @@ from differences import difference
 
 from ramet.experiment import MethodSpec
 from ramet.studies.archive import finished_runs
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.savings import POINTS_LOST, SHARE_SENT, saving
 
 CENTRAL = {"amazon": "amazon-central", "acm-hetero": "acm-central"}
@@ -139,9 +139,9 @@ def over_methods(runs: FinishedRuns) -> str:
 def row_over(
     whole: str,
     label: str,
-    own: Mapping[int, FinishedRun],
-    everyone: Mapping[int, FinishedRun],
-    common: Set[int],
+    own: Mapping[Draw, FinishedRun],
+    everyone: Mapping[Draw, FinishedRun],
+    common: Set[Draw],
 ) -> tuple[str, ...]:
     """The rule's mean over the common seeds, and its difference from `everyone`."""
     seeds = sorted(own.keys() & everyone.keys() & common)
@@ -178,7 +178,7 @@ def kept(folder: Path) -> FinishedRuns:
     return finished_runs([folder]) if folder.exists() and any(folder.iterdir()) else {}
 
 
-def named(folder: Path) -> dict[str, Mapping[int, FinishedRun]]:
+def named(folder: Path) -> dict[str, Mapping[Draw, FinishedRun]]:
     """Kept runs by their name in the table; runs with other options are left out."""
     found = {}
     for label, runs in kept(folder).items():
@@ -190,7 +190,7 @@ def named(folder: Path) -> dict[str, Mapping[int, FinishedRun]]:
 
 
 def row(
-    name: str, own: Mapping[int, FinishedRun], fedavg: Mapping[int, FinishedRun]
+    name: str, own: Mapping[Draw, FinishedRun], fedavg: Mapping[Draw, FinishedRun]
 ) -> tuple[str, ...]:
     scores = [100 * after_last_round(run) for run in own.values()]
     cells = (

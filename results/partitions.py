@@ -21,10 +21,10 @@ from typing import TypeAlias
 
 from ramet.studies.archive import finished_runs
 from ramet.studies.comparison import p_value
-from ramet.studies.finished_run import FinishedRun
+from ramet.studies.finished_run import Draw, FinishedRun
 
 PARTITIONS, BASELINE = ("distinct", "dominant", "balanced", "central"), "fed-gcn"
-ByPartition: TypeAlias = Mapping[str, Mapping[int, FinishedRun]]
+ByPartition: TypeAlias = Mapping[str, Mapping[Draw, FinishedRun]]
 Score: TypeAlias = Callable[[FinishedRun], float]
 
 
@@ -41,9 +41,9 @@ def main() -> None:
     print(table(by_method, after_last_round, has_common_model))
 
 
-def runs_by_method(setting: str) -> dict[str, dict[str, Mapping[int, FinishedRun]]]:
+def runs_by_method(setting: str) -> dict[str, dict[str, Mapping[Draw, FinishedRun]]]:
     """The kept runs of a setting by method, then by partition."""
-    by_method: dict[str, dict[str, Mapping[int, FinishedRun]]] = {}
+    by_method: dict[str, dict[str, Mapping[Draw, FinishedRun]]] = {}
     for label, runs in finished_runs([Path(__file__).parent / setting]).items():
         method, *options = label.split(",")
         partition = next(o for o in options if o.startswith("partition=")).partition("=")[2]
@@ -55,7 +55,7 @@ def runs_by_method(setting: str) -> dict[str, dict[str, Mapping[int, FinishedRun
 def table(
     by_method: Mapping[str, ByPartition],
     score: Score,
-    comparable: Callable[[Mapping[int, FinishedRun]], bool],
+    comparable: Callable[[Mapping[Draw, FinishedRun]], bool],
     agreement: bool = False,
 ) -> str:
     """A row per method, a column per partition that some method was run on."""
@@ -72,8 +72,8 @@ def table(
 
 
 def cell(
-    runs: Mapping[int, FinishedRun],
-    baseline: Mapping[int, FinishedRun],
+    runs: Mapping[Draw, FinishedRun],
+    baseline: Mapping[Draw, FinishedRun],
     score: Score,
     agreement: bool,
 ) -> str:
@@ -95,7 +95,7 @@ def without_central(cells: ByPartition) -> ByPartition:
     return {partition: runs for partition, runs in cells.items() if partition != "central"}
 
 
-def has_common_model(runs: Mapping[int, FinishedRun]) -> bool:
+def has_common_model(runs: Mapping[Draw, FinishedRun]) -> bool:
     return all(run.on_all_data is not None for run in runs.values())
 
 

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from ramet.report.study_tables import standing_columns
 from ramet.studies.archive import finished_runs
 from ramet.studies.comparison import p_value, standings
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def evaluated(scores: Mapping[str, float | None]) -> dict[str, float]:
     return {client: score for client, score in scores.items() if score is not None}
 
 
-def on_whole_graph(runs: Mapping[int, FinishedRun]) -> dict[int, float]:
+def on_whole_graph(runs: Mapping[Draw, FinishedRun]) -> dict[Draw, float]:
     """Last-round scores in percent by seed; empty without evaluation on the whole graph."""
     scores = {seed: run.summary.scores for seed, run in runs.items()}
     if all(score.overview for score in scores.values()):
@@ -99,7 +99,7 @@ def on_whole_graph(runs: Mapping[int, FinishedRun]) -> dict[int, float]:
     return {}
 
 
-def whole_graph_table(scores: Mapping[str, Mapping[int, float]]) -> str:
+def whole_graph_table(scores: Mapping[str, Mapping[Draw, float]]) -> str:
     """Mean ± standard deviation, and the gain over FedSage on common seeds with its paired p."""
     baseline = scores.get("fedsage-nodes", {})
     lines = [

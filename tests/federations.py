@@ -221,6 +221,12 @@ def planted_run(method: str, folder: Path, **options: Any) -> ramet.Result:
     return ramet.run(method, "planted", rounds=3, out=folder, **PLANTED, **options)
 
 
+def wavering_run(folder: Path, rounds: int = 8, **options: Any) -> ramet.Result:
+    """A run with private heads and a large learning rate, whose best round of eight is the 4th."""
+    given = {"rounds": rounds, "seed": 3, "lr": 0.05, **PLANTED, **options}
+    return ramet.run("fedper", "planted", out=folder, **given)
+
+
 def stopped_and_resumed(whole: ramet.Result, folder: Path) -> str:
     """The SHA-256 of a run with the same settings that was stopped in round 3 and resumed."""
     run = RunFolder.create(folder, RunFolder(whole.folder).experiment().settings)

@@ -16,6 +16,8 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "metrics": set(),
     "events": {"errors"},
     "payload": {"errors"},
+    "policy": {"errors", "payload"},
+    "secure": {"errors", "payload"},
     "options": {"errors"},
     "data/graphs": {"errors"},
     "data": {"data/graphs", "errors"},
@@ -25,20 +27,29 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "models": {"data", "data/graphs", "errors"},
     "tasks": {"data", "data/graphs", "data/own", "errors", "metrics", "models"},
     "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
-    "engine": {"errors", "events", "methods", "metrics", "payload", "randomness", "tasks"},
-    "experiment": {"data/own", "engine", "errors", "events", "methods", "metrics", "models"}
-    | {"options", "partition", "payload", "randomness", "tasks", "version"},
+    "engine": {"errors", "events", "methods", "metrics", "payload", "policy", "randomness"}
+    | {"secure", "tasks"},
+    "experiment": {"data", "data/own", "engine", "errors", "events", "methods", "metrics", "models"}
+    | {"options", "partition", "payload", "randomness", "secure", "tasks", "version"},
+    "prediction": {"data", "data/graphs", "data/own", "engine", "errors", "experiment", "models"}
+    | {"payload"},
     "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
-    | {"options", "payload", "randomness"},
+    | {"options", "payload", "policy", "randomness"},
     "tracking": {"engine", "errors", "experiment", "metrics"},
-    "runs": {"engine", "errors", "experiment", "flower", "metrics", "tracking"},
-    "deploy": {"data/own", "engine", "errors", "events", "experiment", "flower", "metrics"},
+    "export": {"data", "data/graphs", "data/own", "errors", "experiment", "methods", "metrics"}
+    | {"models", "options", "prediction", "tasks", "version"},
+    "notebook": {"errors", "metrics"},
+    "runs": {"engine", "errors", "experiment", "export", "flower", "metrics", "notebook"}
+    | {"prediction", "tracking"},
+    "deploy": {"data/own", "engine", "errors", "events", "experiment", "flower", "methods"}
+    | {"metrics", "policy", "secure", "tasks"},
     "studies": {"engine", "errors", "events", "experiment", "methods", "metrics", "models"}
-    | {"options", "partition", "payload", "runs", "tasks"},
-    "report": {"data/own", "engine", "errors", "experiment", "metrics", "partition", "studies"},
-    "cli": {"data/own", "deploy", "engine", "errors", "experiment", "flower", "methods", "metrics"}
-    | {"options", "partition", "payload", "report", "runs", "source_names", "studies", "tracking"}
-    | {"version"},
+    | {"options", "partition", "payload", "randomness", "runs", "tasks"},
+    "report": {"data/own", "engine", "errors", "experiment", "metrics", "partition", "prediction"}
+    | {"studies"},
+    "cli": {"data/own", "deploy", "engine", "errors", "experiment", "export", "flower", "methods"}
+    | {"metrics", "options", "partition", "payload", "policy", "prediction", "report", "runs"}
+    | {"source_names", "studies", "tracking", "version"},
     "__main__": {"cli"},
     "__init__": {"errors", "methods", "partition", "runs", "source_names", "studies", "version"},
 }

@@ -51,6 +51,10 @@ RUN = {
     "ramet run fedstar --setting tiny --rounds 3 --out runs/followed --track tensorboard",
     "ramet resume runs/followed --track mlflow",
     "ramet run local --setting tiny --rounds 2 --json",
+    "ramet run fedavg --setting planted --rounds 5 --out runs/planted",
+    "ramet evaluate runs/planted --best",
+    "ramet resume runs/planted --rounds 8",
+    "ramet tune fedavg fedprox --setting tiny --rounds 5 --trials 2 --out tuned",
     "ramet app my-app",
     "ramet guard guard",
     "ramet data check north/site.toml",
@@ -58,6 +62,10 @@ RUN = {
     "ramet data check east/site.toml",
     "ramet run fedavg --site north/site.toml --site south/site.toml --site east/site.toml "
     "--rounds 5 --out together",
+    "ramet run fedavg --network sage --site north/site.toml --site south/site.toml --rounds 30 "
+    "--out clinics",
+    "ramet predict clinics --site june/site.toml --out june.csv",
+    "ramet explain clinics --site june/site.toml --id p0 --top 5 --out p0.png",
 }
 NOT_STARTED = {
     "pip": "uses the network; tests/packaging installs the package",
@@ -81,7 +89,11 @@ NOT_STARTED = {
     ),
     "sha256sum": "needs the files of `make bundle`",
 }
-PYTHON_NOT_RUN = {"def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py"}
+PYTHON_NOT_RUN = {
+    "def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py",
+    "from predict import classes, load, probabilities": "in the folder of an exported model; "
+    "tests/export/test_handover.py runs it",
+}
 """Blocks that are excerpts, by their first line, and where they are from."""
 NEEDS_FILES = "--site"
 """Commands with this option need the reader's files, so their settings are not checked."""

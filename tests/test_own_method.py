@@ -14,7 +14,7 @@ import torch
 
 import ramet
 from ramet.engine import Snapshots
-from ramet.engine.node import FINAL_MODEL
+from ramet.engine.kept_models import FINAL_MODEL
 from ramet.engine.state import MODEL
 from ramet.experiment import RunFolder
 from ramet.experiment.named import method_factory

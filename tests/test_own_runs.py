@@ -51,9 +51,10 @@ def test_check_exits_with_1_if_there_are_problems(tmp_path: Path) -> None:
     (tmp_path / "north" / "contacts.csv").write_text("source,target\np0,p99\np98,p1\n")
     done = command("data", "check", toml)
     assert done.code == 1
+    hint = "Add it to the table of patient, or remove this row."
     assert done.stdout.splitlines() == [
-        "contacts.csv, row 2, column 'target': there is no patient 'p99'.",
-        "contacts.csv, row 3, column 'source': there is no patient 'p98'.",
+        f"contacts.csv, row 2, column 'target': there is no patient 'p99'. {hint}",
+        f"contacts.csv, row 3, column 'source': there is no patient 'p98'. {hint}",
     ]
     assert "2 problems" in done.stderr
     assert not (tmp_path / "north" / "site.fingerprint.json").exists()
@@ -92,11 +93,17 @@ def test_compare_and_inspect_accept_own_sites(tmp_path: Path) -> None:
     words = ("compare", "local-gcn", "fed-gcn", *options, "--seeds", "1", "--rounds", "2")
     done = command(*words, "--out", tmp_path / "s", "--keep", tmp_path / "kept", "--json")
     assert done.code == 0, done.stderr
-    assert [row["label"] for row in json.loads(done.stdout)] == ["local-gcn", "fed-gcn"]
+    alone, together = json.loads(done.stdout)
+    assert (alone["label"], together["label"]) == ("local-gcn", "fed-gcn")
+    assert [site["site"] for site in together["sites"]] == ["north", "south", "east"]
+    assert all(site["gain"]["low"] is not None for site in together["sites"])
     kept = sorted(path.name for path in (tmp_path / "kept").iterdir())
     assert kept == ["fed-gcn-seed1.json", "local-gcn-seed1.json"]
     again = command(*words, "--out", tmp_path / "t", "--keep", tmp_path / "kept", "--json")
-    assert (again.code, again.stdout) == (0, done.stdout)
+    assert again.code == 0
+    from_kept = json.loads(again.stdout)[1]
+    assert {**from_kept, "sites": []} == {**together, "sites": []}
+    assert all(site["gain"]["low"] is None for site in from_kept["sites"])  # no predictions
     assert not (tmp_path / "t").exists()
     inspection = json.loads(command("data", "inspect", *options, "--json").stdout)
     assert inspection["clients"]["south"] == {"nodes": 40, "contact": 40}
@@ -155,7 +162,7 @@ def test_a_run_resumes_only_with_the_same_data(tmp_path: Path) -> None:
     (whole.folder / "result.json").unlink()
     table = tmp_path / "east" / "patients.csv"
     table.write_text(table.read_text().replace("p3,", "p3000,", 1) + "p3,0,0,ill\n")
-    with pytest.raises(RametError, match="the data no longer give the split"):
+    with pytest.raises(RametError, match="the data of east has changed"):
         ramet.resume(whole.folder)
 
 
@@ -349,8 +356,8 @@ def test_the_pages_first_example_works(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(printed) == 4
     assert (tmp_path / "together" / "result.json").exists()
     rows = (tmp_path / "north" / "patients.csv").read_text().splitlines()
-    rows[2] = rows[2].replace(rows[2].split(",")[1], "old", 1)
-    rows[4] = ",".join(["p0", *rows[4].split(",")[1:3], "dead"])
+    rows[2] = rows[2].replace(rows[2].split(",")[1], '"3,5"', 1)
+    rows[4] = ",".join(["p0", *rows[4].split(",")[1:3], "Ill"])
     (tmp_path / "north" / "patients.csv").write_text("\n".join([*rows, "p3,0,0,ill"]))
     contacts = (tmp_path / "north" / "contacts.csv").read_text().splitlines()
     contacts[3] = contacts[3].split(",")[0] + ",nobody"

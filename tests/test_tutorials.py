@@ -54,8 +54,18 @@ def three_hospitals(output: str) -> None:
     assert together[1] > alone[1]
 
 
+def three_clinics(output: str) -> None:
+    assert line(output, "  crp:")[:2] == [120, 120]  # a column that only one clinic has
+    assert "'dermatology'" in output
+    found = next(text for text in output.splitlines() if "of the first ten came back" in text)
+    hits, by_chance = numbers(found)
+    assert hits > by_chance
+    assert line(output, "The colleague's list is the same:") == [40]
+
+
 CLAIMS: dict[str, Callable[[str], None]] = {
-    claim.__name__: claim for claim in (fedstar, feddense, fedlit, fedda, three_hospitals)
+    claim.__name__: claim
+    for claim in (fedstar, feddense, fedlit, fedda, three_hospitals, three_clinics)
 }
 
 
@@ -64,7 +74,7 @@ def test_every_tutorial_is_tested() -> None:
 
 
 SLOW = (pytest.mark.e2e, pytest.mark.thorough)
-IN_CI = ("fedstar",)
+IN_CI = ("fedstar", "three_clinics")
 
 
 @pytest.mark.parametrize(

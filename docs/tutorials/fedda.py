@@ -48,8 +48,9 @@ for activation in ("everyone", "restart", "explore"):
         out=Path(runs.name) / activation,
     )
 by_rule = {
-    label.rpartition("=")[2]: by_seed[1]
-    for label, by_seed in finished_runs([Path(runs.name)]).items()
+    label.rpartition("=")[2]: run
+    for label, runs_of_rule in finished_runs([Path(runs.name)]).items()
+    for run in runs_of_rule.values()
 }
 
 # %% [markdown]

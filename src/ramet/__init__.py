@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ramet.partition import SETTINGS
     from ramet.runs import Result, resume, run
     from ramet.studies.archive import results
+    from ramet.studies.tune import tune
 
 
 _MODULES = {
@@ -26,6 +27,7 @@ _MODULES = {
     "results": "ramet.studies.archive",
     "resume": "ramet.runs",
     "run": "ramet.runs",
+    "tune": "ramet.studies.tune",
 }
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "results",
     "resume",
     "run",
+    "tune",
 ]
 
 

@@ -9,6 +9,14 @@ from difflib import get_close_matches
 class RametError(Exception):
     """A mistake that the user can fix; the command line prints it as one line and exits with 2."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class RametWarning(UserWarning):
+    """Something that the user should know; the command line prints it as one line."""
+
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> RametError:
     """The error for an unknown name: suggests the closest match and lists the choices."""

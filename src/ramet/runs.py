@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from ramet.engine import LocalWire, Observer
-from ramet.errors import RametError
+from ramet.errors import RametError, RametWarning
 from ramet.experiment import (
     SPLIT_SEED,
     Device,
@@ -24,21 +25,31 @@ from ramet.experiment import (
     RunFolder,
     RunSettings,
     checked_settings,
+    create_from,
     default_data,
 )
-from ramet.metrics import WORK, Record, Summary
+from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
+from ramet.notebook import curves, html_table, progress, text_table
+from ramet.prediction import Links, Trained, predicted
 from ramet.tracking import check_trackers, tracking
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
+
+    from ramet.export import Exported
+    from ramet.prediction.explanation import Explanation
 
 _COUNTS = (*WORK, "tensors", "scalars")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run: its summary, its rounds and its models."""
+    """A finished run: its summary, its rounds and its models.
+
+    Printed, and shown in a notebook, it is a table of the clients' test scores.
+    """
 
     folder: Path
     """The folder of the run."""
@@ -47,6 +58,19 @@ class Result:
     of the clients after the last round."""
     untracked: Mapping[str, str] = field(default_factory=dict)
     """Trackers that failed, and why."""
+
+    def __str__(self) -> str:
+        return text_table(self.summary)
+
+    def __repr__(self) -> str:
+        return f"{self}\nrun folder: {self.folder}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary)
+
+    def plot(self) -> Figure:
+        """A figure of the test scores after each round: of each client, and their mean."""
+        return curves(RunFolder(self.folder).records(), self.summary)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -63,15 +87,76 @@ class Result:
         ]
         return pd.DataFrame(rows)
 
-    def model(self, client: str) -> nn.Module:
-        """A client's final model, with its private part and the last merge, in evaluation mode."""
-        folder = RunFolder(self.folder)
-        return folder.experiment().final_model(client, folder.clients)
+    def model(self, client: str, best: bool = False) -> nn.Module:
+        """A client's model, with its private part and the last merge, in evaluation mode.
 
-    def evaluation(self, client: str) -> dict[str, Evaluation]:
-        """All metrics of a client's final model on its validation and test data."""
-        folder = RunFolder(self.folder)
-        return folder.experiment().evaluation(client, folder.clients)
+        With ``best``, that of the round with the best mean validation score,
+        ``summary.scores.best_val_round``.
+        """
+        return RunFolder(self.folder).model(client, best)
+
+    def evaluation(self, client: str, best: bool = False) -> dict[str, Evaluation]:
+        """All metrics of a client's final or ``best`` model on its validation and test data."""
+        return RunFolder(self.folder).evaluation(client, best)
+
+    def predict(
+        self,
+        client: str | None = None,
+        site: Path | str | None = None,
+        *,
+        relation: str | None = None,
+        top: int = 10,
+        known: bool = False,
+    ) -> pd.DataFrame:
+        """Predictions for a site's new data, or without ``site`` for the data of training.
+
+        Nodes and graphs: ``id``, ``class`` and the probability of each class, ``p_CLASS``. Links:
+        ``source``, ``rank``, ``target`` and ``probability``. How the data differs from that of
+        training is in ``frame.attrs["warnings"]``.
+
+        Args:
+            client: whose model is used; default: the site's name.
+            site: the TOML file that describes the new data.
+            relation: the edge type whose links are predicted.
+            top: candidates for each node.
+            known: whether links that the data already has are ranked too.
+        """
+        path = None if site is None else Path(site)
+        found = predicted(Trained.open(self.folder), path, client, Links(relation, top, known))
+        found.frame.attrs["warnings"] = [*found.warnings]
+        return found.frame
+
+    def explain(
+        self, id_: str | int, client: str | None = None, site: Path | str | None = None
+    ) -> Explanation:
+        """What the prediction for a node or graph rests on: its features and links.
+
+        Args:
+            id_: the id of the node or graph.
+            client: whose model is used; default: the site's name.
+            site: the TOML file that describes the data; default: the data of training.
+        """
+        from ramet.prediction.explanation import explained
+
+        path = None if site is None else Path(site)
+        return explained(Trained.open(self.folder), str(id_), path, client)
+
+    def export(self, client: str, folder: Path | str, *, programs: bool = True) -> Exported:
+        """Write a client's model into a new folder, where it works without Ramet.
+
+        The folder gets the weights, the network as one Python file for PyTorch and PyG, the
+        preparation of columns, an invented example, and a model card.
+
+        Args:
+            client: whose model.
+            folder: new or empty.
+            programs: also write the network for `torch.export` and, if its packages are installed,
+                for ONNX. What could not be written is in ``left_out`` of the returned object.
+        """
+        from ramet.export import export  # imports PyTorch's compiler
+
+        trained = Trained.open(self.folder)
+        return export(trained, trained.client_of(None, client), Path(folder), programs)
 
     def samples(self, client: str) -> Any:
         """A client's train, validation and test data, in the format of its task."""
@@ -83,6 +168,8 @@ def run(
     setting: str = "tiny",
     *,
     rounds: int | None = None,
+    patience: int | None = None,
+    start_from: Path | str | None = None,
     seed: int = 0,
     engine: Engine = "local",
     device: Device = "cpu",
@@ -97,6 +184,7 @@ def run(
     quorum: int = 1,
     deadline: float = 600.0,
     norm_bound: float | None = None,
+    secure: bool = False,
     threads: int = 1,
     split_seed: int = SPLIT_SEED,
     track: Sequence[str] = (),
@@ -109,6 +197,10 @@ def run(
         method: a name from ``ramet methods``, or ``module:factory`` or ``file.py:factory``.
         setting: a name from ``ramet settings``.
         rounds: the number of rounds; default: that of the setting.
+        patience: stop after this many rounds without a better mean validation score.
+        start_from: the folder of a finished run whose models this one starts with: its shared
+            arrays, and the private ones of each client that it had. A warning says what did not
+            fit.
         seed: decides initial weights, dropout and batch order, but not the split.
         engine: ``local`` (this process), ``ray`` (Flower's simulation) or ``superlink`` (a real
             SuperLink and one SuperNode per client on loopback). All give the same numbers.
@@ -132,10 +224,11 @@ def run(
         quorum: the minimum number of valid replies in a round.
         deadline: seconds without any reply after which a round continues without the missing nodes.
         norm_bound: refuse replies that are further than this from what was sent.
+        secure: whether the server learns sums of replies only; for methods that merge by a sum.
         threads: PyTorch threads per client; another number may change the last bits of results.
         split_seed: decides the split into train, validation and test data.
         track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
-        observe: called with the record of each round.
+        observe: called with the record of each round; default: in IPython, shows the progress.
         options: arguments of the method, the setting, the network and the training, e.g.
             ``lr=0.01``.
     """
@@ -143,6 +236,7 @@ def run(
         method=method,
         setting=setting,
         rounds=rounds,
+        patience=patience,
         seed=seed,
         engine=engine,
         device=device,
@@ -156,17 +250,19 @@ def run(
         quorum=quorum,
         deadline=deadline,
         norm_bound=norm_bound,
+        secure=secure,
         threads=threads,
         split_seed=split_seed,
         options={key: str(value) for key, value in options.items()},
     )
-    return start(settings, out, track=track, observe=observe)
+    return start(settings, out, start_from=start_from, track=track, observe=observe)
 
 
 def start(
     settings: RunSettings,
     out: Path | str | None = None,
     *,
+    start_from: Path | str | None = None,
     track: Sequence[str] = (),
     observe: Observer | None = None,
 ) -> Result:
@@ -174,19 +270,35 @@ def start(
     check_device(settings.device)
     check_engine(settings.engine)
     check_trackers(track)
-    path = Path(out) if out else _new_path(settings)
-    return _finish(RunFolder.create(path.absolute(), settings), track, observe)
+    path = (Path(out) if out else _new_path(settings)).absolute()
+    if start_from is None:
+        folder = RunFolder.create(path, settings)
+    else:
+        taken = create_from(Path(start_from), path, settings)
+        folder = taken.folder
+        for sentence in taken.sentences():
+            warnings.warn(f"{sentence}.", RametWarning, stacklevel=2)
+    return _finish(folder, track, observe)
 
 
 def resume(
-    folder: Path | str, *, track: Sequence[str] = (), observe: Observer | None = None
+    folder: Path | str,
+    *,
+    rounds: int | None = None,
+    track: Sequence[str] = (),
+    observe: Observer | None = None,
 ) -> Result:
     """Finish a run that was stopped; for a finished run, return its result.
+
+    With ``rounds``, continue to this number of rounds in total, also if the run was finished. The
+    result is the same as if the run had been started with this number.
 
     The run's trackers continue without being named. Those in ``track`` also log all earlier rounds
     that they do not have yet, even those of a finished run.
     """
     run_folder = RunFolder.open(Path(folder).absolute())
+    if rounds is not None:
+        run_folder.extend(rounds)
     summary = run_folder.summary()
     if summary is not None:
         with tracking(run_folder, track) as trackers:
@@ -219,9 +331,9 @@ def _has_mps() -> bool:
 def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -> Result:
     experiment = folder.experiment()
     try:
-        with tracking(folder, track) as trackers:
+        with progress(observe) as shown, tracking(folder, track) as trackers:
             trackers.start()
-            observer = trackers.wrap(observe or _ignore)
+            observer = trackers.wrap(shown)
             if experiment.settings.engine == "local":
                 with torch_threads(experiment.settings.threads):
                     folder.execute(local_wire(folder), observer)
@@ -258,10 +370,6 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _ignore(record: Record) -> None:
-    """The default observer."""
 
 
 def _new_path(settings: RunSettings) -> Path:

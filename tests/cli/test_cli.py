@@ -193,6 +193,7 @@ def test_a_narrow_terminal_folds_names_but_truncates_no_number(width: int) -> No
     label = "fedadam.py:fedadam,server_lr=0.003,beta=0.9"
     facts: dict[str, Any] = {
         "seeds": 3,
+        "splits": 1,
         "metric": "accuracy",
         "test": 0.8889,
         "spread": 0.0123,
@@ -496,7 +497,7 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")
-    settings = "acm-links, planted, cora, citeseer, coauthor-cs"
+    settings = "acm-links, planted, cora, citeseer, coauthor-cs, twitch"
     assert line.endswith(f"a setting for node-classification ({settings}).")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ramet.cli import completion
-from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES
+from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, SUMMATIONS
 from ramet.models.networks import NETWORKS
 from ramet.partition import SETTINGS
 from ramet.tracking import TRACKERS
@@ -22,7 +22,7 @@ def test_completions_are_all_names_and_no_others() -> None:
     assert completion.network("") == list(NETWORKS)
     assert completion.setting("") == list(SETTINGS)
     assert completion.activation("") == list(ACTIVATIONS)
-    assert completion.merge("") == list(MERGES)
+    assert completion.merge("") == [*MERGES, *SUMMATIONS]
     assert completion.tracker("") == list(TRACKERS)
 
 

@@ -41,6 +41,13 @@ def test_a_table_of_one_client(folder: Path) -> None:
     assert "south" not in shown.stdout
 
 
+def test_the_best_round(folder: Path) -> None:
+    found = json.loads(command("evaluate", folder, "--best", "--json").stdout)
+    scores = [parts["test"]["metrics"]["average-precision"] for parts in found.values()]
+    expected = json.loads((folder / "result.json").read_text())["scores"]["test_at_best_val"]
+    assert sum(scores) / 2 == pytest.approx(expected)
+
+
 def test_an_unknown_metric(folder: Path) -> None:
     done = command("run", "fedavg", "--metric", "f1")
     assert done.code != 0

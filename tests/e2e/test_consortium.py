@@ -14,13 +14,17 @@ from collections.abc import Iterator
 from http.client import HTTPSConnection
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import ramet
+from command_line import ramet as command
 from consortia import Members, consortium
 from ramet.deploy import keys
 from ramet.deploy.doctor import examine
 from ramet.deploy.run import run_consortium
+from ramet.deploy.site import Site
 from ramet.deploy.snapshot import Monitor
 from ramet.engine.audit import audit_entries
 from ramet.events import read_lines
@@ -68,9 +72,20 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
         assert truncated == 0
         assert {reply.round for reply in sent} == {1, 2, 3}
         assert {t.name.partition(".")[0] for reply in sent for t in reply.tensors} == {"structure"}
+        _check_predictions(site, expected, tmp_path / "predictions.csv")
     assert not list((run.path / "clients").rglob("*.safetensors")), "a site's state left the site"
+    assert not list(run.path.rglob("site.json")), "a site's ranges left the site"
     _check_traffic_at_the_proxy(members)
     _check_monitoring(members)
+
+
+def _check_predictions(site: Site, expected: ramet.Result, out: Path) -> None:
+    """The site predicts from its own folder, as the same run does in one process."""
+    done = command("predict", site.folder, "--site", site.settings.data, "--out", out)
+    assert done.code == 0, done.stderr
+    ours, theirs = pd.read_csv(out), expected.predict(site=site.settings.data)
+    assert ours["id"].tolist() == theirs["id"].tolist()
+    np.testing.assert_allclose(ours["p_ring"], theirs["p_ring"], rtol=0, atol=1e-6)
 
 
 def _check_monitoring(members: Members) -> None:

@@ -14,6 +14,8 @@ from typing import Literal
 import pytest
 
 import ramet
+from ramet.engine.state import model_arrays
+from ramet.payload import digest
 
 pytestmark = pytest.mark.e2e
 ROUNDS = 5
@@ -43,6 +45,9 @@ def test_engines_agree_to_the_last_bit(
         assert getattr(result.summary, fact) == getattr(expected.summary, fact)
     ours, theirs = result.frame, expected.frame
     assert ours.equals(theirs)
+    for client in expected.summary.scores.clients:
+        models = (model_arrays(run.model(client, best=True)) for run in (result, expected))
+        assert len({digest(arrays) for arrays in models}) == 1
     assert tracked(out, "test") == pytest.approx(theirs.groupby("round")["test"].mean().to_dict())
     assert not processes_of(out)
 

@@ -59,3 +59,5 @@ def test_a_killed_run_ends_with_the_same_result(
         assert resumed[fact] == uninterrupted[fact]
     rounds = [json.loads(line)["round"] for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert rounds == list(range(1, ROUNDS + 1))
+    best = resumed["scores"]["best_val_round"]
+    assert len([*out.glob(f"clients/*/*/evaluated/{best:06d}.safetensors")]) == 3

@@ -181,6 +181,40 @@ def test_a_declaration_can_check_the_values_of_extras(tmp_path: Path) -> None:
     assert federation.slopes("server", "slope", 1) == [1.5]
 
 
+@dataclass(frozen=True)
+class Answer(Summing):
+    """Returns the same from every step."""
+
+    answer: Any
+
+    def term(self, reply: Payload) -> Arrays:
+        return reply.extras
+
+    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
+        answer: Payload = self.answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"two": np.zeros(2)}, r"^Answer\.step returned dict instead of the rule's state"),
+        (
+            Payload({"two": np.zeros(2)}),
+            r"^Answer has 'two' as float64\[2\] for clients.*expects float32\[2\].*astype",
+        ),
+        (
+            Payload({"two": np.zeros((2, 1), np.float32)}),
+            r"^Answer has 'two' as float32\[2, 1\] for clients.*expects float32\[2\]",
+        ),
+    ],
+)
+def test_a_wrong_answer_of_a_rule_names_the_rule(answer: Any, message: str, tmp_path: Path) -> None:
+    extras = Extras(two_zeros, Answer(answer))
+    with pytest.raises(RametError, match=message):
+        Federation(climbing(extras=extras, after=send_slope), tmp_path).run(2)
+
+
 def test_no_activation_spares_a_client_its_extras(tmp_path: Path) -> None:
     """The extra has the name of the array that is spared."""
     own = Extras(lambda model, shared: {"slope": torch.zeros(2)}, Sum())

@@ -71,6 +71,14 @@ def test_the_result_of_a_stage_reaches_training_in_the_same_round(tmp_path: Path
     assert federation.slopes("a", "memory/method/measured in", 4) == [1, 1, 2, 2]
 
 
+def test_a_run_with_stages_goes_on_after_its_end(tmp_path: Path) -> None:
+    whole = Federation(measuring(), tmp_path / "whole", TWO_CLIENTS)
+    longer = Federation(measuring(), tmp_path / "longer", TWO_CLIENTS)
+    first, _ = longer.run(2)
+    second, _ = longer.run(4)
+    assert first != second == whole.run(4)[0]
+
+
 def test_bytes_of_stages_by_hand(tmp_path: Path) -> None:
     """Every array is one number of 4 bytes, and there are two clients.
 

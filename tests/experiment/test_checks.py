@@ -76,3 +76,50 @@ def test_replies_are_taken_as_they_arrive_only_over_a_superlink(tmp_path: Path) 
         checked_settings(**given, options=options)
     with pytest.raises(RametError, match="below the quorum of 3"):
         checked_settings(**given, options=options, engine="superlink", quorum=3)
+
+
+WRONG_PARTS = """
+from dataclasses import replace
+
+from ramet import Method, fedavg
+from ramet.methods.eight_bit import EightBit
+from ramet.methods.robust import Median
+
+
+class NoArrival:
+    def leave(self, reply, exit): ...
+    def form(self, reply, sent): ...
+
+
+def alone() -> Method:
+    return replace(fedavg(), release=EightBit())
+
+
+def uncalled() -> Method:
+    return replace(fedavg(), release=(EightBit,))
+
+
+def unfinished() -> Method:
+    return replace(fedavg(), release=(NoArrival(),))
+
+
+def rule() -> Method:
+    return replace(fedavg(), merging=Median)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("alone", r"release of fedavg is EightBit, not a tuple\. Write `release=\(…,\)`"),
+        ("uncalled", r"release of fedavg has the class EightBit.*Write `EightBit\(…\)`"),
+        ("unfinished", r"release of fedavg has NoArrival, which has no method `arrive`"),
+        ("rule", r"merging of fedavg is the class Median.*Write `Median\(…\)`"),
+    ],
+)
+def test_parts_of_a_method_of_your_own_are_checked(
+    method: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "parts.py").write_text(WRONG_PARTS)
+    with pytest.raises(RametError, match=message):
+        checked_settings(method=f"{tmp_path}/parts.py:{method}", setting="tiny", data=tmp_path)

@@ -172,9 +172,12 @@ def test_options_for_fault_tolerance_survive_too() -> None:
         quorum=2,
         deadline=30.0,
         norm_bound=2.5,
+        patience=4,
+        start_from="first@abc",
     )
     assert from_run_config({**to_run_config(settings, Path("/r")), "keys": "k"}) == settings
     assert settings.label == "fedavg,merge=trimmed-mean,share=0.3"
     assert settings.command.endswith(
-        "--quorum 2 --deadline 30.0 --norm-bound 2.5 --merge trimmed-mean,share=0.3"
+        "--patience 4 --quorum 2 --deadline 30.0 --norm-bound 2.5 --from first "
+        "--merge trimmed-mean,share=0.3"
     )

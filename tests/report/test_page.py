@@ -17,7 +17,7 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.report.page import write_report
 from ramet.studies.archive import finished_runs
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
 
 class Reader(HTMLParser):
@@ -56,10 +56,10 @@ def only_run(folder: Path) -> FinishedRun:
 def test_the_page_has_the_published_results(single_runs: FinishedRuns, tmp_path: Path) -> None:
     wanted = {label: single_runs[label] for label in ("local", "fedstar", "gcfl")}
     read = Reader(write_report(wanted, tmp_path, target=0.75).read_text())
-    standings, clients = read.tables
+    standings, clients, *_ = read.tables
     assert standings == [
         [
-            *("method", "seeds", "test accuracy, %", "at best validation", "gain", "p"),
+            *("method", "runs", "test accuracy, %", "at best validation", "gain", "p"),
             *("model scalars", "KB up", "FLOPs", "rounds to 75 %"),
         ],
         ["local", "5", "75.51 ± 0.74", "75.41", "–", "–", "31,517", "0.00", "3.92 G", "32"],
@@ -91,7 +91,7 @@ def test_the_page_has_the_commands_to_reproduce_it(tiny_runs: FinishedRuns, tmp_
         for seed in (1, 2):
             assert f"ramet run {method} --setting tiny --rounds 2 --seed {seed}" in text
     assert f"ramet {ramet.__version__}, python 3." in text
-    assert "Gain: over local, on common seeds." in text
+    assert "Gain: over local, on common splits and seeds." in text
     assert "Left out: the weather" in text
 
 
@@ -108,7 +108,9 @@ def test_the_page_is_self_contained_and_its_figures_are_also_files(
     assert text.count("<svg") == len(names)
     assert re.findall(r"<h2>(.*?)</h2>", text) == [
         *("Results", "Accuracy over rounds", "Accuracy over FLOPs", "Upload per client"),
-        *("Results by client", "Commands to reproduce this"),
+        "Results by client",
+        "fedstar: each site alone and together",
+        "Commands to reproduce this",
     ]
     assert not re.search(r"<(script|link|img|iframe)\b", text)
 
@@ -141,12 +143,12 @@ def test_the_learned_kinds_of_links_are_drawn(tmp_path: Path) -> None:
 
 
 def test_a_client_without_a_last_reply_has_no_mean(tiny_runs: FinishedRuns, tmp_path: Path) -> None:
-    run = tiny_runs["fedstar"][1]
+    run = tiny_runs["fedstar"][Draw(123, 1)]
     clients = {**run.summary.scores.clients, "trees": None}
     scores = run.summary.scores.model_copy(update={"clients": clients})
     changed = replace(run, summary=run.summary.model_copy(update={"scores": scores}))
-    runs = {"local": tiny_runs["local"], "fedstar": {**tiny_runs["fedstar"], 1: changed}}
-    _, table = Reader(write_report(runs, tmp_path).read_text()).tables
+    runs = {"local": tiny_runs["local"], "fedstar": {**tiny_runs["fedstar"], run.draw: changed}}
+    _, table, *_ = Reader(write_report(runs, tmp_path).read_text()).tables
     assert [row[0] for row in table] == ["client", "rings", "trees", "blocks"]
     assert [row[2] == "–" for row in table[1:]] == [False, True, False]
     assert all(row[1] != "–" for row in table[1:])
@@ -231,7 +233,7 @@ def test_divergences_are_left_out_for_own_sites_and_other_tasks(tmp_path: Path) 
 def test_the_reason_for_leaving_out_divergences_is_reported(
     single_runs: FinishedRuns, tmp_path: Path
 ) -> None:
-    many = replace(single_runs["local"][1], command="ramet run local --set clients=60")
+    many = replace(single_runs["local"][Draw(123, 1)], command="ramet run local --set clients=60")
     summary = many.summary.model_copy(update={"setting": "at-random"})
     inspection, left_out = _divergences(replace(many, summary=summary), tmp_path)
     assert inspection is None
@@ -239,3 +241,14 @@ def test_the_reason_for_leaving_out_divergences_is_reported(
         "the divergences between clients: 60 clients are too many to compare all pairs. "
         "Use at most 50."
     ]
+
+
+def test_the_page_shows_each_site_alone_and_together(
+    tiny_runs: FinishedRuns, tmp_path: Path
+) -> None:
+    text = write_report(tiny_runs, tmp_path).read_text()
+    assert "fedstar: each site alone and together" in text
+    assert "Interval: over the seeds of one split (2 pairs of runs; t-test)" in text
+    table = Reader(text).tables[-1]
+    assert table[0] == ["site", "majority", "alone", "together", "gain", "95 % interval"]
+    assert [row[0] for row in table[1:]] == ["rings", "trees", "blocks"]

@@ -19,7 +19,7 @@ from ramet.report import drawing, figures
 from ramet.report.page import write_report
 from ramet.studies.archive import finished_runs, keep, kept
 from ramet.studies.comparison import standings
-from ramet.studies.finished_run import FinishedRun
+from ramet.studies.finished_run import Draw, FinishedRun
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def test_a_finished_run_has_its_command_and_result(sweep: Path) -> None:
 def test_runs_are_read_from_folders_and_kept_files(sweep: Path, tmp_path: Path) -> None:
     runs = finished_runs([sweep])
     assert {label: list(by_seed) for label, by_seed in runs.items()} == {
-        "local": [1, 2],
-        "feddense,width=10": [1, 2],
+        "local": [(123, 1), (123, 2)],
+        "feddense,width=10": [(123, 1), (123, 2)],
     }
     keep((run for by_seed in runs.values() for run in by_seed.values()), tmp_path / "kept")
     assert finished_runs([tmp_path / "kept"]) == runs
@@ -135,7 +135,9 @@ def test_the_band_has_the_standard_deviation_of_the_table(sweep: Path) -> None:
         replace(one, rounds=[Round(1, 0.5, 0.50)]),
         replace(other, rounds=[Round(1, 0.5, 0.56)]),
     ]
-    drawn = figures.score_over_rounds({"local": dict(enumerate(two))})
+    drawn = figures.score_over_rounds(
+        {"local": {Draw(123, seed): run for seed, run in enumerate(two)}}
+    )
     heights = np.asarray(drawn.axes[0].collections[0].get_paths()[0].vertices)[:, 1]
     # of 50 and 56: mean 53, sample standard deviation 3 · sqrt 2
     assert (heights.min(), heights.max()) == pytest.approx((53 - 18**0.5, 53 + 18**0.5))
@@ -163,7 +165,7 @@ def test_tensors_per_client_are_kept_and_drawn(tmp_path: Path) -> None:
     by_label = finished_runs([tmp_path / "runs"])
     keep((run for runs in by_label.values() for run in runs.values()), tmp_path / "kept")
     assert finished_runs([tmp_path / "kept"]) == by_label
-    plain, explore, restart = (runs[0] for runs in by_label.values())
+    plain, explore, restart = (run for runs in by_label.values() for run in runs.values())
     assert (plain.label, plain.tensors) == ("feddense", ())
     for run in (explore, restart):
         assert run.summary.sent is not None
@@ -175,7 +177,9 @@ def test_tensors_per_client_are_kept_and_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "score_over_bytes.png").exists()
 
 
-def test_runs_of_two_splits_are_kept_in_separate_files_and_not_mixed(tmp_path: Path) -> None:
+def test_runs_of_two_splits_are_kept_in_separate_files_and_compared_by_split(
+    tmp_path: Path,
+) -> None:
     runs = []
     for split in (123, 7):
         folder = ramet.run("local", rounds=1, split_seed=split, out=tmp_path / str(split)).folder
@@ -187,10 +191,17 @@ def test_runs_of_two_splits_are_kept_in_separate_files_and_not_mixed(tmp_path: P
     assert names == ["local-seed0-split7.json", "local-seed0.json"]
     assert sorted(kept(tmp_path / "kept"), key=lambda run: -run.split_seed) == runs
     assert set(ramet.results(tmp_path / "kept")["split_seed"]) == {7, 123}
-    with pytest.raises(RametError, match="two different runs are called local, seed 0") as refused:
-        finished_runs([tmp_path / "kept"])
-    assert all(f"`{run.command}`" in str(refused.value) for run in runs)
+    assert {*finished_runs([tmp_path / "kept"])["local"]} == {(123, 0), (7, 0)}
     assert "--split-seed 7" in runs[1].command
+
+
+def test_runs_that_differ_in_more_than_split_and_seed_are_not_mixed(tmp_path: Path) -> None:
+    for rounds in (1, 2):
+        ramet.run("local", rounds=rounds, out=tmp_path / str(rounds))
+    with pytest.raises(RametError, match="two different runs are called local, seed 0") as refused:
+        finished_runs([tmp_path])
+    assert "--rounds 1" in str(refused.value)
+    assert "--rounds 2" in str(refused.value)
 
 
 def test_a_kept_file_is_rewritten_only_if_it_contains_another_run(tmp_path: Path) -> None:

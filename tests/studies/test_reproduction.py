@@ -183,7 +183,10 @@ def test_the_curves_of_a_figure_are_finished_runs(tiny_runs: Path) -> None:
     )
     plan = Reproduction([], (1, 2), tiny_runs, rounds=3, panels=[panel])
     ((_, by_label),) = plan.curves()
-    assert {label: list(runs) for label, runs in by_label.items()} == {"fed-hgn": [1], "fedda": [1]}
+    assert {label: list(runs) for label, runs in by_label.items()} == {
+        "fed-hgn": [(123, 1)],
+        "fedda": [(123, 1)],
+    }
     first, second = plan.compared_with_first_curve()
     assert (first.gain, first.tensors_up) == (0, 1)
     assert second.tensors_up < 1

@@ -13,7 +13,7 @@ from ramet.experiment import MethodSpec
 from ramet.metrics import Round, Summary
 from ramet.studies.archive import keep, kept
 from ramet.studies.comparison import standings
-from ramet.studies.finished_run import FinishedRun
+from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.sweep import Sweep, parse_seeds
 
 
@@ -44,7 +44,7 @@ def sweep(folder: Path) -> Sweep:
 
 def test_a_run_is_labelled_as_its_method_was_written(tmp_path: Path) -> None:
     text = "fedstar,lr=0.01,share=structure.*,merge=trimmed-mean,share=0.3,activation=everyone"
-    settings = sweep(tmp_path).settings(MethodSpec.parse(text), 1)
+    settings = sweep(tmp_path).settings(MethodSpec.parse(text), Draw(123, 1))
     assert (settings.share, settings.merge) == (("structure.*",), "trimmed-mean,share=0.3")
     assert settings.label == text
 
@@ -58,8 +58,8 @@ def test_a_sweep_executes_only_the_missing_runs(tmp_path: Path) -> None:
     assert progress[-1] == (8, 4, 0)
     before = plan.finished()
     assert {label: sorted(runs) for label, runs in before.items()} == {
-        "local": [1, 2],
-        "feddense,width=10": [1, 2],
+        "local": [Draw(123, 1), Draw(123, 2)],
+        "feddense,width=10": [Draw(123, 1), Draw(123, 2)],
     }
     lost, stopped = tmp_path / "local-seed1", tmp_path / "feddense,width=10-seed2"
     shutil.rmtree(lost)
@@ -97,7 +97,8 @@ def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:
         "feddense,width=10-seed2",
         "local-seed2",
     ]
-    assert elsewhere.finished()["local"][1] == finished["local"][1]
+    first_draw = Draw(123, 1)
+    assert elsewhere.finished()["local"][first_draw] == finished["local"][first_draw]
     with pytest.raises(RametError, match=r"from another run \(`ramet run local"):
         replace(elsewhere, rounds=3).check()
     assert kept(tmp_path / "nothing") == ()
@@ -116,7 +117,7 @@ def test_kept_runs_of_another_split_are_not_used(tmp_path: Path) -> None:
     for plan, split in ((here, 123), (there, 7)):
         again = replace(plan, folder=tmp_path / "three", kept=kept(tmp_path / "kept"))
         again.check()
-        assert again.finished()["local"][1].split_seed == split
+        assert [*again.finished()["local"]] == [Draw(split, 1)]
 
 
 def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None
     elsewhere.check()
     assert elsewhere.execute(1, lambda *_: None) == {}
     assert not (tmp_path / "two").exists()
-    assert list(elsewhere.finished()["local"]) == [1]
+    assert list(elsewhere.finished()["local"]) == [Draw(123, 1)]
 
 
 def test_existing_runs_with_other_settings_are_refused(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_smaller_methods_are_widened_to_the_winners_size(tmp_path: Path) -> None
 
 def test_a_path_in_a_methods_name_does_not_leave_the_sweep_folder(tmp_path: Path) -> None:
     plan = sweep(tmp_path / "here")
-    folder = plan.run_folder(MethodSpec.parse("/somewhere/mine.py:mine"), 1).path
+    folder = plan.run_folder(MethodSpec.parse("/somewhere/mine.py:mine"), Draw(123, 1)).path
     assert folder.parent == tmp_path / "here"
 
 
@@ -165,8 +166,8 @@ def test_a_failed_run_is_reported_and_the_others_continue(tmp_path: Path) -> Non
     (tmp_path / "local-seed1").mkdir(parents=True)
     (tmp_path / "local-seed1" / "notes.txt").write_text("mine")
     failed = plan.execute(2, lambda *_: None)
-    assert list(failed) == ["local seed 1"]
-    assert "is not an empty folder" in failed["local seed 1"]
+    assert list(failed) == ["local-seed1"]
+    assert "is not an empty folder" in failed["local-seed1"]
     assert sum(len(runs) for runs in plan.finished().values()) == 3
 
 
@@ -208,14 +209,14 @@ def test_means_gains_and_p_values_match_hand_calculations() -> None:
     rows = standings(
         {
             "fedstar": {
-                1: finished_run(0.6, 0.7, 0.8),
-                2: finished_run(0.7, 0.8, 0.84),
-                3: finished_run(0.5, 0.7, 0.79),
+                Draw(123, 1): finished_run(0.6, 0.7, 0.8),
+                Draw(123, 2): finished_run(0.7, 0.8, 0.84),
+                Draw(123, 3): finished_run(0.5, 0.7, 0.79),
             },
             "local": {
-                1: finished_run(0.6, 0.7, 0.75),
-                2: finished_run(0.5, 0.6, 0.77),
-                3: finished_run(0.5, 0.6, 0.76),
+                Draw(123, 1): finished_run(0.6, 0.7, 0.75),
+                Draw(123, 2): finished_run(0.5, 0.6, 0.77),
+                Draw(123, 3): finished_run(0.5, 0.6, 0.76),
             },
             "fedavg": {},
         },

@@ -88,6 +88,14 @@ Metric = Annotated[
 Rounds = Annotated[
     int | None, typer.Option(help="Number of rounds. Default: depends on the setting.")
 ]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Stop after N rounds without a better mean validation score. Default: never.",
+    ),
+]
 SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the train/validation/test split.")]
 Track = Annotated[
     list[str] | None,
@@ -124,7 +132,7 @@ def setting_and_options(
     name: str | None, sites: list[Path] | None, given: list[str] | None
 ) -> tuple[str, dict[str, str]]:
     """Return the name of the setting, which is `own` with ``--site``, and all options."""
-    options = _key_values(given or [])
+    options = key_values(given or [], "--set", "lr=0.01")
     if not sites:
         return name or DEFAULT_SETTING, options
     if name not in (None, OWN):
@@ -132,11 +140,12 @@ def setting_and_options(
     return OWN, {**options, "sites": shlex.join(map(str, sites))}
 
 
-def _key_values(given: list[str]) -> dict[str, str]:
+def key_values(given: list[str], flag: str, example: str) -> dict[str, str]:
+    """Parse the KEY=VALUE arguments of a repeatable option."""
     pairs = [option.partition("=") for option in given]
     for key, equals, _ in pairs:
         if not key or not equals:
-            raise RametError(f"--set expects KEY=VALUE, not '{key}'. Example: --set lr=0.01.")
+            raise RametError(f"{flag} expects KEY=VALUE, not '{key}'. Example: {flag} {example}.")
     return {key.replace("-", "_"): value for key, _, value in pairs}
 
 

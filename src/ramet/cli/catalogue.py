@@ -114,10 +114,11 @@ def releases() -> None:
 @app.command()
 def merges() -> None:
     """List the rules for --merge: how replies are merged."""
-    from ramet.methods import MERGES
+    from ramet.methods import MERGES, SUMMATIONS
     from ramet.report.plain_table import list_table
 
-    rows = [(name, _summary(rule), _options(rule)) for name, rule in MERGES.items()]
+    known = {**MERGES, **SUMMATIONS}
+    rows = [(name, _summary(rule), _options(rule)) for name, rule in known.items()]
     print_table(list_table(("merge", "rule", "options"), rows))
 
 

@@ -20,7 +20,7 @@ def _keys_of(file: str, *names: str) -> Callable[[str], list[str]]:
 method = _keys_of("methods/__init__.py", "METHODS", "PAPER_NAMES")
 network = _keys_of("models/networks.py", "NETWORKS")
 activation = _keys_of("methods/__init__.py", "ACTIVATIONS")
-merge = _keys_of("methods/__init__.py", "MERGES")
+merge = _keys_of("methods/__init__.py", "MERGES", "SUMMATIONS")
 release = _keys_of("methods/__init__.py", "RELEASES")
 metric = _keys_of("metrics/classification.py", "METRICS")
 setting = _keys_of("partition/__init__.py", "SETTINGS")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 from rich.console import Console
 
-from ramet.errors import RametError
+from ramet.errors import RametError, RametWarning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,6 +57,7 @@ def show_result(result: Result, as_json: bool) -> None:
         print_json(result.summary.to_json())
     else:
         print_table(result_table(result.summary))
+        explain_metric(_chosen_metric(result), result.summary.metric)
         print_line(f"sha256: {result.summary.sha256}")
         print_line(f"run folder: {result.folder}")
     for name, reason in result.untracked.items():
@@ -66,6 +67,21 @@ def show_result(result: Result, as_json: bool) -> None:
         )
     if result.untracked:
         raise typer.Exit(1)
+
+
+def explain_metric(chosen: str | None, used: str) -> None:
+    """Say why the sites' default is another metric than accuracy."""
+    if chosen is None and used == "balanced-accuracy":
+        print_line(
+            "metric: balanced-accuracy, because a class is rare at some site (under 40 % of an "
+            "even share); --metric chooses another."
+        )
+
+
+def _chosen_metric(result: Result) -> str | None:
+    from ramet.experiment import RunFolder
+
+    return RunFolder(result.folder).experiment().settings.metric
 
 
 def fail_if_any(failed: dict[str, str]) -> None:
@@ -91,7 +107,7 @@ def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
         console=err,
         disable=not err.is_terminal,
     )
-    with _exit_on_ctrl_c(), bar:
+    with exit_on_ctrl_c(), bar:
         task = bar.add_task("sweep", total=total, facts="starting")
         printed = -1
 
@@ -131,7 +147,7 @@ def progress() -> Iterator[Callable[[Record], None]]:
         console=err,
         disable=not err.is_terminal,
     )
-    with _exit_on_ctrl_c(), _tracking_warnings_as_lines(), bar:
+    with exit_on_ctrl_c(), warnings_as_lines(), bar:
         task = bar.add_task("rounds", total=None, facts="starting")
 
         def observe(record: Record) -> None:
@@ -155,7 +171,8 @@ def _is_logged(record: Record) -> bool:
 
 
 @contextmanager
-def _exit_on_ctrl_c() -> Iterator[None]:
+def exit_on_ctrl_c() -> Iterator[None]:
+    """Print how to continue, and exit with 130."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -164,10 +181,8 @@ def _exit_on_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def _tracking_warnings_as_lines() -> Iterator[None]:
-    """Print the warning of a failed tracker immediately, as one line."""
-    from ramet.tracking import TrackingWarning
-
+def warnings_as_lines() -> Iterator[None]:
+    """Print warnings of Ramet immediately, each as one line."""
     with warnings.catch_warnings():
         default = warnings.showwarning
 
@@ -179,7 +194,7 @@ def _tracking_warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if issubclass(category, TrackingWarning):
+            if issubclass(category, RametWarning):
                 print_error(str(message))
             else:
                 default(message, category, filename, lineno, file, line)

@@ -44,16 +44,17 @@ def inspect_data(
     data: Data = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Also write a figure of the divergences into this folder."),
+        typer.Option("--out", help="Also write figures of the differences into this folder."),
     ] = None,
     option: Options = None,
     as_json: Json = False,
 ) -> None:
     """Summarise each client's data and how much the clients differ.
 
-    Graph classification: sizes, classes, and divergences between clients. Node classification:
-    kinds of links and their homophily. Several node types or relations: types, relations, held-out
-    pairs, and which relations each client learns to predict.
+    Graph classification: sizes and classes. Node classification: kinds of links and their
+    homophily, and classes. Several node types or relations: types, relations, held-out pairs, and
+    which relations each client learns to predict. For all: how much the clients differ in classes
+    or relations, features and structure, with a figure if --out is given.
 
     \b
     Examples:
@@ -63,15 +64,20 @@ def inspect_data(
     from ramet.experiment import SPLIT_SEED, make_folder
     from ramet.experiment.named import setting_named
     from ramet.partition import Reading
-    from ramet.partition.inspection import GraphInspection, inspect
-    from ramet.report import drawing, figures
+    from ramet.partition.inspection import LinkInspection, inspect
+    from ramet.report import data_figures, drawing, figures
 
     name, options = setting_and_options(setting, site, option)
     inspection = inspect(setting_named(name, options), Reading(data_folder(data), SPLIT_SEED))
-    if folder is not None and isinstance(inspection, GraphInspection):
+    if folder is not None:
+        if not inspection.divergences:
+            raise RametError("there is no figure: it compares 2 to 50 clients. Omit --out.")
         make_folder(folder)
         figure = figures.heterogeneity(list(inspection.clients), inspection.divergences)
         drawing.save(figure, folder, "heterogeneity")
+        if isinstance(inspection, LinkInspection):
+            shares = data_figures.class_shares(inspection.classes, inspection.class_names)
+            drawing.save(shares, folder, "classes")
     if as_json:
         print_json(inspection.to_json())
         return
@@ -83,16 +89,21 @@ def _tables(inspection: Inspection, setting: str) -> list[Table]:
     from ramet.partition.inspection import LinkInspection, RelationInspection
     from ramet.report import data_tables as tables
 
+    names, classes = list(inspection.clients), getattr(inspection, "classes", {})
+    found = inspection.divergences
+    differences = [tables.differences_table(names, found, classes)] if found else []
     if isinstance(inspection, RelationInspection):
         return [
             tables.types_table(inspection.types, setting),
             tables.relations_table(inspection.relations),
             tables.specialities_table(inspection.clients),
+            *differences,
         ]
     if isinstance(inspection, LinkInspection):
         return [
             tables.kinds_table(inspection.kinds, setting),
             tables.links_table(inspection.clients),
+            *differences,
         ]
     return [tables.graphs_table(inspection.clients, inspection.divergences, setting)]
 
@@ -146,6 +157,8 @@ def check_data(
         print_table(site_table(site.name, site.schema.task, counts))
         if site.columns:
             print_table(columns_table(column_summaries(site)))
+        if site.labels is not None:
+            print_line(f"Other members learn that {_rarity(site.sums.rare_classes)}.")
         for warning in warnings(site):
             print_line(f"Warning: {warning}.")
         print_line(f"No problems. Fingerprint: {fingerprint}")
@@ -156,6 +169,11 @@ def check_data(
         more = f" The first {len(checked.problems):,} are shown." if checked.omitted else ""
         print_error(f"{file} and its files have {count}.{more}")
         raise typer.Exit(1)
+
+
+def _rarity(rare: bool) -> str:
+    what = "a class is rare here (which one is not told)" if rare else "no class is rare here"
+    return f"{what}; it decides the default metric"
 
 
 def _print_problems(problems: Sequence[Problem], shown: int) -> None:

@@ -97,6 +97,21 @@ def deploy_admit(
     Coordinator.open(folder.absolute()).admit(application, print_line)
 
 
+@deploy_app.command("member")
+def deploy_member(
+    application: Annotated[Path, typer.Argument(help="Application of another site.")],
+    folder: Side = Path(),
+) -> None:
+    """At a site: accept the site that wrote the file APPLICATION in secure sums.
+
+    Get the file from that site, not from the coordinator, or compare the fingerprint by telephone.
+    """
+    from ramet.deploy.site import add_member
+
+    fingerprint = add_member(application, folder.absolute())
+    print_line(f"accepted in secure sums, fingerprint {fingerprint}")
+
+
 @deploy_app.command("revoke")
 def deploy_revoke(
     site: Annotated[str, typer.Argument(help="The site's name.")], folder: Side = Path()

@@ -16,6 +16,7 @@ from ramet.cli.arguments import (
     Metric,
     Network,
     Options,
+    Patience,
     Release,
     Rounds,
     RunOut,
@@ -26,7 +27,14 @@ from ramet.cli.arguments import (
     data_folder,
     setting_and_options,
 )
-from ramet.cli.console import print_json, print_table, progress, show_result
+from ramet.cli.console import (
+    print_json,
+    print_status,
+    print_table,
+    progress,
+    show_result,
+    warnings_as_lines,
+)
 from ramet.errors import RametError
 
 app = typer.Typer()
@@ -43,6 +51,15 @@ def run(
     ],
     setting: Setting = None,
     rounds: Rounds = None,
+    patience: Patience = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Start with the models of the finished run in this folder.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batch order.")] = 0,
     engine: Annotated[
         Literal["local", "ray", "superlink"],
@@ -86,6 +103,12 @@ def run(
             help="Refuse replies further than this (L2) from what was sent. Default: no bound."
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Let the server learn sums of replies only, by secure summation."
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     split_seed: SplitSeed = 123,
     site: Sites = None,
@@ -101,14 +124,17 @@ def run(
     Examples:
     ramet run fedstar
     ramet run fedstar --setting single --rounds 200 --seed 1 --out runs/star
+    ramet run fedavg --setting cora --rounds 300 --patience 20
     ramet run fedprox --setting cora --network sage --set mu=0.1 --set hidden=128
     ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20
     ramet run feddense --activation restart,alpha=0.4
     ramet run fedavg --merge trimmed-mean,share=0.3
     ramet run feddense --release 8-bit
+    ramet run fedstar --secure
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
     ramet run fedavg --site north/site.toml --site south/site.toml
     ramet run fedstar --track tensorboard --track mlflow
+    ramet run fedavg --site north/2027.toml --from runs/together
     ramet run mine.py:mine --set count=2 --json
     """
     from ramet.experiment import checked_settings
@@ -119,6 +145,7 @@ def run(
         method=method,
         setting=name,
         rounds=rounds,
+        patience=patience,
         seed=seed,
         engine=engine,
         device=device,
@@ -133,11 +160,14 @@ def run(
         quorum=quorum,
         deadline=deadline,
         norm_bound=norm_bound,
+        secure=secure,
         threads=threads,
         split_seed=split_seed,
     )
+    if secure:
+        print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
     with progress() as observe:
-        result = start(settings, folder, track=track or (), observe=observe)
+        result = start(settings, folder, start_from=start_from, track=track or (), observe=observe)
     show_result(result, as_json)
 
 
@@ -147,9 +177,17 @@ def evaluate(
     client: Annotated[
         list[str] | None, typer.Option(help="Evaluate only this client; repeatable.")
     ] = None,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best",
+            help="Evaluate the models of the round with the best mean validation score instead of "
+            "the last one.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the final models of the finished run in FOLDER with all metrics.
+    """Evaluate the models of the finished run in FOLDER with all metrics.
 
     For each client: accuracy, balanced accuracy, macro-F1, ROC-AUC, average precision, calibration
     (ECE, Brier score), and precision and recall of each class, on its test data. In brackets: the
@@ -166,7 +204,8 @@ def evaluate(
         raise RametError(f"{folder} is not finished. Continue it with `ramet resume {folder}`.")
     result = finished_run(folder)
     clients = client or [*run.experiment().clients]
-    found = {name: result.evaluation(name) for name in clients}
+    with warnings_as_lines():
+        found = {name: result.evaluation(name, best) for name in clients}
     if as_json:
         print_json(
             {
@@ -182,16 +221,26 @@ def evaluate(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Folder of a stopped run.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Continue to this number of rounds in total, also if the run is finished."
+        ),
+    ] = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Resume the stopped run in FOLDER, with the same result as if it had not stopped.
 
-    The run's trackers continue. --track adds another one and sends it all earlier rounds.
+    With --rounds, go on with a finished run: the result is the same as if it had been started with
+    that number. The run's trackers continue. --track adds another one and sends it all earlier
+    rounds.
+
+    Example: ramet resume runs/star --rounds 50
     """
     from ramet.runs import resume as resume_run
 
     with progress() as observe:
-        result = resume_run(folder, track=track or (), observe=observe)
+        result = resume_run(folder, rounds=rounds, track=track or (), observe=observe)
     show_result(result, as_json)

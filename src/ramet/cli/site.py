@@ -1,4 +1,4 @@
-"""Commands that sites run themselves: `ramet audit`, `ramet app` and `ramet guard`."""
+"""Commands that sites run themselves: `ramet policy`, `audit`, `app` and `guard`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli.arguments import Json
-from ramet.cli.console import out, print_error, print_line, print_table
+from ramet.cli.arguments import Json, Side
+from ramet.cli.console import out, print_error, print_json, print_line, print_table
 from ramet.errors import RametError
 
 app = typer.Typer()
@@ -17,6 +17,48 @@ audit_app = typer.Typer(
     help="Show or export what left a site.", no_args_is_help=True, suggest_commands=False
 )
 app.add_typer(audit_app, name="audit")
+policy_app = typer.Typer(
+    help="Show or check what may leave a site.", no_args_is_help=True, suggest_commands=False
+)
+app.add_typer(policy_app, name="policy")
+
+
+@policy_app.command("show")
+def show_policy(folder: Side = Path()) -> None:
+    """Show the policy of the site in FOLDER, from its policy.toml."""
+    from ramet.deploy.site import POLICY, Site
+    from ramet.policy import checked_policy
+
+    site = Site.open(folder.absolute())
+    for line in checked_policy(site.folder / POLICY).lines():
+        print_line(line)
+
+
+@policy_app.command("check")
+def check_policy(
+    run: Annotated[
+        Path,
+        typer.Argument(help="Folder of a run, a consortium's settings, or an invitation."),
+    ],
+    folder: Side = Path(),
+    as_json: Json = False,
+) -> None:
+    """Say what the site in FOLDER would refuse of RUN, and why; exit with 1 if anything.
+
+    RUN is the folder of a run, a consortium's settings or an invitation.
+
+    Example: ramet policy check invitations/north.toml hospitals-north
+    """
+    from ramet.deploy.policy_check import check_run
+    from ramet.deploy.site import Site
+
+    findings = [*check_run(run, Site.open(folder.absolute()))]
+    if as_json:
+        print_json({f.name: {"allowed": f.ok, "detail": f.detail} for f in findings})
+    for finding in () if as_json else findings:
+        print_line(f"{'allowed' if finding.ok else 'REFUSED'} {finding.name}: {finding.detail}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
 
 
 @audit_app.command("show")
@@ -34,7 +76,12 @@ def show_audit(
     Example: ramet audit show runs/star --all
     """
     from ramet.engine.audit import audit_entries
-    from ramet.report.run_tables import audit_runs_table, audit_table, audit_totals_table
+    from ramet.report.run_tables import (
+        audit_runs_table,
+        audit_table,
+        audit_told_table,
+        audit_totals_table,
+    )
 
     entries, unreadable = audit_entries(folder)
     if as_json:
@@ -42,6 +89,9 @@ def show_audit(
     else:
         print_table(audit_runs_table(entries))
         print_table(audit_table(entries) if every else audit_totals_table(entries))
+        told = audit_told_table(entries)
+        if told is not None:
+            print_table(told)
     _report_unreadable(unreadable)
 
 

@@ -28,15 +28,25 @@ from ramet.cli.arguments import (
     data_folder,
     setting_and_options,
 )
-from ramet.cli.console import fail_if_any, out, print_json, print_line, print_table, run_sweep
+from ramet.cli.console import (
+    explain_metric,
+    fail_if_any,
+    out,
+    print_json,
+    print_line,
+    print_table,
+    run_sweep,
+)
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
     from ramet.partition.inspection import GraphInspection
     from ramet.studies.finished_run import FinishedRun
     from ramet.studies.reproduction import Reproduction
+    from ramet.studies.sites import SiteStandings
 
 app = typer.Typer()
+ALONE = "local"
 
 
 @app.command()
@@ -66,6 +76,9 @@ def compare(
     release: Release = None,
     metric: Metric = None,
     split_seed: SplitSeed = 123,
+    splits: Annotated[
+        int, typer.Option(min=1, help="Number of splits, the first with --split-seed.")
+    ] = 1,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -83,17 +96,21 @@ def compare(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run several methods over several seeds, in parallel, and compare them.
+    """Run several methods over several seeds and splits, in parallel, and compare them.
 
     METHOD is a name from `ramet methods`, or file.py:factory. Options of one method follow its name
     after commas; merge= and activation= come last. Rerun the same command to continue.
+
+    If `local` is among the methods, each site is compared with training alone, with a 95 % interval
+    over splits, over seeds, or with a single run over the site's test samples. For your own sites,
+    `local` is added.
 
     \b
     Examples:
     ramet compare local fedavg fedstar --setting tiny --seeds 1-3
     ramet compare local feddense,width=16 feddense,activation=restart --setting single
     ramet compare fedavg fedavg,network=sage fedprox,mu=0.1 --setting cora
-    ramet compare local fedavg --site north/site.toml --site south/site.toml
+    ramet compare fedavg --site north/site.toml --site south/site.toml --seeds 1 --splits 5
     """
     from dataclasses import asdict
 
@@ -101,11 +118,12 @@ def compare(
     from ramet.report.study_tables import comparison_table
     from ramet.studies.archive import keep, kept
     from ramet.studies.comparison import standings
+    from ramet.studies.sites import site_standings
     from ramet.studies.sweep import Sweep, parse_seeds
 
     name, options = setting_and_options(setting, site, option)
     sweep = Sweep(
-        methods=tuple(MethodSpec.parse(text) for text in methods),
+        methods=tuple(MethodSpec.parse(text) for text in _with_local(methods, name)),
         setting=name,
         seeds=parse_seeds(seeds),
         folder=(folder or Path("sweeps") / name).absolute(),
@@ -118,6 +136,7 @@ def compare(
         release=release,
         metric=metric,
         split_seed=split_seed,
+        splits=splits,
         kept=() if archive is None else kept(archive),
     )
     sweep.check()
@@ -129,12 +148,35 @@ def compare(
     rows = standings(finished, share)
     if archive is not None:
         keep((run for runs in finished.values() for run in runs.values()), archive)
+    by_site = site_standings(finished)
     if as_json:
-        print_json([asdict(row) for row in rows])
+        sites = {one.label: [site.to_json() for site in one.sites] for one in by_site}
+        print_json([{**asdict(row), "sites": sites.get(row.label, [])} for row in rows])
     else:
         print_table(comparison_table(rows, name, share))
+        explain_metric(metric, next((row.metric for row in rows), ""))
+        _print_sites(by_site)
         print_line(f"runs: {sweep.folder}")
     fail_if_any(failed)
+
+
+def _with_local(methods: list[str], setting: str) -> list[str]:
+    """The methods; for user-defined sites, always with training alone."""
+    has_local = any(text.partition(",")[0].startswith(ALONE) for text in methods)
+    return methods if setting != OWN or has_local else [ALONE, *methods]
+
+
+def _print_sites(by_site: list[SiteStandings]) -> None:
+    from ramet.report.site_tables import MOST_SITES, about, sentence, sites_table
+
+    if not by_site:
+        return
+    if len(by_site[0].sites) <= MOST_SITES:
+        print_table(sites_table(by_site))
+    else:
+        print_line(f"each site, compared with local; {about(by_site[0])}:")
+    for one in by_site:
+        print_line(sentence(one))
 
 
 @app.command()

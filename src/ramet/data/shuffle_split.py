@@ -44,7 +44,7 @@ def stratified_shuffle_split(classes: Indices, share: float, seed: int) -> tuple
 def _apportion(counts: Indices, total: int, draw: RandomState) -> Indices:
     """Divide a total in proportion to counts: largest remainders first, equal ones by lot."""
     exact = counts / counts.sum() * total
-    whole = np.floor(exact)
+    whole: Indices = np.floor(exact).astype(np.int64)
     remainders = exact - whole
     missing = int(total - whole.sum())
     for remainder in np.unique(remainders)[::-1]:
@@ -54,4 +54,4 @@ def _apportion(counts: Indices, total: int, draw: RandomState) -> Indices:
         lucky = draw.choice(tied, size=min(tied.size, missing), replace=False)
         whole[lucky] += 1
         missing -= lucky.size
-    return whole.astype(np.int64)
+    return whole

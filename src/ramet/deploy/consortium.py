@@ -97,6 +97,7 @@ class Consortium(_File):
     deadline: float = Field(600.0, gt=0, allow_inf_nan=False)
     """Seconds that a round waits for the next reply."""
     # As for `ramet run`:
+    patience: int | None = Field(None, ge=1)
     norm_bound: float | None = None
     network: str | None = None
     merge: str | None = None
@@ -104,6 +105,7 @@ class Consortium(_File):
     activation: str | None = None
     metric: str | None = None
     share: tuple[str, ...] | None = None
+    secure: bool = False
     options: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -131,6 +133,7 @@ class Consortium(_File):
             method=self.method,
             setting=self.setting,
             rounds=self.rounds,
+            patience=self.patience,
             seed=self.seed,
             engine="superlink",
             quorum=self.quorum,
@@ -142,6 +145,7 @@ class Consortium(_File):
             metric=self.metric,
             activation=self.activation,
             share=self.share,
+            secure=self.secure,
             data=data,
             options={**self.options, **site_options(self.setting, self.sites)},
         )

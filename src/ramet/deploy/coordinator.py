@@ -272,6 +272,7 @@ def init(
             share=consortium.share,
             release=consortium.release,
             rounds=consortium.rounds,
+            secure=consortium.secure,
             options=consortium.options,
             authority=authority,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import os
 import secrets
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ramet.errors import RametError
+from ramet.secure.identity import fingerprint as fingerprint
 
 _AUTHORITY_VALIDITY = timedelta(days=3650)
 _SERVER_VALIDITY = timedelta(days=397)
@@ -96,12 +96,6 @@ def check_public(text: str) -> None:
         raise RametError(f"not a public key ({error}). Ask the site for its file.") from error
     if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)):
         raise RametError("not a P-384 key. Ask the site to run `ramet deploy join`.")
-
-
-def fingerprint(public: str) -> str:
-    """A fingerprint to compare over another channel, such as by phone."""
-    digest = hashlib.sha256(public.strip().encode()).hexdigest()
-    return ":".join(digest[start : start + 4] for start in range(0, 32, 4))
 
 
 def make_authority(name: str, key_file: Path) -> str:

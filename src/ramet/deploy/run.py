@@ -41,7 +41,7 @@ def run_consortium(
     settings = side.consortium.settings(data)
     folder = RunFolder(path.absolute())
     if folder.started:
-        folder.check_same(settings)
+        folder.continue_with(settings)
     flower = _flower(side, folder.path)
     ended = outcome_logged("submission ended", "submission failed", "submission stopped")
     with _only_run(side, folder.path), events_written_to(side.events), ended:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import tomli_w
 
 from ramet.deploy import keys
 from ramet.deploy.alive import NEWS, describe, is_recent, last_news
@@ -27,10 +30,17 @@ from ramet.errors import RametError
 from ramet.flower import THIN_APP
 from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
 from ramet.flower.programs import node_config_text
+from ramet.flower.terms import MEMBERS as NODE_MEMBERS
+from ramet.flower.terms import POLICY as NODE_POLICY
 from ramet.flower.terms import SETTINGS as NODE_SETTINGS
 from ramet.flower.terms import Allow, SiteTerms
+from ramet.policy import DEFAULT_POLICY, Policy, read_policy
 
 SETTINGS, NODE_KEY, CLIENT_CERTIFICATE = "site.toml", "node.key", "client.pem"
+MEMBERS = "members.toml"
+"""The file with the fingerprints of the sites that this site accepts in secure sums."""
+POLICY = "policy.toml"
+"""The file with what may leave the site, which only its owner edits."""
 GUARD = "guard"
 """The folder with the list of accepted apps and the programs that enforce it."""
 _JOIN_TIMEOUT = 150.0
@@ -74,6 +84,11 @@ class Site(Side):
     @property
     def authority(self) -> Path:
         return self.folder / CERTIFICATES
+
+    @property
+    def policy(self) -> Policy:
+        """What may leave the site."""
+        return read_policy(self.folder / POLICY)
 
     @property
     def accepted(self) -> Path:
@@ -190,6 +205,8 @@ def node_config(settings: SiteSettings) -> dict[str, str]:
         "state": "state",
         "key": NODE_KEY,
         NODE_SETTINGS: SETTINGS,
+        NODE_POLICY: POLICY,
+        NODE_MEMBERS: MEMBERS,
     }
 
 
@@ -251,12 +268,36 @@ def join(
             certificate=certificate,
         ),
     )
+    add_member(application, where)
+    policy = where / POLICY
+    if not policy.exists():
+        policy.write_text(DEFAULT_POLICY)
     for line in ("This site allows runs:", *site.settings.terms.lines()):
         say(line)
     say(f"To change this, edit [allow] in {where / SETTINGS}.")
+    for line in ("This site's policy:", *site.policy.lines()):
+        say(line)
+    say(f"To change this, edit {policy}. Rerunning this command keeps it.")
     say(f"authority's fingerprint: {keys.fingerprint(given.authority)}")
     say(f"site key's fingerprint: {keys.fingerprint(public)}")
     return site, application
+
+
+def add_member(application: Path, folder: Path) -> str:
+    """Accept a site in secure sums by the key in its application, and return the fingerprint."""
+    given, site = read(application, Application), Site.open(folder)
+    if given.consortium != site.settings.consortium:
+        raise RametError(
+            f"{application} is for the consortium {given.consortium}, but this is a site of "
+            f"{site.settings.consortium}. Ask for the right file."
+        )
+    keys.check_public(given.public_key)
+    path = folder / MEMBERS
+    known = tomllib.loads(path.read_text()) if path.exists() else {}
+    known[given.site] = keys.fingerprint(given.public_key)
+    with private_files():
+        path.write_text(tomli_w.dumps(known))
+    return str(known[given.site])
 
 
 def _owners_changes(settings: Path) -> Allow:

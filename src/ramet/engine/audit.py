@@ -63,6 +63,8 @@ class AuditEntry:
     """The data folder or the TOML that describes the site's graphs."""
     run_config: str = ""
     """SHA-256 of the run config; empty in an engine without one."""
+    told: tuple[str, ...] = ()
+    """What a site told about its tables before round 1: counts, sums and names of categories."""
 
     def line(self) -> str:
         return json.dumps(asdict(self))
@@ -71,7 +73,8 @@ class AuditEntry:
     def parse(line: str) -> AuditEntry:
         facts: dict[str, Any] = json.loads(line)
         tensors = [SentTensor(**{**t, "shape": tuple(t["shape"])}) for t in facts["tensors"]]
-        names = {kind: tuple(facts[kind]) for kind in ("numbers", "notes")}
+        kinds = ("numbers", "notes", "told")
+        names = {kind: tuple(facts.get(kind, ())) for kind in kinds}
         return AuditEntry(**{**facts, **names, "tensors": tuple(tensors)})
 
 
@@ -87,7 +90,15 @@ class AuditLog:
     data: str = ""
     run_config: str = ""
 
-    def add(self, round_number: int, reply: Payload, stage: str = "") -> None:
+    def bytes_sent(self) -> int:
+        """The bytes of all tensors that have left in this run, by this log."""
+        if not self.path.exists():
+            return 0
+        return sum(tensor.bytes for entry in read_entries(self.path)[0] for tensor in entry.tensors)
+
+    def add(
+        self, round_number: int, reply: Payload, stage: str = "", told: tuple[str, ...] = ()
+    ) -> None:
         """Log a reply that is about to leave, and sync the log to disk."""
         entry = AuditEntry(
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -106,6 +117,7 @@ class AuditLog:
             sharing=self.sharing,
             data=self.data,
             run_config=self.run_config,
+            told=told,
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not self.path.exists()
@@ -133,9 +145,14 @@ def audit_entries(folder: Path) -> tuple[list[AuditEntry], int]:
 
     A crash may cut a line short. The reply of that line was not sent.
     """
-    lines = [
-        line for log in audit_logs(folder) for line in log.read_text(errors="replace").splitlines()
-    ]
+    read = [read_entries(log) for log in audit_logs(folder)]
+    entries = [entry for of_log, _ in read for entry in of_log]
+    return entries, sum(unreadable for _, unreadable in read)
+
+
+def read_entries(log: Path) -> tuple[list[AuditEntry], int]:
+    """The entries of a log, and the number of unreadable lines."""
+    lines = log.read_text(errors="replace").splitlines()
     entries = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):

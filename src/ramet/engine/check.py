@@ -38,6 +38,19 @@ def fault(
     )
 
 
+def summand_fault(
+    reply: Payload, expected: Arrays, train: bool, numbers: Sequence[str]
+) -> str | None:
+    """What is wrong with the terms of a reply; their values are known to the site only."""
+    names = _names_fault(reply.arrays, expected) or _names_fault(reply.extras, {})
+    if names:
+        return names
+    other = [n for n, like in expected.items() if not same_form(reply.arrays[n], like)]
+    if other:
+        return _form_fault(other[0], reply.arrays[other[0]], expected[other[0]])
+    return _numbers_fault(reply.numbers, train, numbers)
+
+
 def arrays_fault(arrays: Arrays, wanted: Arrays) -> str | None:
     """What is wrong with the names, shapes, types or values of arrays."""
     return _names_fault(arrays, wanted) or next(
@@ -87,13 +100,15 @@ def _names_fault(arrays: Arrays, wanted: Arrays) -> str | None:
 
 def _array_fault(name: str, array: Array, like: Array) -> str | None:
     if not same_form(array, like):
-        return (
-            f"{name} is {array.dtype}{list(array.shape)} instead of {like.dtype}{list(like.shape)}"
-        )
+        return _form_fault(name, array, like)
     if not np.isfinite(array).all():
         return f"{name} is not finite"
     in_range = not array.size or max(float(array.max()), -float(array.min())) <= MAX_VALUE
     return None if in_range else f"{name} is out of range"
+
+
+def _form_fault(name: str, array: Array, like: Array) -> str:
+    return f"{name} is {array.dtype}{list(array.shape)} instead of {like.dtype}{list(like.shape)}"
 
 
 def _numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str]) -> str | None:

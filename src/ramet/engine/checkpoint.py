@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,15 +46,19 @@ class Snapshots:
     folder: Path
     keep: int = KEPT
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Save a snapshot, and delete newer ones, whose steps are repeated, and old ones."""
+    def save(self, snapshot: Snapshot, pinned: Collection[int] = ()) -> None:
+        """Save a snapshot, and delete newer ones, whose steps are repeated, and old ones.
+
+        Snapshots of ``pinned`` steps are not too old.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = json.dumps(snapshot.facts, sort_keys=True)
         metadata = {"facts": facts, "sha256": _sha256(snapshot.arrays, facts)}
         write_atomically(self._path(snapshot.step), save(dict(snapshot.arrays), metadata=metadata))
         steps = self.steps()
         up_to_this = [step for step in steps if step <= snapshot.step]
-        for step in set(steps) - set(up_to_this[-self.keep :]):
+        old = set(up_to_this[: -self.keep]) - set(pinned)
+        for step in old | (set(steps) - set(up_to_this)):
             self._path(step).unlink()
 
     def steps(self) -> list[int]:

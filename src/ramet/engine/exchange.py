@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from logging import WARNING
@@ -37,13 +37,19 @@ class Exchange:
     """The round of the message that each reply answers."""
     stage: Stage | None = None
     """The stage before training, if this is the exchange of one."""
+    candidates: Sequence[int] = ()
+    """Earlier rounds that may be the best; clients keep their models of these."""
     stages_up: dict[str, dict[str, float]] = field(default_factory=dict)
     """What clients have sent in earlier stages of the round."""
+    means: dict[str, float] = field(default_factory=dict)
+    """The means of clients' numbers, if the server learns nothing else."""
 
     @staticmethod
-    def after(traffic: Mapping[str, Any], round: int, rounds: int) -> Exchange:
+    def after(
+        traffic: Mapping[str, Any], round: int, rounds: int, candidates: Sequence[int] = ()
+    ) -> Exchange:
         """A round's exchange, which also counts earlier messages that no record has counted."""
-        return Exchange(round, rounds, **deepcopy(dict(traffic)))
+        return Exchange(round, rounds, candidates=candidates, **deepcopy(dict(traffic)))
 
     def traffic(self) -> dict[str, Any]:
         """Counts of all messages so far, as JSON values."""
@@ -68,6 +74,20 @@ class Exchange:
             before = self.stages_up.get(client, {})
             self.stages_up[client] = {n: before.get(n, 0) + numbers[n] for n in _COUNTS}
 
+    def add_later(self, step: Exchange) -> None:
+        """Count the messages of a step that follows the replies of this exchange."""
+        for client, number in step.down.items():
+            self.down[client] = self.down.get(client, 0) + number
+        self.sent = [mine + its for mine, its in zip(self.sent, step.sent, strict=True)]
+        for client, numbers in step.numbers.items():
+            own = self.numbers[client]
+            self.numbers[client] = {**own, **{n: own[n] + numbers[n] for n in _COUNTS}}
+
+    def facts(self) -> dict[str, Any]:
+        """What was sent and received, as JSON values."""
+        names = ("down", "numbers", "failed", "sent", "digests", "retries", "asked", "stages_up")
+        return {name: getattr(self, name) for name in names}
+
     @property
     def key(self) -> str:
         """The name of the exchange among those of a round."""
@@ -90,6 +110,7 @@ class Exchange:
             "failed": dict(sorted(self.failed.items())),
             "seconds": time.monotonic() - self.started,
             "retries": self.retries,
+            "trained_mean": {n: v for n, v in self.means.items() if n in _TRAINING_NUMBERS},
             "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
         }
 
@@ -97,10 +118,12 @@ class Exchange:
         """The second half of the record of the previous round."""
         dropped = {*_TRAINING_NUMBERS, "memory"}
         return {
+            "evaluated_mean": {n: v for n, v in self.means.items() if n not in dropped},
             "evaluated": {
                 client: {name: value for name, value in numbers.items() if name not in dropped}
                 for client, numbers in sorted(self.numbers.items())
                 if self.asked[client] > 1  # before that there was nothing to evaluate
+                and "val" in numbers  # a site may withhold its scores
             },
             "down": dict(sorted(self.down.items())),
             "tensors_down": self.sent[0],

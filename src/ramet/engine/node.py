@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,8 +15,10 @@ from torch import nn
 
 from ramet.engine.audit import AuditLog
 from ramet.engine.check import form_fault, same_form
-from ramet.engine.checkpoint import Snapshot, Snapshots
+from ramet.engine.checkpoint import Snapshots
+from ramet.engine.kept_models import save_evaluated, save_final
 from ramet.engine.limit import SiteLimit
+from ramet.engine.secure_messages import STEP
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
     MODEL,
@@ -37,16 +38,19 @@ from ramet.methods import AssembledMethod
 from ramet.methods.activation import requested
 from ramet.methods.base import declared_extras, sent_up, step_of
 from ramet.methods.extras import TRAINING, Stage
+from ramet.methods.fixed_point import terms_of
 from ramet.methods.release import Exit
 from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
 from ramet.metrics.work import Work
 from ramet.payload import Array, Arrays, Payload, digest, everything
+from ramet.policy import NO_RULES, Policy, PolicyError
 from ramet.randomness import Randomness
-from ramet.tasks import Samples, Shape
+from ramet.tasks import Samples
 
-FINAL, FINAL_MODEL = "final", 0
-"""The folder and the step under which a site saves its final model."""
+if TYPE_CHECKING:
+    from ramet.engine.secure_site import SecureSite  # needs an extra
+
 _METHOD = "method"
 """The owner of the memory that training uses."""
 
@@ -63,30 +67,22 @@ def request(
     spared: Sequence[str] = (),
     extras: Arrays | None = None,
     stage: Stage | None = None,
+    candidates: Sequence[int] = (),
 ) -> Payload:
     """Build the server's message to a client: the arrays to load, and what to do then.
 
     ``last`` is the last round for which the server has this client's reply; 0 if there is none.
     ``spared`` lists shared arrays that the client is not asked for; it is sent as a note, and so is
-    the name of the stage, if the client is not asked to train yet.
+    the name of the stage, if the client is not asked to train yet. ``candidates`` are the rounds
+    that may be the best; the client keeps its models of these.
     """
     notes = {"spared": json.dumps(list(spared))} if spared else {}
+    if candidates:
+        notes["candidates"] = json.dumps(list(candidates))
     if stage is not None:
         notes["stage"] = stage.name
     numbers = {"round": round_number, "train": int(train), "last": last}
     return Payload(arrays, numbers, notes, extras or {})
-
-
-def final_model(
-    method: AssembledMethod, shape: Shape, seed: int, client: str, state: Path
-) -> nn.Module:
-    """A client's final model, loaded from its state folder, in evaluation mode."""
-    saved = Snapshots(state / FINAL).latest_valid()
-    if saved is None:
-        raise RametError(f"{state} has no final model: its run is not finished.")
-    model = new_model(method, shape, seed, client)
-    load_arrays(model, saved.arrays)
-    return model.eval()
 
 
 @dataclass(frozen=True)
@@ -105,17 +101,46 @@ class Node:
     audit: AuditLog | None = None
     limit: SiteLimit | None = None
     """What the site lets out, whatever the run shares; None for all that the run shares."""
+    clients: int = 1
+    """The number of clients of the run."""
+    secure: SecureSite | None = None
+    """The site's side of secure sums, if the run has them."""
+    policy: Policy = NO_RULES
+    """What may leave, and under which conditions."""
 
     def answer(self, message: Payload) -> Payload:
         """Handle a message from the server and return the reply."""
+        self._check_policy()
         with _denormals_flushed():
-            reply = self._answer(message)
-        counts = {"up": reply.nbytes, "memory": peak_memory()}
+            reply = self._answer(message) if self.secure is None else self._secured(message)
+        counts = {"up": reply.nbytes} | ({} if self.secure else {"memory": peak_memory()})
         reply = replace(reply, numbers={**reply.numbers, **counts})
+        reply = self._permitted(reply)
         if self.audit is not None:
-            number, stage = int(message.numbers["round"]), message.notes.get("stage", "")
+            number = int(message.numbers["round"])
+            stage = message.notes.get("stage", message.notes.get(STEP, ""))
             self.audit.add(number, reply, stage)
         return reply
+
+    def _check_policy(self) -> None:
+        self.policy.check_samples(lambda: self.samples.manifest)
+        if self.policy.secure == "required" and self.secure is None:
+            raise PolicyError("`secure`: this site's replies leave inside secure sums only.")
+
+    def _secured(self, message: Payload) -> Payload:
+        """A step of a secure sum, or the reply under masks; sent again, it has the same bytes."""
+        assert self.secure is not None
+        with self.secure.locked():
+            if STEP in message.notes:
+                return self.secure.answer(message)
+            earlier = self.secure.earlier_reply(message)
+            return earlier or self.secure.masked(message, self._answer(message))
+
+    def _permitted(self, reply: Payload) -> Payload:
+        """The reply as the site's policy lets it out; nothing changes it afterwards."""
+        if self.policy.bytes is not None and self.audit is not None:
+            self.policy.check_bytes(reply, self.audit.bytes_sent())
+        return self.policy.numbers.permitted(reply)
 
     def _answer(self, message: Payload) -> Payload:
         number, stage = int(message.numbers["round"]), self._stage(message)
@@ -125,10 +150,14 @@ class Node:
         step = step_of(self.method, number, stage)
         client = self._restored(step, int(message.numbers["last"]))
         load_arrays(client.model, message.arrays)
+        if number > 1 and stage is None:
+            model, best = self._used(client), candidates(message)
+            save_evaluated(self.snapshots.folder, model, number - 1, best)
         randomness = Randomness(self.seed, self.client, number)
         if not message.numbers["train"]:
             reply = Payload({}, self._scores(client), self._finish(client))
-            return self._released(reply, {}, client.memory, randomness)
+            reply = self._released(reply, {}, client.memory, randomness)
+            return self._summand(reply)
         session = self._session(client, message, randomness)
         if stage is not None:
             reply = Payload({}, {"weight": self.method.task.weight(self.samples)})
@@ -150,6 +179,7 @@ class Node:
             trained = {name for name in session.shared_parameters() if name in self.method.down}
             sent = {name: array for name, array in sent.items() if name in trained}
             reply = self._released(reply, sent, client.memory, randomness)
+            reply = self._summand(reply)
         self.snapshots.save(snapshot(step, client))
         return reply
 
@@ -252,6 +282,15 @@ class Node:
                 )
         return reply
 
+    def _summand(self, reply: Payload) -> Payload:
+        """What the reply adds to the sums of the run, if the server learns only those."""
+        if self.method.summation is None:
+            return reply
+        reply = self.policy.numbers.permitted(reply)
+        terms = terms_of(self.method, reply)
+        encoded = self.method.summation.encode(terms, self.clients)
+        return replace(reply, arrays=encoded, extras={})
+
     def _check_declared(self, reply: Payload) -> None:
         for name in reply.arrays:
             if name not in self.method.shared or name not in self.method.up:
@@ -320,8 +359,7 @@ class Node:
     def _finish(self, client: ClientState) -> dict[str, str]:
         """Save the final model, and return a digest of the private part of the state."""
         state = full_state(client)
-        final = Snapshots(self.snapshots.folder / FINAL, keep=1)
-        final.save(Snapshot(FINAL_MODEL, model_arrays(self._used(client))))
+        save_final(self.snapshots.folder, self._used(client))
         merged = {
             MODEL + name
             for name in state_names(client.model)
@@ -357,6 +395,12 @@ def spared_arrays(message: Payload) -> list[str]:
     """The shared arrays that a message does not ask for."""
     names: list[str] = json.loads(message.notes.get("spared", "[]"))
     return names
+
+
+def candidates(message: Payload) -> list[int]:
+    """The rounds that may be the best, as far as the server knows."""
+    rounds: list[int] = json.loads(message.notes.get("candidates", "[]"))
+    return rounds
 
 
 def _zeros(reply: Payload) -> Payload:

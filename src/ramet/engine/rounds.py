@@ -22,21 +22,26 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import nn
 
-from ramet.engine.check import distance_fault, due_numbers, fault
+from ramet.engine.check import distance_fault, due_numbers, fault, summand_fault
 from ramet.engine.checkpoint import Snapshots
+from ramet.engine.evaluations import Evaluations
 from ramet.engine.exchange import Exchange
 from ramet.engine.node import request
 from ramet.engine.run_state import HeldReply, InFlight, RunState
+from ramet.engine.secure_messages import model_digest
 from ramet.engine.server_rules import ServerRules
 from ramet.events import log_event
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import Choice, Spared
 from ramet.methods.base import declared_extras, step_of, switchable_arrays
 from ramet.methods.extras import TRAINING, Stage
+from ramet.methods.fixed_point import RingTotal, extra_sums, parameter_sums
 from ramet.methods.merging import Reply, Total
 from ramet.methods.server import CPU, SERVER, no_network
 from ramet.metrics import Record
+from ramet.metrics.best import History, best_of
 from ramet.payload import Array, Arrays, Payload, digest
+from ramet.policy import expected_numbers
 from ramet.randomness import Randomness
 
 Answer: TypeAlias = tuple[str, Payload | str]
@@ -76,6 +81,9 @@ class Rounds:
     evaluate_server: ServerEvaluation | None = None
     quorum: int = 1
     retry_delays: Sequence[float] = ()
+    patience: int | None = None
+    """Stop after this many rounds without a better mean validation score; None for no early stop.
+    """
     norm_bound: float | None = None
     """Refuse replies that are further than this from what was sent; None for no bound."""
     extras: Mapping[str, Arrays] = field(default_factory=dict)
@@ -86,6 +94,8 @@ class Rounds:
     """Builds a network for rules that train at the server, for ``shape`` and on ``device``."""
     shape: Any = None
     device: torch.device = CPU
+    secure: bool = False
+    """Whether the server learns sums only."""
 
     def resume_point(self) -> int:
         """The last round with an undamaged snapshot; 0 if there is none."""
@@ -97,12 +107,19 @@ class Rounds:
         """The number of exchanges in a round."""
         return len(self.method.stages) + 1
 
-    def run(self, wire: Wire, observe: Observer) -> str:
-        """Run the remaining rounds, and return the SHA-256 of everything that was learned."""
+    def run(self, wire: Wire, observe: Observer, earlier: Iterable[Record] = ()) -> str:
+        """Run the remaining rounds, and return the SHA-256 of everything that was learned.
+
+        ``earlier`` are the records of the rounds that have been evaluated.
+        """
+        evaluations = Evaluations.after(earlier, self.method, self.clients, self.snapshots)
         state, steps_done = self._restored()
         first, stages_done = divmod(steps_done, self._exchanges)
         activation = self.method.activation
+        last = first
         for number in range(first + 1, self.rounds + 1):
+            if self._stops_early(evaluations.history, last):
+                break
             choice = self._choice(number)
             spared = activation.ask(state.activity, choice)
             busy = {*state.held, *state.in_flight}
@@ -112,34 +129,62 @@ class Rounds:
                 if stage.in_round(number):
                     self._run_stage(stage, wire, spared, state, choice)
             stages_done = 0
-            exchange = Exchange.after(state.traffic, number, self.rounds)
-            replies = self._paced(self._replies(wire, spared, state, exchange), state, number)
-            total = Total()
-            merging = self._rules.merged(
-                state.merging, self._summed(replies, TRAINING, total), choice
-            )
-            state.merging = merging
-            self._step_extras(TRAINING, state, total, choice)
+            candidates = evaluations.history.candidates()
+            if self.secure:
+                sums, exchange = self._secure_sums(
+                    wire, spared, state, number, self.rounds, candidates
+                )
+                merging = self._merge_sums(sums, state, choice)
+            else:
+                exchange = Exchange.after(state.traffic, number, self.rounds, candidates)
+                replies = self._paced(self._replies(wire, spared, state, exchange), state, number)
+                merging = self._merge(replies, state, choice)
             state.activity = activation.settle(state.activity, choice, exchange.scores)
             if state.pending:
-                observe(Record(**state.pending, **exchange.evaluation_half()))
+                pending = {**state.pending, "rounds": self.rounds}
+                record = Record(**pending, **exchange.evaluation_half())
+                evaluations.add(record)
+                observe(record)
             state.traffic = {} if state.pending else exchange.uncounted_down()
             server_numbers = {"overview": self._overview(merging), "merging": dict(merging.numbers)}
             state.pending = {**exchange.training_half(), **server_numbers}
             state.last |= exchange.asked
             self.snapshots.save(state.snapshot(step_of(self.method, number)))
             log_event(INFO, "round committed", **exchange.commit_facts())
-        return self._close(wire, state, observe)
+            last = number
+        return self._close(last, wire, state, evaluations, observe)
 
-    def _close(self, wire: Wire, state: RunState, observe: Observer) -> str:
-        """Deliver the final merge to all clients, and return the SHA-256 of the run."""
+    def _stops_early(self, history: History, last: int) -> bool:
+        """Whether the validation score has not improved for too many rounds."""
+        if self.patience is None or history.rounds_since_best() < self.patience:
+            return False
+        facts = {"best": best_of(history.rounds).round, "patience": self.patience}
+        log_event(INFO, "stopped early", round=last, **facts)
+        return True
+
+    def _close(
+        self,
+        last: int,
+        wire: Wire,
+        state: RunState,
+        evaluations: Evaluations,
+        observe: Observer,
+    ) -> str:
+        """Deliver the merge of the last round to all clients; return the SHA-256 of the run."""
         for client, _ in wire.exchange(()) if state.in_flight else ():
             state.in_flight.pop(client)  # too late to be merged
-        closing = Exchange.after(state.traffic, self.rounds + 1, self.rounds)
-        for _ in self._replies(wire, dict.fromkeys(self.clients, ()), state, closing):
-            pass
-        pending = {**state.pending, "failed": {**closing.failed, **state.pending["failed"]}}
-        observe(Record(**pending, **closing.evaluation_half()))
+        candidates, everyone = evaluations.history.candidates(), dict.fromkeys(self.clients, ())
+        if self.secure:
+            _, closing = self._secure_sums(wire, everyone, state, last + 1, last, candidates)
+        else:
+            closing = Exchange.after(state.traffic, last + 1, last, candidates)
+            for _ in self._replies(wire, everyone, state, closing):
+                pass
+        failed = {**closing.failed, **state.pending["failed"]}
+        pending = {**state.pending, "rounds": self.rounds, "failed": failed}
+        record = Record(**pending, **closing.evaluation_half())
+        evaluations.add(record)
+        observe(record)
         extras = [[f"extras of {key}", digest(own.arrays)] for key, own in state.extras.items()]
         everything = [
             ["shared", digest(state.merging.arrays)],
@@ -156,13 +201,69 @@ class Rounds:
         total = Total()
         for _ in self._summed(self._replies(wire, spared, state, exchange), stage.name, total):
             pass
-        self._step_extras(stage.name, state, total, choice)
+        self._step_extras(stage.name, state, total.arrays(), choice)
         whole = Exchange.after(state.traffic, choice.round, self.rounds)
         whole.add_stage(exchange)
         state.traffic = whole.traffic()
         self.snapshots.save(state.snapshot(step_of(self.method, choice.round, stage)))
         facts = {"stage": stage.name, "answered": sorted(exchange.numbers)}
         log_event(INFO, "stage committed", round=choice.round, **facts)
+
+    def _merge(self, replies: Iterable[Reply], state: RunState, choice: Choice) -> Payload:
+        """Merge the replies of a round into the state, and return the merging rule's part of it."""
+        if self.method.summation is not None:
+            total = RingTotal()
+            for _, reply in replies:
+                total.add(reply.arrays)
+            sums = self.method.summation.decode(total.arrays, len(self.clients))
+            return self._merge_sums(sums, state, choice)
+        extras = Total()
+        terms = self._summed(replies, TRAINING, extras)
+        state.merging = self._rules.merged(state.merging, terms, choice)
+        self._step_extras(TRAINING, state, extras.arrays(), choice)
+        return state.merging
+
+    def _secure_sums(
+        self,
+        wire: Wire,
+        spared: Spared,
+        state: RunState,
+        number: int,
+        rounds: int,
+        candidates: Sequence[int],
+    ) -> tuple[Arrays, Exchange]:
+        """The sums of a round's terms, which are all that the server learns."""
+        from ramet.engine.secure_rounds import SecureRound  # needs an extra
+
+        assert self.method.summation is not None
+        secure_round = SecureRound(
+            number=number,
+            rounds=rounds,
+            candidates=candidates,
+            clients=self.clients,
+            summation=self.method.summation,
+            wire=wire,
+            state=state,
+            replies=lambda members, exchange, needed: self._replies(
+                wire, members, state, exchange, needed
+            ),
+            model=lambda: self._model_sent(state, number),
+            commit=lambda: self.snapshots.save(state.snapshot(step_of(self.method, number - 1))),
+            retry_delays=self.retry_delays,
+        )
+        return secure_round.run(spared, self.quorum)
+
+    def _model_sent(self, state: RunState, number: int) -> str:
+        """A digest of what all clients are sent: with secure sums, it is the same for all."""
+        client, exchange = self.clients[0], Exchange(number, self.rounds)
+        sent = self._sent(state, client, (), number)
+        return model_digest(self._request(client, sent, (), state, exchange))
+
+    def _merge_sums(self, sums: Arrays, state: RunState, choice: Choice) -> Payload:
+        if parameters := parameter_sums(sums):
+            state.merging = self._rules.summed(state.merging, parameters, choice)
+        self._step_extras(TRAINING, state, extra_sums(sums), choice)
+        return state.merging
 
     def _summed(self, replies: Iterable[Reply], exchange: str, total: Total) -> Iterator[Reply]:
         """Pass replies on, and add up the terms of their extras."""
@@ -173,8 +274,7 @@ class Rounds:
                 total.add(rule.term(reply))
             yield client, reply
 
-    def _step_extras(self, exchange: str, state: RunState, total: Total, choice: Choice) -> None:
-        summed = total.arrays()
+    def _step_extras(self, exchange: str, state: RunState, summed: Arrays, choice: Choice) -> None:
         if summed and exchange in state.extras:
             own = state.extras[exchange]
             state.extras[exchange] = self._rules.stepped(exchange, own, summed, choice)
@@ -228,7 +328,12 @@ class Rounds:
         return dict(self.evaluate_server(self._rules.new_client(state)))
 
     def _replies(
-        self, wire: Wire, spared: Spared, state: RunState, exchange: Exchange
+        self,
+        wire: Wire,
+        spared: Spared,
+        state: RunState,
+        exchange: Exchange,
+        quorum: int | None = None,
     ) -> Iterator[Reply]:
         """Yield valid replies as they arrive, and retry until the quorum is reached.
 
@@ -242,7 +347,7 @@ class Rounds:
                 log_event(WARNING, "asked again", **facts)
             time.sleep(delay)
             yield from self._valid_replies(wire, missing, state, exchange)
-            if len(exchange.numbers) >= max(1, min(self.quorum, len(spared))):
+            if len(exchange.numbers) >= max(1, min(quorum or self.quorum, len(spared))):
                 return
         if state.held:  # replies of earlier rounds remain to be merged
             return
@@ -290,7 +395,7 @@ class Rounds:
         """The message to a client, without what it starts with or does not need yet."""
         in_stage = exchange.stage is not None
         extras = self._rules.sent_extras(self._known_extras(state, exchange), client)
-        return request(
+        message = request(
             exchange.round,
             exchange.train,
             {} if exchange.round == 1 or in_stage else sent,
@@ -298,7 +403,16 @@ class Rounds:
             () if in_stage else spared,
             extras,
             exchange.stage,
+            exchange.candidates,
         )
+        return self._with_members(message, state) if self.secure else message
+
+    def _with_members(self, message: Payload, state: RunState) -> Payload:
+        """A message to train that names the members of the secure sum."""
+        from ramet.engine.secure_server import SecureState  # needs an extra
+
+        notes = SecureState.restored(state.secure).notes()
+        return replace(message, notes={**message.notes, **notes})
 
     def _known_extras(self, state: RunState, exchange: Exchange) -> dict[str, Payload]:
         """The states of extras that clients need: in round 1 those of stages that are over."""
@@ -334,13 +448,18 @@ class Rounds:
     ) -> Payload | str:
         """The reply as it is merged, or what is wrong with it."""
         trained = exchange.train and exchange.stage is None
+        if self.method.summation is not None:
+            terms = self._rules.expected_terms(spared, exchange.train, exchange.key)
+            due = expected_numbers(reply, due_numbers(asked.round, exchange.train))
+            clear = exchange.train and not self.secure
+            return summand_fault(reply, terms, clear, () if self.secure else due) or reply
         begun = self._begun(asked) if trained else {}
         expected = self._expected(spared, exchange)
         form = expected
         for release in self.method.release:
             form = release.form(form, begun)
         due = due_numbers(asked.round, exchange.train) if exchange.stage is None else ()
-        reason = fault(reply, form, exchange.train, due)
+        reason = fault(reply, form, exchange.train, expected_numbers(reply, due))
         if reason:
             return reason
         for release in reversed(self.method.release):

@@ -9,8 +9,8 @@ from typing import Any
 from ramet.engine.checkpoint import Snapshot
 from ramet.payload import Array, Arrays, Payload, under
 
-_ACTIVITY, _EXTRAS, _HELD = "activity/", "extras/", "held/"
-RESERVED = (_ACTIVITY, _EXTRAS, _HELD)
+_ACTIVITY, _EXTRAS, _HELD, _SECURE = "activity/", "extras/", "held/", "secure/"
+RESERVED = (_ACTIVITY, _EXTRAS, _HELD, _SECURE)
 """Prefixes of the names of arrays that are not the merging rule's."""
 _PARAMETERS, _OWN_EXTRAS = "parameters/", "extras/"
 
@@ -59,6 +59,8 @@ class RunState:
     """The last round in which each client replied."""
     traffic: dict[str, Any] = field(default_factory=dict)
     """Messages that no record has counted yet: those of stages of an unfinished round."""
+    secure: Payload = field(default_factory=Payload)
+    """Keys, shares and the masked sum of secure sums."""
 
     def snapshot(self, step: int) -> Snapshot:
         arrays = {**self.merging.arrays, **_prefixed(_ACTIVITY, self.activity.arrays)}
@@ -81,6 +83,9 @@ class RunState:
                 client: {**_facts(reply.update), "asked": reply.asked, "due": reply.due}
                 for client, reply in self.held.items()
             }
+        if self.secure.notes:
+            arrays |= _prefixed(_SECURE, self.secure.arrays)
+            facts["secure"] = _facts(self.secure)
         if self.traffic:
             facts["traffic"] = self.traffic
         if self.arrived:
@@ -106,6 +111,7 @@ class RunState:
             pending=dict(facts["pending"]),
             last=dict(facts["last"]),
             traffic=dict(facts.get("traffic", {})),
+            secure=_payload(under(_SECURE, saved.arrays), facts.get("secure", {})),
         )
 
 

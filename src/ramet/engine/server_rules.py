@@ -8,13 +8,15 @@ from itertools import chain
 
 import numpy as np
 
+from ramet.engine.check import same_form
 from ramet.engine.run_state import RESERVED
 from ramet.engine.start import extras_up
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import requested
 from ramet.methods.base import declared_extras, sent_up, switchable_arrays
-from ramet.methods.merging import NEW_CLIENT, Reply
+from ramet.methods.fixed_point import rule_of, terms_of
+from ramet.methods.merging import NEW_CLIENT, Merging, Reply
 from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload
 
@@ -33,14 +35,14 @@ class ServerRules:
 
         A rule that cannot answer a new client fails here, before any client has trained.
         """
-        state = self._checked(self.method.merging.start(self.start), "start")
+        state = _checked(self.method.merging, self.method.merging.start(self.start), "start")
         self.sent(state, NEW_CLIENT)
         return state
 
     def first_extras(self) -> dict[str, Payload]:
         """The states of the rules for extras before round 1."""
         return {
-            key: self._checked(declared.rule.start(self.extras[key]), "start")
+            key: _checked(declared.rule, declared.rule.start(self.extras[key]), "start")
             for key, declared in declared_extras(self.method).items()
             if declared.rule is not None
         }
@@ -53,7 +55,15 @@ class ServerRules:
             assert declared.rule is not None
             arrays = declared.rule.ask(state, client)
             names = [name for name in self.extras[key] if name in declared.down and name in arrays]
-            sent |= {name: np.asarray(arrays[name]) for name in names}
+            for name in names:
+                array, start = np.asarray(arrays[name]), self.extras[key][name]
+                if not same_form(array, start):
+                    raise RametError(
+                        f"{type(declared.rule).__name__} has '{name}' as {_form(array)} for "
+                        f"clients, but {self.method.name} expects {_form(start)}, as its start "
+                        f"value. Convert it in `step`, for example with `.astype(np.float32)`."
+                    )
+                sent[name] = array
         return sent
 
     def expected_extras(self, exchange: str) -> Arrays:
@@ -69,7 +79,7 @@ class ServerRules:
         """The state of the rule for extras after an exchange."""
         rule = declared_extras(self.method)[exchange].rule
         assert rule is not None
-        return self._checked(rule.step(state, total, server), "step")
+        return _checked(rule, rule.step(state, total, server), "step")
 
     def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
         """The arrays that a client is sent; with ``keep_own`` without those it is spared."""
@@ -96,22 +106,20 @@ class ServerRules:
                 f"{self._rule}.merge returned before it had read all replies of the round. Read "
                 "every reply: which come first differs between engines, and so would the result."
             )
-        return self._checked(merged, "merge")
+        return _checked(self.method.merging, merged, "merge")
 
-    def _checked(self, state: Payload, step: str) -> Payload:
-        if not isinstance(state, Payload):
-            raise RametError(
-                f"{self._rule}.{step} returned {type(state).__name__} instead of the rule's state, "
-                "a Payload."
-            )
-        reserved = [name for name in state.arrays if name.startswith(RESERVED)]
-        if reserved or state.extras:
-            names = reserved or [*state.extras]
-            raise RametError(
-                f"{self._rule}.{step} returned '{names[0]}' in its state. Give the arrays of a "
-                f"state names that do not start with {' or '.join(RESERVED)}, and no extras."
-            )
-        return state
+    def summed(self, state: Payload, total: Arrays, server: Server) -> Payload:
+        """The merging rule's state after a round, given the sums of its terms."""
+        rule = rule_of(self.method)
+        return _checked(rule, rule.step(state, total, server), "step")
+
+    def expected_terms(self, spared: Sequence[str], train: bool, exchange: str) -> Arrays:
+        """Arrays with the names, shapes and types of the terms that a client should send."""
+        assert self.method.summation is not None
+        extras = self.expected_extras(exchange) if train else {}
+        arrays = self.expected(spared) if train else {}
+        reply = Payload(arrays, {"weight": 1.0}, extras=extras)
+        return self.method.summation.form(terms_of(self.method, reply))
 
     def score(
         self, sent: Arrays, received: Arrays, numbers: Mapping[str, float]
@@ -151,3 +159,23 @@ class ServerRules:
     @property
     def _rule(self) -> str:
         return type(self.method.merging).__name__
+
+
+def _checked(rule: Merging, state: Payload, step: str) -> Payload:
+    name = type(rule).__name__
+    if not isinstance(state, Payload):
+        raise RametError(
+            f"{name}.{step} returned {type(state).__name__} instead of the rule's state, a Payload."
+        )
+    reserved = [array for array in state.arrays if array.startswith(RESERVED)]
+    if reserved or state.extras:
+        names = reserved or [*state.extras]
+        raise RametError(
+            f"{name}.{step} returned '{names[0]}' in its state. Give the arrays of a state names "
+            f"that do not start with {' or '.join(RESERVED)}, and no extras."
+        )
+    return state
+
+
+def _form(array: Array) -> str:
+    return f"{array.dtype}{list(array.shape)}"

@@ -14,6 +14,9 @@ from ramet.payload import Array, Arrays
 from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks import Shape
 
+START = "start"
+"""The folder, below the server's snapshots, with shared arrays that are not drawn from the seed."""
+
 
 def start_model(method: AssembledMethod, shape: Shape, seed: int, client: str) -> nn.Module:
     """A new model: private arrays are drawn for this client, shared ones are equal on all."""

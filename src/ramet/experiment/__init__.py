@@ -2,9 +2,11 @@
 
 from ramet.experiment.checks import checked_settings
 from ramet.experiment.experiment import Experiment
+from ramet.experiment.files import make_folder
 from ramet.experiment.method_spec import MethodSpec
-from ramet.experiment.run_folder import RunFolder, make_folder
+from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.settings import SPLIT_SEED, Device, Engine, RunSettings, default_data
+from ramet.experiment.start_from import create_from
 
 __all__ = [
     "SPLIT_SEED",
@@ -15,6 +17,7 @@ __all__ = [
     "RunFolder",
     "RunSettings",
     "checked_settings",
+    "create_from",
     "default_data",
     "make_folder",
 ]

@@ -16,7 +16,7 @@ from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import RunSettings
 from ramet.methods import METHODS, AssembledMethod
-from ramet.methods.base import check_activation, check_merging
+from ramet.methods.base import check_activation, check_merging, check_summation
 from ramet.options import absolute_file
 from ramet.partition import SETTINGS, absolute_sites
 from ramet.partition.own import SITES
@@ -59,11 +59,15 @@ def check_names(experiment: Experiment) -> None:
         raise RametError(
             "no sites are given. Pass each site's file with --site FILE.toml, or --set sites=…"
         )
+    _check_parts(method)
     _check_task(experiment)
     shared = start_shared(method, experiment.sizes.plain_shape(), settings.seed)
     check_extras(method, experiment.same_schema, settings.setting)
     check_activation(method, shared)
     check_merging(method, shared, clients)
+    check_summation(method, settings.norm_bound)
+    if settings.secure:
+        _check_secure(clients)
     if method.pace is not None and not method.pace.simulated:
         _check_arrivals(experiment)
     if settings.quorum > clients:
@@ -71,6 +75,47 @@ def check_names(experiment: Experiment) -> None:
             f"a quorum of {settings.quorum} is larger than the {clients} clients of "
             f"{settings.setting}. Choose a smaller one."
         )
+
+
+def _check_secure(clients: int) -> None:
+    """Check that there are enough clients for secure sums, and that the packages are installed."""
+    import ramet.secure.shares  # raises an error that names the extra
+
+    smallest = ramet.secure.shares.SMALLEST
+    if clients < smallest:
+        raise RametError(
+            f"a secure sum needs at least {smallest} clients, but the setting has {clients}: from "
+            "a sum of two, each client knows the other's reply. Leave out --secure."
+        )
+
+
+def _check_parts(method: AssembledMethod) -> None:
+    """Check that rules are objects, not classes, and that releases have all their methods."""
+    for part in ("training", "penalty", "after", "activation", "merging", "pace"):
+        rule = getattr(method, part)
+        if isinstance(rule, type):
+            raise RametError(_uncalled(f"{part} of {method.name} is", rule))
+    if not isinstance(method.release, tuple):
+        raise RametError(
+            f"release of {method.name} is {type(method.release).__name__}, not a tuple. Write "
+            "`release=(…,)`, with a comma."
+        )
+    for release in method.release:
+        if isinstance(release, type):
+            raise RametError(_uncalled(f"release of {method.name} has", release))
+        for name in ("leave", "form", "arrive"):
+            if not callable(getattr(release, name, None)):
+                raise RametError(
+                    f"release of {method.name} has {type(release).__name__}, which has no method "
+                    f"`{name}`. A release has three: `leave`, `form` and `arrive`."
+                )
+
+
+def _uncalled(found: str, rule: type) -> str:
+    return (
+        f"{found} the class {rule.__name__}, but an object of it is needed. Write "
+        f"`{rule.__name__}(…)`."
+    )
 
 
 def _check_arrivals(experiment: Experiment) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from ramet.errors import RametError
 from ramet.experiment.settings import RunSettings
-from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES
+from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.models.networks import NETWORKS
 from ramet.options import name_and_options, source_of
 
@@ -27,7 +27,7 @@ BUILT_IN: dict[str, Mapping[str, Any]] = {
     "method": {**METHODS, **PAPER_NAMES},
     "network": NETWORKS,
     "activation": ACTIVATIONS,
-    "merge": MERGES,
+    "merge": {**MERGES, **SUMMATIONS},
     "release": RELEASES,
 }
 """The settings that may name user-defined code, and the built-in names of each."""

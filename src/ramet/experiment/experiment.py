@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from ramet.data import ClientData
+from ramet.data.fingerprint import data_sha256
 from ramet.data.own import Preparation, Schema, agreed
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
-from ramet.engine.node import final_model
-from ramet.engine.start import new_model, start_model, state_names
+from ramet.engine.kept_models import evaluated_model, final_model
+from ramet.engine.start import START, new_model, start_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import RametError, unknown
 from ramet.experiment.code import check_code
 from ramet.experiment.named import NamedParts, with_metric
 from ramet.experiment.settings import Engine, RunSettings
+from ramet.experiment.site_record import NAME as SITE_RECORD
+from ramet.experiment.site_record import SiteRecord
 from ramet.experiment.sizes import Sizes
 from ramet.methods import AssembledMethod
 from ramet.metrics.classification import Evaluation, evaluate
+from ramet.metrics.summary import Baseline
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
 from ramet.randomness import EVERYONE
+from ramet.tasks.base import Predictions
+from ramet.tasks.baselines import baseline
 
+if TYPE_CHECKING:
+    from ramet.engine.secure_site import SecureSite
+
+DATA_SHA256 = "data_sha256"
+"""The hash of a client's data in the manifest."""
+SECURE = "secure"
+"""The folder of a client's keys in secure sums."""
 _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
     "local": (),  # in the same process a retry would end the same way
     "ray": (0.0, 0.0),
@@ -51,9 +65,14 @@ class Experiment:
         settings = self.settings
         check_code(settings)
         method = self._parts.assembled(
-            settings.share, settings.activation, settings.merge, settings.release
+            settings.share,
+            settings.activation,
+            settings.merge,
+            settings.release,
+            settings.secure,
         )
-        return with_metric(method, settings.metric)
+        agreed_metric = self.agreement.metric if self.agreement else None
+        return with_metric(method, settings.metric, agreed_metric or self.setting.metric)
 
     @cached_property
     def setting(self) -> Setting:
@@ -87,9 +106,9 @@ class Experiment:
         """How all sites prepare their columns."""
         if self.agreement is not None:
             return self.agreement
-        data, columns = self.settings.data, [s.columns for s in self.raw_schemas.values()]
-        sites = self.clients if any(columns) else ()
-        return agreed({site: self.setting.sums(site, data) for site in sites})
+        data, here = self.settings.data, self.reported is None
+        with_sums = [s for s, schema in self.raw_schemas.items() if here or schema.columns]
+        return agreed({site: self.setting.sums(site, data) for site in with_sums})
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -103,14 +122,23 @@ class Experiment:
     def samples(self, client: str) -> Any:
         """A client's data, split with the split seed."""
         if client not in self._samples:
-            if client not in self.setting.source_of:
-                raise unknown("client", client, self.clients)
-            data = self.setting.client_data(client, self.reading)
-            self._samples[client] = self.method.task.samples(data)
+            self._samples[client] = self.method.task.samples(self._client_data(client))
         return self._samples[client]
+
+    def data_sha256(self, client: str) -> str | None:
+        """SHA-256 of a client's data; None if they are on another machine."""
+        return data_sha256(self._client_data(client)) if self._has_data_of(client) else None
+
+    def _client_data(self, client: str) -> ClientData[Any, Any]:
+        if client not in self.setting.source_of:
+            raise unknown("client", client, self.clients)
+        if client not in self._data:
+            self._data[client] = self.setting.client_data(client, self.reading)
+        return self._data[client]
 
     def node(self, client: str, states: Path) -> Node:
         """A client that saves its state below ``states``, a folder named after the run."""
+        self._keep_record(client, states / client)
         return Node(
             client=client,
             method=self.method,
@@ -118,6 +146,8 @@ class Experiment:
             seed=self.settings.seed,
             snapshots=Snapshots(states / client, keep=KEPT * (len(self.method.stages) + 1)),
             device=torch.device(self.settings.device),
+            clients=len(self.clients),
+            secure=self._secure_site(client, states) if self.settings.secure else None,
             audit=AuditLog(
                 states / client / AUDIT,
                 states.name,
@@ -128,16 +158,39 @@ class Experiment:
             ),
         )
 
+    def _keep_record(self, client: str, state: Path) -> None:
+        """Keep what a site with its own data needs to predict, when its run begins."""
+        if self.setting.user_defined and not (state / SITE_RECORD).exists():
+            SiteRecord(
+                settings=self.settings,
+                site_schema=self.setting.schema(client, self.settings.data),
+                preparation=self.preparation,
+                ranges=self.setting.ranges(client, self.reading),
+            ).save(state)
+
+    def _secure_site(self, client: str, states: Path) -> SecureSite:
+        """A site whose keys are drawn from the seed, for simulations."""
+        from ramet.engine.secure_site import simulated_site  # needs an extra
+
+        folder = states / client / SECURE
+        return simulated_site(client, states.name, folder, self.settings.seed, self.clients)
+
     def final_model(self, client: str, states: Path) -> nn.Module:
         """A client's final model, from the folder in which its node saved its state."""
         seed = self.settings.seed
         return final_model(self.method, self._shape(client), seed, client, states / client)
 
-    def evaluation(self, client: str, states: Path) -> dict[str, Evaluation]:
-        """All metrics of a client's final model, by part of its split."""
-        task, samples = self.method.task, self.samples(client)
-        model = self.final_model(client, states)
-        predictions = task.predictions(model, samples, torch.device("cpu"))
+    def evaluated_model(self, client: str, states: Path, number: int) -> nn.Module:
+        """A client's model of an evaluated round, if it was kept as one of the best."""
+        shape, seed = self._shape(client), self.settings.seed
+        return evaluated_model(self.method, shape, seed, client, states / client, number)
+
+    def predictions(self, client: str, model: nn.Module) -> dict[str, Predictions]:
+        """What a model predicts for a client's held-out samples, by part of its split."""
+        return self.method.task.predictions(model, self.samples(client), torch.device("cpu"))
+
+    def evaluation(self, client: str, model: nn.Module) -> dict[str, Evaluation]:
+        """All metrics of a model on a client's held-out data, by part of its split."""
         known = self.schemas[client].classes if client in self.schemas else ()
         return {
             part: evaluate(
@@ -146,7 +199,7 @@ class Experiment:
                 known or [*map(str, range(given.probabilities.shape[1]))],
                 given.majority,
             )
-            for part, given in predictions.items()
+            for part, given in self.predictions(client, model).items()
         }
 
     def rounds(self, snapshots: Path) -> Rounds:
@@ -155,18 +208,29 @@ class Experiment:
             clients=self.clients,
             rounds=self.settings.rounds,
             seed=self.settings.seed,
-            start=self.sizes.shared_start(),
+            start=self._shared_start(snapshots),
             snapshots=Snapshots(snapshots, keep=KEPT * (len(self.method.stages) + 1)),
             evaluate_server=self._server_evaluation(),
             quorum=self.settings.quorum,
             retry_delays=_RETRY_DELAYS[self.settings.engine],
+            patience=self.settings.patience,
             norm_bound=self.settings.norm_bound,
             extras=self.sizes.start_extras(),
             buffers=self.sizes.buffers(),
             network=self._server_network,
             shape=self.sizes.server_shape,
             device=torch.device(self.settings.device),
+            secure=self.settings.secure,
         )
+
+    def _shared_start(self, snapshots: Path) -> Arrays:
+        """The shared arrays before round 1, taken from another run or drawn from the seed."""
+        taken = Snapshots(snapshots / START).latest_valid()
+        return taken.arrays if taken else self.sizes.shared_start()
+
+    def start_model(self, client: str) -> nn.Module:
+        """A client's model before round 1, as drawn from the seed."""
+        return start_model(self.method, self._shape(client), self.settings.seed, client)
 
     def _server_network(self) -> nn.Module:
         """A network with the arrays that all clients start with."""
@@ -185,18 +249,31 @@ class Experiment:
         return name in self.method.shared and name in self.method.down
 
     def manifest(self) -> dict[str, Any]:
-        """Which client holds which samples, with hashes: equal manifests mean equal splits."""
+        """Which client holds which samples, with hashes: equal manifests mean equal data."""
         return {
             "setting": self.settings.setting,
             "split_seed": self.settings.split_seed,
             "clients": {
                 client: {
                     "source": self.setting.source_of[client],
-                    **(self.samples(client).manifest if self._has_data_of(client) else {}),
+                    **(self._facts_of(client) if self._has_data_of(client) else {}),
                 }
                 for client in self.clients
             },
         }
+
+    def _facts_of(self, client: str) -> dict[str, Any]:
+        return {DATA_SHA256: self.data_sha256(client), **self.samples(client).manifest}
+
+    def baselines(self) -> dict[str, Baseline]:
+        """The baseline of each client whose data is on this machine."""
+        metric = replace(self, agreement=self.preparation).method.task.metric
+        found = {
+            client: baseline(self.samples(client), metric)
+            for client in self.clients
+            if self._has_data_of(client)
+        }
+        return {client: one for client, one in found.items() if one is not None}
 
     @cached_property
     def reading(self) -> Reading:
@@ -239,4 +316,9 @@ class Experiment:
     @cached_property
     def _samples(self) -> dict[str, Any]:
         """Cache of the samples read so far."""
+        return {}
+
+    @cached_property
+    def _data(self) -> dict[str, ClientData[Any, Any]]:
+        """Cache of the data read so far, whose tensors the samples use."""
         return {}

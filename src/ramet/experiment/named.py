@@ -19,11 +19,13 @@ from ramet.methods import (
     METHODS,
     PAPER_NAMES,
     RELEASES,
+    SUMMATIONS,
     AssembledMethod,
     Method,
 )
 from ramet.methods.activation import Activation
 from ramet.methods.base import assembled, with_merging
+from ramet.methods.fixed_point import FixedPoint
 from ramet.methods.merging import Merging
 from ramet.methods.release import Release
 from ramet.methods.training import DEFAULT_TRAINING, LocalTraining, Training
@@ -40,7 +42,7 @@ from ramet.options import (
 )
 from ramet.partition import SETTINGS, Setting
 from ramet.payload import only
-from ramet.tasks import TASK_METRICS, TASKS, TaskName
+from ramet.tasks import TASK_METRICS, TASKS, GraphClassification, NodeClassification, TaskName
 
 Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
 """A part of a run that has options."""
@@ -113,6 +115,7 @@ class NamedParts:
         activation: str | None = None,
         merge: str | None = None,
         release: str | None = None,
+        secure: bool = False,
     ) -> AssembledMethod:
         """The method with its network, task and training, and with replaced rules."""
         self._check_options()
@@ -122,9 +125,11 @@ class NamedParts:
         if activation:
             method = replace(method, activation=activation_from(activation))
         if merge:
-            method = with_merging(method, merging_from(merge), merge)
+            method = with_merge(method, merge)
         if release:
             method = replace(method, release=(*method.release, release_from(release)))
+        if secure and method.summation is None:
+            method = replace(method, summation=FixedPoint())
         task = build(TASKS[self.task_name], self._options_of("task"))
         return assembled(
             method,
@@ -295,16 +300,31 @@ def merging_from(text: str) -> Merging:
     return _checked_type(rule, Merging, text, "It needs `start`, `ask` and `merge`.")
 
 
+def with_merge(method: Method, text: str) -> Method:
+    """The method with another rule, or with another way to compute its own sum."""
+    if name_and_options(text)[0] in SUMMATIONS:
+        return replace(method, summation=_rule_from(text, SUMMATIONS, "merge"))
+    return with_merging(method, merging_from(text), text)
+
+
 def release_from(text: str) -> Release:
     """Build a release such as `8-bit` or `file.py:Release,share=0.3`."""
     rule = _rule_from(text, RELEASES, "release")
     return _checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
 
 
-def with_metric(method: AssembledMethod, metric: str | None) -> AssembledMethod:
-    """The method with another metric in validation and test scores."""
+def with_metric(
+    method: AssembledMethod, metric: str | None, default: str | None = None
+) -> AssembledMethod:
+    """The method with another metric in validation and test scores.
+
+    ``default`` replaces the task's own default, except in a user-defined task.
+    """
     if metric is None:
-        return method
+        classifies = isinstance(method.task, GraphClassification | NodeClassification)
+        if default is None or not classifies:
+            return method
+        metric = default
     known = TASK_METRICS[method.task.name]
     if metric not in known:
         raise unknown(f"metric for {method.task.name}", metric, known)

@@ -3,9 +3,11 @@
 =======================  ===========================================================
 ``settings.json``        everything that decides the run's numbers
 ``versions.json``        the run's name, its start and the versions of packages
-``split.json``           which client holds which samples, with hashes
+``split.json``           which client holds which samples, with hashes of data and split
+``baselines.json``       numbers of samples, and scores of the most frequent class
 ``sites.json``           the schemas of the sites' graphs, for user data
 ``preparation.json``     how the sites prepare their columns, for user data
+``start.json``           the run whose models this one started with, if any
 ``trackers.json``        the trackers of the run, if any
 ``method.py``            a copy of the file of a user-defined method; ``network.py``,
                          ``activation.py`` and ``merge.py`` are copies of a
@@ -14,8 +16,10 @@
                          folder or its package; likewise for the network and rules
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         the event log: rounds, refused replies, retries, the outcome
-``server/``              the server's latest snapshots
-``clients/RUN/NAME/``    each client's latest snapshots, final model and audit log
+``server/``              the server's latest snapshots and, in ``best/``, that of the best
+                         round
+``clients/RUN/NAME/``    each client's latest snapshots, final model, audit log and, in
+                         ``evaluated/``, its model of the best round
 ``logs/``                logs of Flower's programs, if the run uses Flower
 ``result.json``          the summary, written when the run is finished
 =======================  ===========================================================
@@ -24,9 +28,9 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,22 +41,28 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
+from torch import nn
 
 from ramet.data.own import Preparation, Schema
-from ramet.engine import Observer, Wire
+from ramet.engine import Observer, Snapshots, Wire
 from ramet.engine.checkpoint import write_atomically
-from ramet.errors import RametError
+from ramet.errors import RametError, RametWarning
 from ramet.events import NAME as EVENTS
 from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment.checks import check_clients
 from ramet.experiment.code import check_code, user_files
-from ramet.experiment.experiment import Experiment
+from ramet.experiment.experiment import DATA_SHA256, Experiment
+from ramet.experiment.files import RoundLog, damaged, make_folder, read_json, write_json
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.summarise import summarise
 from ramet.metrics import Record, Summary
+from ramet.metrics.classification import Evaluation
+from ramet.metrics.summary import Baseline
+from ramet.tasks.base import Predictions
 from ramet.version import versions
 
 PREPARATION = "preparation.json"
+BASELINES = "baselines.json"
 
 
 @dataclass(frozen=True)
@@ -76,9 +86,9 @@ class RunFolder:
 
     def about(self) -> dict[str, str]:
         """The run's name, its start and the versions that it runs with."""
-        facts = _read_json(self.path / "versions.json")
+        facts = read_json(self.path / "versions.json")
         if not {"run", "started"} <= facts.keys():
-            raise _damaged(self.path / "versions.json")
+            raise damaged(self.path / "versions.json")
         return facts
 
     @staticmethod
@@ -87,8 +97,12 @@ class RunFolder:
         settings: RunSettings,
         reported: Mapping[str, Schema] | None = None,
         agreement: Preparation | None = None,
+        before_start: Callable[[RunFolder, Experiment], None] | None = None,
     ) -> RunFolder:
-        """Create the folder of a new run with everything that is known before it starts."""
+        """Create the folder of a new run with everything that is known before it starts.
+
+        ``before_start`` may write further files, before the folder counts as a run.
+        """
         folder = RunFolder(path)
         if folder.started:
             raise RametError(
@@ -102,16 +116,20 @@ class RunFolder:
         manifest = experiment.manifest()
         make_folder(path)
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        folder._write("versions.json", {"run": uuid.uuid4().hex, "started": started, **versions()})
-        folder._write("split.json", manifest)
+        folder.write("versions.json", {"run": uuid.uuid4().hex, "started": started, **versions()})
+        folder.write("split.json", manifest)
+        baselines = experiment.baselines()
+        folder.write(BASELINES, {site: one.model_dump() for site, one in baselines.items()})
         if experiment.raw_schemas:
             schemas = {site: schema.model_dump() for site, schema in experiment.raw_schemas.items()}
-            folder._write("sites.json", schemas)
-            folder._write(PREPARATION, experiment.preparation.model_dump(mode="json"))
+            folder.write("sites.json", schemas)
+            folder.write(PREPARATION, experiment.preparation.model_dump(mode="json"))
         for copy, source in user_files(settings).items():
             make_folder((path / copy).parent)
             write_atomically(path / copy, source.read_bytes())
-        folder._write("settings.json", settings.model_dump(mode="json"))
+        if before_start is not None:
+            before_start(folder, experiment)
+        folder.write("settings.json", settings.model_dump(mode="json"))
         return folder
 
     @staticmethod
@@ -129,7 +147,7 @@ class RunFolder:
             settings = RunSettings.model_validate_json(self._settings_file.read_text())
             return Experiment(settings, self._reported_schemas(), self._preparation())
         except ValidationError as error:
-            raise _damaged(self._settings_file) from error
+            raise damaged(self._settings_file) from error
 
     def check_sites(self, reported: Mapping[str, Schema]) -> None:
         """Check that the sites still have the schemas that the run started with."""
@@ -145,11 +163,16 @@ class RunFolder:
         path = self.path / "sites.json"
         if not path.exists():
             return None
-        return {site: Schema.model_validate(facts) for site, facts in _read_json(path).items()}
+        return {site: Schema.model_validate(facts) for site, facts in read_json(path).items()}
 
     def _preparation(self) -> Preparation | None:
         path = self.path / PREPARATION
-        return Preparation.model_validate(_read_json(path)) if path.exists() else None
+        return Preparation.model_validate(read_json(path)) if path.exists() else None
+
+    def _baselines(self) -> dict[str, Baseline]:
+        path = self.path / BASELINES
+        facts = read_json(path) if path.exists() else {}  # older runs
+        return {client: Baseline.model_validate(one) for client, one in facts.items()}
 
     def check_same(self, settings: RunSettings) -> None:
         """Refuse to continue this run with other settings."""
@@ -171,14 +194,73 @@ class RunFolder:
             )
 
     def check_split(self) -> None:
-        """Check that the data still gives the split that the run started with."""
-        experiment, stored = self.experiment(), _read_json(self.path / "split.json")
+        """Check that the data and their split are those that the run started with."""
+        experiment, stored = self.experiment(), read_json(self.path / "split.json")
         check_code(experiment.settings, self.path)
-        if stored != json.loads(json.dumps(experiment.manifest())):
+        changed = [client for client in experiment.clients if self._has_changed(client, experiment)]
+        if changed:
+            raise RametError(
+                f"the data of {', '.join(changed)} has changed since the run started. Restore it, "
+                f"or start a new run; `--from {self.path}` starts it with this run's models."
+            )
+        manifest = json.loads(json.dumps(experiment.manifest()))
+        for client, facts in manifest["clients"].items():
+            if DATA_SHA256 not in stored["clients"].get(client, {}):  # older runs
+                facts.pop(DATA_SHA256, None)
+        if stored != manifest:
             raise RametError(
                 f"the data no longer give the split of {self.path / 'split.json'}. Restore the "
                 "data that the run started with, or start a new run."
             )
+
+    def check_data(self, client: str, experiment: Experiment | None = None) -> None:
+        """Warn if a client's data on this machine have changed since the run started."""
+        try:
+            has_changed = self._has_changed(client, experiment or self.experiment())
+        except RametError as error:
+            text = f"the data of {client} cannot be compared with those of the run: {error}"
+            warnings.warn(text, RametWarning, stacklevel=3)
+            return
+        if has_changed:
+            text = f"the data of {client} has changed since the run in {self.path} started."
+            warnings.warn(text, RametWarning, stacklevel=3)
+
+    def _has_changed(self, client: str, experiment: Experiment) -> bool:
+        """Whether a client's data differ from the hash in the run's folder, if there is one."""
+        stored = read_json(self.path / "split.json")["clients"].get(client, {}).get(DATA_SHA256)
+        return stored is not None and experiment.data_sha256(client) not in (None, stored)
+
+    def extend(self, rounds: int) -> None:
+        """Set the total number of rounds, which must be at least those that are done."""
+        with self.locked("run"):
+            experiment, summary = self.experiment(), self.summary()
+            planned, done = experiment.settings.rounds, self._committed(experiment)
+            if summary is not None and summary.stopped_early:
+                raise RametError(
+                    f"the run in {self.path} stopped early after round {done}, so it has no more "
+                    "rounds. Start a new run without --patience, or from its models with --from."
+                )
+            if rounds < done:
+                raise RametError(
+                    f"the run in {self.path} has done {done} rounds already, so it cannot end "
+                    f"after {rounds}. Give a larger number with --rounds."
+                )
+            if rounds != planned:
+                (self.path / "result.json").unlink(missing_ok=True)
+                settings = experiment.settings.model_copy(update={"rounds": rounds})
+                self.write("settings.json", settings.model_dump(mode="json"))
+
+    def continue_with(self, settings: RunSettings) -> None:
+        """Check that the run has these settings, and extend it if they have more rounds."""
+        planned = self.experiment().settings.rounds
+        self.check_same(settings.model_copy(update={"rounds": min(planned, settings.rounds)}))
+        if settings.rounds > planned:
+            self.extend(settings.rounds)
+
+    def _committed(self, experiment: Experiment) -> int:
+        """The number of rounds of which the server has a snapshot."""
+        steps = Snapshots(self.path / "server").steps()
+        return steps[-1] // (len(experiment.method.stages) + 1) if steps else 0
 
     def execute(self, wire: Wire, observe: Observer) -> None:
         """Run the remaining rounds over a wire, and write the result."""
@@ -190,39 +272,57 @@ class RunFolder:
             experiment = self.experiment()
             rounds = experiment.rounds(self.path / "server")
             done = rounds.resume_point()
-            self._drop_records_after(done - 1)
+            self._rounds.drop_after(done - 1)
             facts = {"method": experiment.method.name, "rounds": rounds.rounds}
             log_event(INFO, "run begun", round=done + 1, **facts, clients=[*experiment.clients])
 
             def record_round(record: Record) -> None:
-                self._append(record)
+                self._rounds.append(record)
                 _log_evaluated(record)
                 observe(record)
 
-            sha256 = rounds.run(wire, record_round)
-            self._write("result.json", summarise(experiment, self.records(), sha256).to_json())
+            sha256 = rounds.run(wire, record_round, self.records())
+            summary = summarise(experiment, self.records(), sha256, self._baselines())
+            self.write("result.json", summary.to_json())
+
+    def model(self, client: str, best: bool = False) -> nn.Module:
+        """A client's model of the last or the best round of a finished run."""
+        experiment = self.experiment()
+        self.check_data(client, experiment)
+        return self._model(experiment, client, best)
+
+    def predictions(self, client: str, best: bool = False) -> dict[str, Predictions]:
+        """What a client's model of the last or the best round predicts for held-out samples."""
+        experiment = self.experiment()
+        self.check_data(client, experiment)
+        return experiment.predictions(client, self._model(experiment, client, best))
+
+    def evaluation(self, client: str, best: bool = False) -> dict[str, Evaluation]:
+        """All metrics of a client's model of the last or the best round."""
+        experiment = self.experiment()
+        self.check_data(client, experiment)
+        return experiment.evaluation(client, self._model(experiment, client, best))
+
+    def _model(self, experiment: Experiment, client: str, best: bool) -> nn.Module:
+        summary = self.summary()
+        if not best or summary is None or summary.scores.best_val_round == summary.rounds:
+            return experiment.final_model(client, self.clients)
+        return experiment.evaluated_model(client, self.clients, summary.scores.best_val_round)
 
     def trackers(self) -> list[str]:
         """The names of the run's trackers."""
         path = self.path / "trackers.json"
-        return list(_read_json(path)["names"]) if path.exists() else []
+        return list(read_json(path)["names"]) if path.exists() else []
 
     def save_trackers(self, names: Sequence[str]) -> None:
-        self._write("trackers.json", {"names": list(names)})
+        self.write("trackers.json", {"names": list(names)})
 
     def records(self) -> list[Record]:
-        """The rounds so far; a line that a crash cut short is ignored."""
-        if not self._rounds_file.exists():
-            return []
-        complete = self._rounds_file.read_text().rpartition("\n")[0]
-        try:
-            return [Record.parse(line) for line in complete.splitlines()]
-        except (ValueError, TypeError) as error:
-            raise _damaged(self._rounds_file) from error
+        """The rounds so far."""
+        return self._rounds.read()
 
     def rounds_done(self) -> int:
-        """The number of recorded rounds, counted without parsing them."""
-        return self._rounds_file.read_bytes().count(b"\n") if self._rounds_file.exists() else 0
+        return self._rounds.count()
 
     def summary(self) -> Summary | None:
         """The summary of a finished run; None if it is not finished."""
@@ -230,9 +330,9 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            return Summary.model_validate(_read_json(path))
+            return Summary.model_validate(read_json(path))
         except ValidationError as error:
-            raise _damaged(path) from error
+            raise damaged(path) from error
 
     @contextmanager
     def locked(self, work: str) -> Iterator[None]:
@@ -255,22 +355,12 @@ class RunFolder:
         return self.path / "settings.json"
 
     @property
-    def _rounds_file(self) -> Path:
-        return self.path / "rounds.jsonl"
+    def _rounds(self) -> RoundLog:
+        return RoundLog(self.path / "rounds.jsonl")
 
-    def _append(self, record: Record) -> None:
-        with self._rounds_file.open("a") as file:
-            file.write(record.line() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _drop_records_after(self, last: int) -> None:
-        """Drop the records of rounds that will be repeated."""
-        kept = [record.line() + "\n" for record in self.records() if record.round <= last]
-        write_atomically(self._rounds_file, "".join(kept).encode())
-
-    def _write(self, name: str, content: Any) -> None:
-        write_atomically(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+    def write(self, name: str, content: Any) -> None:
+        """Write a JSON file in the folder."""
+        write_json(self.path / name, content)
 
 
 def _log_evaluated(record: Record) -> None:
@@ -283,24 +373,3 @@ def _log_evaluated(record: Record) -> None:
         bytes_up=record.bytes_up,
         bytes_down=record.bytes_down,
     )
-
-
-def make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RametError(
-            f"cannot create {path} ({error.strerror}). Choose another folder."
-        ) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise _damaged(path) from error
-    return content
-
-
-def _damaged(path: Path) -> RametError:
-    return RametError(f"{path} is damaged. Restore it from a backup, or start a new run.")

@@ -16,7 +16,10 @@ from ramet.partition.own import ENDING, SITES
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
 SPLIT_SEED = 123
-_FLAGS = ("metric", "engine", "device", "threads", "quorum", "deadline", "norm_bound", "split_seed")
+_FLAGS = (
+    *("patience", "metric", "engine", "device", "threads", "quorum", "deadline", "norm_bound"),
+    "split_seed",
+)
 
 
 def default_data() -> Path:
@@ -32,6 +35,9 @@ class RunSettings(BaseModel):
     method: str
     setting: str
     rounds: int = Field(ge=1)
+    patience: int | None = Field(None, ge=1)
+    """Stop after this many rounds without a better mean validation score; None for no early stop.
+    """
     seed: int = Field(0, ge=0)
     engine: Engine = "local"
     device: Device = "cpu"
@@ -56,7 +62,11 @@ class RunSettings(BaseModel):
     deadline: float = Field(600.0, gt=0)
     norm_bound: float | None = Field(None, gt=0)
     split_seed: int = Field(SPLIT_SEED, ge=0)
+    secure: bool = False
+    """Whether the server learns sums of replies only."""
     threads: int = Field(1, ge=1)
+    start_from: str | None = None
+    """The folder and the SHA-256 of the run whose models this one starts with: `name@sha256`."""
     code: str | None = None
     """SHA-256 of the user-defined method, network and rules; None if all are built in."""
 
@@ -95,6 +105,7 @@ class RunSettings(BaseModel):
         for name in _FLAGS:
             if getattr(self, name) != type(self).model_fields[name].default:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+        words += ["--from", self.start_from.rpartition("@")[0]] if self.start_from else []
         for key, value in self.options.items():
             words += _sites(value) if key == SITES else ["--set", f"{key}={value}"]
         if self.share is not None:
@@ -102,6 +113,7 @@ class RunSettings(BaseModel):
                 words += ["--share", pattern]
         for kind, text in self.rules.items():
             words += [f"--{kind}", text]
+        words += ["--secure"] if self.secure else []
         return shlex.join(words)
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ramet.experiment.experiment import Experiment
 from ramet.metrics import Record, Summary
-from ramet.metrics.summary import ModelSize, flops, merging, scores, sent, traffic
+from ramet.metrics.summary import Baseline, ModelSize, flops, merging, scores, sent, traffic
 from ramet.options import without_folder
 
 
-def summarise(experiment: Experiment, records: Sequence[Record], sha256: str) -> Summary:
+def summarise(
+    experiment: Experiment,
+    records: Sequence[Record],
+    sha256: str,
+    baselines: Mapping[str, Baseline],
+) -> Summary:
     settings = experiment.settings
     final = scores(records)
     clients = {client: final.clients.get(client) for client in experiment.clients}
@@ -21,10 +26,12 @@ def summarise(experiment: Experiment, records: Sequence[Record], sha256: str) ->
         merge=settings.rules.get("merge"),
         setting=settings.setting,
         seed=settings.seed,
-        rounds=settings.rounds,
+        rounds=records[-1].round,
+        stopped_early=records[-1].round < settings.rounds,
         engine=settings.engine,
         metric=experiment.method.task.metric,
         scores=final.model_copy(update={"clients": clients}),
+        baselines=dict(baselines),
         traffic=traffic(records),
         sent=sent(records),
         model=ModelSize(

@@ -20,15 +20,16 @@ from dataclasses import replace
 from functools import lru_cache
 from logging import ERROR
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common import log
 
-from ramet.data.own import Preparation, SiteDataError, site_name
+from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
 from ramet.engine import AuditLog, Node
+from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import write_atomically
 from ramet.engine.limit import SiteLimit
 from ramet.errors import RametError
@@ -39,6 +40,7 @@ from ramet.flower.data_record import check_same_data
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
     NotAllowedError,
+    check_policy,
     check_round,
     permitted_settings,
     site_limit,
@@ -51,11 +53,17 @@ from ramet.flower.records import (
     to_records,
 )
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
-from ramet.flower.terms import SETTINGS, site_terms
+from ramet.flower.terms import MEMBERS, SETTINGS, site_policy, site_terms
 from ramet.payload import Payload
+from ramet.policy import Policy, PolicyError
+
+if TYPE_CHECKING:
+    from ramet.engine.secure_site import SecureSite
 
 SUMS = "columns.json"
 """The file in the site's state folder with the sums of columns that it sent last."""
+INTRODUCTIONS = "introductions"
+"""The folder of the audit log of what the site tells before round 1."""
 app = ClientApp()
 
 
@@ -63,13 +71,15 @@ app = ClientApp()
 def introduce(message: Message, context: Context) -> Message:
     """Reply with the name of this node's client and, for user-defined graphs, their schema."""
     with _outcome_logged(context) as facts:
-        experiment, _ = _permitted(context)
+        experiment, _, policy = _permitted(context)
         name = _name(context, experiment)
         facts |= {"client": name}
         described = _described(experiment, name) if experiment.setting.user_defined else {}
-        with write_errors_kept_local("write its state"):
-            _keep_sums(context, described.get(COLUMNS))
+        if COLUMNS in described and not policy.numbers.columns:
+            raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
         request, reply = from_records(message.content), Payload(notes={"client": name, **described})
+        with write_errors_kept_local("write its state"):
+            _keep_sums(context, experiment, name, reply)
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
         return Message(to_records(signed_reply), reply_to=message)
 
@@ -79,14 +89,15 @@ def answer(message: Message, context: Context) -> Message:
     """Apply the received arrays, evaluate, train, and reply with what is shared."""
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
-        experiment, limit = _permitted(context, request.notes.get(PREPARATION, ""))
+        experiment, limit, policy = _permitted(context, request.notes.get(PREPARATION, ""))
         torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
         name = _name(context, experiment)
         facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
         with write_errors_kept_local("write its state"):
             node = _node(experiment, name, _states(context, request))
-            node = replace(node, audit=_audited(node.audit, context), limit=limit)
+            audit, secure = _audited(node.audit, context), _secured(node, context, policy)
+            node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
             reply = node.answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
@@ -101,7 +112,7 @@ def _outcome_logged(context: Context) -> Iterator[dict[str, Any]]:
         try:
             with _problems_kept_local():
                 yield facts
-        except NotAllowedError as error:
+        except (NotAllowedError, PolicyError) as error:
             log_event(ERROR, "run refused", **facts, reason=str(error))
             raise
 
@@ -128,16 +139,26 @@ def _described(experiment: Experiment, name: str) -> dict[str, str]:
             schema, sums = setting.schema(name, data), setting.sums(name, data)
     except SiteDataError:
         return {"form": ""}
-    return {"form": schema.text()} | ({COLUMNS: sums.text()} if schema.columns else {})
+    return {"form": schema.text()} | ({COLUMNS: sums.text()} if sums != SiteSums() else {})
 
 
-def _keep_sums(context: Context, sums: str | None) -> None:
-    """Keep what the site is about to tell about its columns, for its owner to read."""
-    folder = context.node_config.get("state")
+def _keep_sums(context: Context, experiment: Experiment, name: str, reply: Payload) -> None:
+    """Keep and audit what the site is about to tell about its tables, for its owner to read."""
+    folder, sums = context.node_config.get("state"), reply.notes.get(COLUMNS)
     if folder and sums:
         path = Path(str(folder)) / SUMS
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, sums.encode())
+        audit = AuditLog(
+            Path(str(folder)) / INTRODUCTIONS / AUDIT,
+            run="",
+            client=name,
+            method=experiment.settings.label,
+            data=str(experiment.setting.data_of(name, experiment.settings.data)),
+            run_config=run_config_digest(context.run_config),
+        )
+        told = SiteSums.parse(sums, name).in_words()
+        audit.add(0, reply, "introduction", told)
 
 
 @contextmanager
@@ -151,19 +172,23 @@ def _problems_kept_local() -> Iterator[None]:
         raise SiteDataError("the site's data has problems; see the site's log") from None
 
 
-def _permitted(context: Context, preparation: str = "") -> tuple[Experiment, SiteLimit | None]:
-    """The run, if the site's own settings permit it, and the limit on what may leave.
+def _permitted(
+    context: Context, preparation: str = ""
+) -> tuple[Experiment, SiteLimit | None, Policy]:
+    """The run, if the site's settings and policy permit it, the limit on what leaves, the policy.
 
     No data is read.
     """
     config, data = context.run_config, context.node_config.get("data")
     check_accepted({kind: str(config.get(kind, "")) for kind in BUILT_IN})
-    terms = site_terms(context.node_config)
+    terms, policy = site_terms(context.node_config), site_policy(context.node_config)
     if terms is None:
         settings = from_run_config({**config, "data": data or config["data"]})
-        return _experiment(settings, preparation), None
-    experiment = _experiment(permitted_settings(config, terms), preparation)
-    return experiment, site_limit(experiment, terms)
+    else:
+        settings = permitted_settings(config, terms)
+    experiment = _experiment(settings, preparation)
+    check_policy(experiment, policy)
+    return experiment, site_limit(experiment, terms, policy), policy
 
 
 def _node(experiment: Experiment, name: str, states: Path) -> Node:
@@ -172,6 +197,21 @@ def _node(experiment: Experiment, name: str, states: Path) -> Node:
     if experiment.setting.user_defined and data is not None:
         check_same_data(states / name, data)
     return experiment.node(name, states)
+
+
+def _secured(node: Node, context: Context, policy: Policy) -> SecureSite | None:
+    """The site's side of secure sums, with its own keys if it is a member of a consortium."""
+    config = context.node_config
+    if node.secure is None:
+        return None
+    if MEMBERS in config and "key" in config:
+        from ramet.engine.secure_site import deployed_site  # needs an extra
+
+        key, members = Path(str(config["key"])), Path(str(config[MEMBERS]))
+        return deployed_site(node.secure, key, members, policy.members)
+    if SETTINGS in config or policy.secure == "required":
+        raise PolicyError("`secure`: this site has no key or no list of members for secure sums.")
+    return node.secure
 
 
 def _audited(audit: AuditLog | None, context: Context) -> AuditLog | None:

@@ -18,11 +18,14 @@ from ramet.experiment import SPLIT_SEED, Experiment, RunSettings
 from ramet.experiment.named import NamedParts, setting_factory, setting_named
 from ramet.flower.records import from_run_config
 from ramet.flower.terms import SiteTerms
+from ramet.methods import AssembledMethod
 from ramet.options import arguments
-from ramet.payload import Payload, only
+from ramet.payload import Payload, Sharing, everything, only
+from ramet.policy import NO_RULES, Policy
 
 SITES, TASK, SAME_SCHEMA = "sites", "task", "same_schema"
 _OWN = "own"
+_POLICY = "The site's owner can change `share` in its policy.toml."
 _NEW_INVITATION = "This needs a new invitation, with which the site reruns `ramet deploy join`."
 
 
@@ -46,19 +49,26 @@ def permitted_settings(config: Mapping[str, Any], terms: SiteTerms) -> RunSettin
     return settings
 
 
-def site_limit(experiment: Experiment, terms: SiteTerms) -> SiteLimit:
+def check_policy(experiment: Experiment, policy: Policy) -> None:
+    """Raise a PolicyError if the site's policy does not allow the run."""
+    settings = experiment.settings
+    policy.check(settings.method, settings.code, len(experiment.clients), settings.secure)
+
+
+def site_limit(
+    experiment: Experiment, terms: SiteTerms | None, policy: Policy = NO_RULES
+) -> SiteLimit | None:
     """What may leave in a run that the site's settings permit, or a NotAllowedError.
 
     By default this is what the method shares by itself, both with the site's options and with the
-    run's; `share` in the site's settings replaces it.
+    run's; `share` in the site's settings replaces it. The policy's `share` narrows both. None for
+    all that the run shares.
     """
     settings = experiment.settings
+    if terms is None and policy.share is None:
+        return None
     own = Experiment(settings.model_copy(update={"share": None})).method
-    if terms.patterns is not None:
-        limit = SiteLimit(own, (only(*terms.patterns),))
-    else:
-        with_own_options = Experiment(_site_settings(settings, terms)).method
-        limit = SiteLimit(own, (own.shared, with_own_options.shared))
+    limit = SiteLimit(own, (*_sharing(own, settings, terms), *_policy_sharing(policy)))
     plain = experiment.sizes.plain_shape()
     outside = limit.outside(experiment.method, plain, settings.seed)
     if outside:
@@ -66,9 +76,25 @@ def site_limit(experiment: Experiment, terms: SiteTerms) -> SiteLimit:
             "share",
             f"{len(outside)} arrays of this run to leave, '{outside[0]}' among them",
             f"{limit.sharing[-1]} in a run of {settings.method}",
-            _allow("share"),
+            _allow("share") if policy.share is None else _POLICY,
         )
     return limit
+
+
+def _sharing(
+    own: AssembledMethod, settings: RunSettings, terms: SiteTerms | None
+) -> tuple[Sharing, ...]:
+    """The sharing of the site's settings, or of the method itself."""
+    if terms is None:
+        return (everything,)
+    if terms.patterns is not None:
+        return (only(*terms.patterns),)
+    with_own_options = Experiment(_site_settings(settings, terms)).method
+    return own.shared, with_own_options.shared
+
+
+def _policy_sharing(policy: Policy) -> tuple[Sharing, ...]:
+    return () if policy.share is None else (only(*policy.share),)
 
 
 def check_round(request: Payload, settings: RunSettings) -> int:
@@ -126,6 +152,8 @@ def _check_limits(settings: RunSettings, terms: SiteTerms) -> None:
     if settings.threads > threads:
         value = f"{settings.threads} threads"
         raise _refused("threads", value, f"at most {threads}", _allow("threads"))
+    if terms.secure and not settings.secure:
+        raise _refused("secure", "a run without secure sums", "secure sums only", _NEW_INVITATION)
     if terms.release is not None and settings.release != terms.release:
         value = f"the release {shown(str(settings.release))}"
         raise _refused("release", value, terms.release, _NEW_INVITATION)

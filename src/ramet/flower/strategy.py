@@ -64,7 +64,7 @@ class MethodStrategy(Strategy):
     """
 
     def __init__(self, method: Method, seed: int = 0, min_nodes: int = 2) -> None:
-        for part in ("extras", "after", "personal", "release", "stages", "pace"):
+        for part in ("extras", "after", "personal", "release", "stages", "pace", "summation"):
             if getattr(method, part):
                 raise RametError(
                     f"{method.name} has `{part}`, which needs Ramet's own rounds. Run it with "

@@ -15,9 +15,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ramet.errors import RametError
+from ramet.policy import Policy, read_policy
 
 SETTINGS = "settings"
 """The key of the node config with the path of the site's settings."""
+MEMBERS = "members"
+"""The key of the node config with the path of the site's list of members."""
+POLICY = "policy"
+"""The key of the node config with the path of the site's policy."""
 
 
 class Allow(BaseModel):
@@ -49,6 +54,7 @@ class AgreedRun(BaseModel):
     share: tuple[str, ...] | None = None
     release: str | None = None
     rounds: int | None = None
+    secure: bool = False
     options: dict[str, str] = {}
 
 
@@ -102,6 +108,15 @@ class SiteTerms(AgreedRun):
             f"options that a run may choose: {options}",
             f"device and threads: {self.allow.device}, at most {self.allow.threads}",
         ]
+
+
+def site_policy(node_config: Mapping[str, Any]) -> Policy:
+    """The policy of the site whose SuperNode has this config; one without rules if it names none.
+
+    A policy that is named but missing is an error: removing the file must not open the site.
+    """
+    path = node_config.get(POLICY)
+    return read_policy(Path(str(path))) if path else Policy()
 
 
 def site_terms(node_config: Mapping[str, Any]) -> SiteTerms | None:

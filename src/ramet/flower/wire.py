@@ -70,7 +70,7 @@ class GridWire:
         A node that connects later with another schema does not take part.
         """
         self._run, self._expected = run, expected
-        self._notes = {PREPARATION: preparation.text()} if preparation.types else {}
+        self._notes = {PREPARATION: preparation.text()} if preparation != Preparation() else {}
 
     def reasons(self, clients: Iterable[str]) -> str:
         """Why these clients do not take part."""

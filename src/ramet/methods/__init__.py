@@ -18,6 +18,7 @@ from ramet.methods.fedproto import fedproto
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedsageplus import fedsage_plus
 from ramet.methods.fedstar import fedstar
+from ramet.methods.fixed_point import FixedPoint
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
 from ramet.methods.merging import Merging, WeightedMean
@@ -96,6 +97,11 @@ MERGES: dict[str, Callable[..., Merging]] = {
     "clipped-mean": ClippedMean,
 }
 
+SUMMATIONS: dict[str, Callable[..., FixedPoint]] = {
+    "fixed-point": FixedPoint,
+}
+"""Other ways to compute the method's own sum, named like merging rules."""
+
 RELEASES: dict[str, Callable[..., Release]] = {
     "8-bit": EightBit,
 }
@@ -106,6 +112,7 @@ __all__ = [
     "METHODS",
     "PAPER_NAMES",
     "RELEASES",
+    "SUMMATIONS",
     "AssembledMethod",
     "Method",
     "assembled",

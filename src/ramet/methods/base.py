@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from ramet.errors import RametError
 from ramet.methods.activation import Activation, Everyone
 from ramet.methods.extras import TRAINING, Extras, Stage, no_flaw
-from ramet.methods.merging import Merging, WeightedMean
+from ramet.methods.fixed_point import FixedPoint
+from ramet.methods.merging import Merging, Summing, WeightedMean
 from ramet.methods.pace import FirstReplies
 from ramet.methods.release import Release
 from ramet.methods.robust import RobustMerging
@@ -60,6 +61,8 @@ class Method:
         release: what happens to a reply at the site's exit, in this order.
         stages: exchanges of extras before the clients train.
         pace: whether a round waits for all replies (None) or only for the first of them.
+        summation: how the server adds up the terms of its rules, in fixed point; None for sums of
+            whole replies in float64.
         flaw: a further check of a reply's arrays, called once their names, shapes and types are
             right and their values finite. Returns the problem in a few words, or None.
     """
@@ -83,6 +86,7 @@ class Method:
     release: tuple[Release, ...] = ()
     stages: tuple[Stage, ...] = ()
     pace: FirstReplies | None = None
+    summation: FixedPoint | None = None
     flaw: Callable[[Arrays], str | None] = no_flaw
 
     def __post_init__(self) -> None:
@@ -219,6 +223,29 @@ def with_merging(method: Method, merging: Merging, name: str) -> Method:
             "Omit --merge."
         )
     return replace(method, merging=merging)
+
+
+def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
+    """Raise RametError if the server needs more of the replies than their sum."""
+    if method.summation is None:
+        return
+    rule, activation = type(method.merging).__name__, type(method.activation).__name__
+    obstacles = {
+        f"{rule} compares single replies": not isinstance(method.merging, Summing),
+        "its extras have no rule that sums": method.extras is not None and not method.extras.rule,
+        f"{activation} asks for parts of replies": method.activation.asks_parts,
+        "its releases change single replies": bool(method.release),
+        "its stages are exchanged one by one": bool(method.stages),
+        "its pace depends on single replies": method.pace is not None,
+        "a norm bound measures single replies": norm_bound is not None,
+    }
+    for reason, applies in obstacles.items():
+        if applies:
+            raise RametError(
+                f"{method.name} does not work with sums in fixed point or secure sums: {reason}, "
+                "but the server learns their sum only. Use a method that merges by a sum, such as "
+                "fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
+            )
 
 
 def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) -> None:

@@ -32,9 +32,15 @@ class Record:
     tensors_down: int = 0  # to all clients
     scalars_down: int = 0
     retries: int = 0  # how often missing clients were asked again
+    trained_mean: Mapping[str, float] = field(default_factory=dict)
+    """Means over the clients, if the server learns nothing else: loss and weight."""
+    evaluated_mean: Mapping[str, float] = field(default_factory=dict)
+    """Means over the clients, if the server learns nothing else: the scores."""
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients; NaN if none evaluated the merge."""
+        if self.evaluated_mean:
+            return self.evaluated_mean.get(score, nan)
         scores = [numbers[score] for numbers in self.evaluated.values()]
         return fmean(scores) if scores else nan
 

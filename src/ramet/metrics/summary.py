@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from ramet.metrics.best import Evaluated, best_of
 from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
 
@@ -37,6 +38,15 @@ class Scores(_Frozen):
     overview: dict[str, Number] = {}
     """The server's model evaluated on all clients' data at once: every metric after the last round,
     and ``test_at_best_val`` with its ``best_val_round``."""
+
+
+class Baseline(_Frozen):
+    """A client's numbers of samples, and the score of the simplest classifier."""
+
+    train: int
+    test: int
+    majority: float | None = None
+    """Test score of always predicting the most frequent training class; None for links."""
 
 
 class Traffic(_Frozen):
@@ -86,10 +96,15 @@ class Summary(_Frozen):
     setting: str
     seed: int
     rounds: int
+    """The number of rounds that were run."""
+    stopped_early: bool = False
+    """Whether ``patience`` ended the run before the number of rounds that it was started with."""
     engine: str
     metric: str
     """The name of the metric, such as accuracy or ROC-AUC."""
     scores: Scores
+    baselines: dict[str, Baseline] = {}
+    """By client; empty if the clients' data is on other machines, and in older runs."""
     traffic: Traffic
     sent: Sent | None = None
     model: ModelSize
@@ -128,8 +143,9 @@ class Round:
 
     @staticmethod
     def of(record: Record) -> Round:
-        losses = [numbers["loss"] for numbers in record.trained.values()]
-        loss = fmean(losses) if losses else nan  # late replies only
+        losses = [numbers["loss"] for numbers in record.trained.values() if "loss" in numbers]
+        unknown = record.trained_mean.get("loss", nan)  # or late replies only, or withheld
+        loss = fmean(losses) if losses else unknown
         overview = record.overview.get("test")
         return Round(
             record.round,
@@ -146,14 +162,10 @@ class Round:
 
 
 def scores(records: Sequence[Record]) -> Scores:
-    """Test scores after the last round and at the round with the best validation score.
-
-    Only rounds that evaluated the same clients as the last one are compared, since leaving out a
-    hard client raises the mean.
-    """
+    """Test scores after the last round and at the round with the best validation score."""
     final = records[-1]
-    comparable = [record for record in records if record.evaluated.keys() == final.evaluated.keys()]
-    best = max(comparable, key=lambda record: record.mean("val"))
+    best_round = best_of([Evaluated.of(record) for record in records]).round
+    best = next(record for record in records if record.round == best_round)
     return Scores(
         test=final.mean("test"),
         test_at_best_val=best.mean("test"),

@@ -64,6 +64,8 @@ def _largest(scores: Tensor, flow: Flow) -> Tensor:  # [nodes, heads]
 
 def weighted_sums(weights: Tensor, values: Tensor, flow: Flow) -> Tensor:  # [nodes, heads, width]
     """For each attention head, the weighted sum over each node's incoming links."""
+    if flow.sums is not None:
+        return flow.sums(values, weights.unsqueeze(2))
     if values.device.type == "mps":  # has no CSR products
         return gathered_sums(weights, values, flow)
     sums: Tensor = _WeightedSums.apply(weights, values, flow)  # type: ignore[no-untyped-call]

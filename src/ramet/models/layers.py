@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch
-from ramet.data.graphs.flow import Flow
+from ramet.data.graphs.flow import Flow, LinkSums
 from ramet.data.graphs.node_graph import NodeGraph, SparseFeatures
 
 Rows: TypeAlias = Tensor | SparseFeatures
@@ -43,6 +43,9 @@ class Linked(Protocol):
     @property
     def flow(self) -> Flow: ...
 
+    @property
+    def sums(self) -> LinkSums | None: ...
+
 
 class _NeighbourSum(torch.autograd.Function):
     @staticmethod
@@ -64,12 +67,16 @@ def _neighbour_sum(values: Tensor, links: Linked, with_self: bool) -> Tensor:
 
 def self_and_neighbours(values: Tensor, links: Linked) -> Tensor:
     """(A + I) values: the sum of each node's row and its neighbours' rows."""
+    if links.sums is not None:
+        return values + neighbours(values, links)
     result: Tensor = _NeighbourSum.apply(values, links, True)  # type: ignore[no-untyped-call]
     return result
 
 
 def neighbours(values: Tensor, links: Linked) -> Tensor:
     """A values: the sum of each node's neighbours' rows."""
+    if links.sums is not None:
+        return links.sums(values, values.new_ones((links.columns.numel(), 1)))
     result: Tensor = _NeighbourSum.apply(values, links, False)  # type: ignore[no-untyped-call]
     return result
 

@@ -47,6 +47,13 @@ class LinkScorer(nn.Module, ABC):
                 result = result.index_add(0, index, own)
         return result
 
+    def scores_of_all(self, nodes: Tensor, heads: Tensor, tails: Tensor, kind: int) -> Tensor:
+        """[heads, tails] The same scores for all pairs of some heads and tails, by one product."""
+        weighted = nodes[heads]
+        if self.decode:
+            weighted = weighted * self.decode[self.relations[kind]]
+        return weighted @ nodes[tails].T
+
     def forward(self, graph: HeteroGraph, pairs: Links) -> Tensor:  # [pairs]
         return self.scores(self.encode(graph), pairs)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from ramet.partition.base import Reading, Setting
 from ramet.partition.by_community import citeseer, coauthor_cs, cora
+from ramet.partition.by_country import twitch
 from ramet.partition.by_dataset import (
     at_random,
     bio_sm,
@@ -39,6 +40,7 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "cora": cora,
     "citeseer": citeseer,
     "coauthor-cs": coauthor_cs,
+    "twitch": twitch,
     "amazon": amazon,
     "acm-hetero": acm_hetero,
     "imdb-hetero": imdb_hetero,

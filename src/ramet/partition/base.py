@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from ramet.data import ClientData, StructureEncoding
-from ramet.data.own import Preparation, Schema, SiteSums, TaskName
+from ramet.data.own import Preparation, Ranges, Schema, SiteSums, TaskName
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class Setting(Protocol):
         ...
 
     @property
+    def metric(self) -> str | None:
+        """The metric of the setting's scores; None for the default of its task."""
+        ...
+
+    @property
     def clients(self) -> tuple[str, ...]: ...
 
     @property
@@ -85,6 +90,10 @@ class Setting(Protocol):
         """What a site with its own files tells about its columns, for a common preparation."""
         ...
 
+    def ranges(self, client: str, reading: Reading) -> Ranges:
+        """The ranges of a site's own columns, which stay at the site."""
+        ...
+
     def data_of(self, client: str, data: Path) -> Path | None:
         """Path of a client's data on this machine; None if it is elsewhere."""
         ...
@@ -100,6 +109,7 @@ class BuiltIn:
     task: ClassVar[TaskName]
     user_defined = False
     same_schema = True
+    metric: str | None = None
 
     def task_in(self, data: Path) -> TaskName:  # noqa: ARG002
         return self.task
@@ -115,6 +125,9 @@ class BuiltIn:
 
     def sums(self, client: str, data: Path) -> SiteSums:  # noqa: ARG002
         return SiteSums()
+
+    def ranges(self, client: str, reading: Reading) -> Ranges:  # noqa: ARG002
+        return {}
 
     def data_of(self, client: str, data: Path) -> Path | None:  # noqa: ARG002
         return data

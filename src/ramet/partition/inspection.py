@@ -18,6 +18,7 @@ from ramet.data.graphs.node_graph import attribute_homophily, edge_homophily
 from ramet.data.graphs.portrait import divergences, portrait
 from ramet.errors import RametError
 from ramet.partition.base import Reading, Setting
+from ramet.partition.differences import class_counts, node_differences, relation_differences
 
 MAX_CLIENTS = 50
 
@@ -69,6 +70,10 @@ class ClientRelations:
     specialities: Sequence[str]
 
 
+def _plain(divergences: Mapping[str, NDArray[np.float64]]) -> dict[str, list[list[float]]]:
+    return {kind: matrix.tolist() for kind, matrix in divergences.items()}
+
+
 @dataclass(frozen=True)
 class GraphInspection:
     """Summary of each client's graphs, and divergences between clients by kind of information."""
@@ -79,21 +84,33 @@ class GraphInspection:
     def to_json(self) -> dict[str, Any]:
         return {
             "clients": {client: asdict(summary) for client, summary in self.clients.items()},
-            "divergences": {kind: matrix.tolist() for kind, matrix in self.divergences.items()},
+            "divergences": _plain(self.divergences),
         }
 
 
 @dataclass(frozen=True)
 class LinkInspection:
-    """Each kind of link in the whole graph, and each client's nodes and links of each kind."""
+    """Each kind of link in the whole graph, and each client's nodes and links of each kind.
+
+    ``classes``: labelled nodes by client and class. ``divergences``: between clients, empty for
+    many.
+    """
 
     kinds: Mapping[str, LinkKindSummary]
     clients: Mapping[str, Mapping[str, int]]
+    classes: Mapping[str, Sequence[int]]
+    class_names: Sequence[str]
+    divergences: Mapping[str, NDArray[np.float64]]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "kinds": {name: asdict(kind) for name, kind in self.kinds.items()},
             "clients": {client: dict(links) for client, links in self.clients.items()},
+            "classes": {
+                client: dict(zip(self.class_names, counts, strict=True))
+                for client, counts in self.classes.items()
+            },
+            "divergences": _plain(self.divergences),
         }
 
 
@@ -104,12 +121,14 @@ class RelationInspection:
     types: Mapping[str, NodeTypeSummary]
     relations: Mapping[str, RelationSummary]
     clients: Mapping[str, ClientRelations]
+    divergences: Mapping[str, NDArray[np.float64]]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "types": {name: asdict(kind) for name, kind in self.types.items()},
             "relations": {name: asdict(relation) for name, relation in self.relations.items()},
             "clients": {client: asdict(relations) for client, relations in self.clients.items()},
+            "divergences": _plain(self.divergences),
         }
 
 
@@ -157,7 +176,8 @@ def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
 
 def _inspect_links(setting: Setting, reading: Reading) -> LinkInspection:
     """Summarise clients with one graph each, whose links may be of several kinds."""
-    parts = {client: setting.client_data(client, reading).content for client in setting.clients}
+    held = {client: setting.client_data(client, reading) for client in setting.clients}
+    parts = {client: data.content for client, data in held.items()}
     whole = [held.content for held in _all_data(setting, reading)]
     names = dict.fromkeys(name for graph in whole for name in graph.kind_names)
 
@@ -168,7 +188,16 @@ def _inspect_links(setting: Setting, reading: Reading) -> LinkInspection:
     return LinkInspection(
         {name: _link_kind(name, whole) for name in names},
         {client: counts(part) for client, part in parts.items()},
+        {client: class_counts(data).tolist() for client, data in held.items()},
+        _class_names(setting, reading, max(part.classes for part in parts.values())),
+        node_differences([*held.values()]) if 1 < len(held) <= MAX_CLIENTS else {},
     )
+
+
+def _class_names(setting: Setting, reading: Reading, classes: int) -> Sequence[str]:
+    """The names that sites with their own data give to classes; otherwise their numbers."""
+    schemas = setting.schemas(reading.data).values()
+    return next((schema.classes for schema in schemas), [*map(str, range(classes))])
 
 
 def _link_kind(name: str, graphs: Sequence[NodeGraph]) -> LinkKindSummary:
@@ -187,6 +216,7 @@ def _link_kind(name: str, graphs: Sequence[NodeGraph]) -> LinkKindSummary:
 def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection:
     """Summarise clients with one graph each, of several node types or relations."""
     whole = _all_data(setting, reading)
+    clients = {client: setting.client_data(client, reading) for client in setting.clients}
     nodes, links, val, test = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for held in whole:
         graph = held.content
@@ -220,10 +250,10 @@ def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection
             for held in whole
             for relation in held.content.relations
         },
-        clients={
-            client: client_relations(setting.client_data(client, reading).content)
-            for client in setting.clients
-        },
+        clients={client: client_relations(data.content) for client, data in clients.items()},
+        divergences=relation_differences([*clients.values()])
+        if 1 < len(clients) <= MAX_CLIENTS
+        else {},
     )
 
 

@@ -13,10 +13,12 @@ from ramet.data import ClientData
 from ramet.data.link_split import Negatives
 from ramet.data.own import (
     Preparation,
+    Ranges,
     Schema,
     Site,
     SiteSums,
     TaskName,
+    ranges,
     read_site,
     site_name,
     site_task,
@@ -41,6 +43,7 @@ class OwnSetting:
     about: str = "your own graphs, one TOML per site"
     rounds: int = 50
     user_defined: ClassVar[bool] = True
+    metric: ClassVar[None] = None
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -94,6 +97,9 @@ class OwnSetting:
 
     def sums(self, client: str, data: Path) -> SiteSums:
         return self._read(client, data).sums
+
+    def ranges(self, client: str, reading: Reading) -> Ranges:
+        return ranges(self.site(client, reading.data, reading.preparation))
 
     def _read(self, client: str, data: Path) -> Site:
         """The client's graphs, with any preparation."""

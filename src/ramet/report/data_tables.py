@@ -109,10 +109,34 @@ def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
     """A row per client: its nodes, and its links of each kind."""
     table = plain_table("clients: nodes, and links of each kind")
     table.add_column("client", overflow="fold")
-    for head in next(iter(clients.values())):
+    heads = dict.fromkeys(head for counts in clients.values() for head in counts)
+    for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for client, counts in clients.items():
-        table.add_row(client, *(f"{count:,}" for count in counts.values()))
+        table.add_row(client, *(f"{counts.get(head, 0):,}" for head in heads))
+    return table
+
+
+def differences_table(
+    clients: Sequence[str],
+    divergences: Mapping[str, NDArray[np.float64]],
+    classes: Mapping[str, Sequence[int]],
+) -> Table:
+    """A row per client: its classes, and its mean divergence from the others."""
+    table = plain_table("differences between clients")
+    table.add_column("client", overflow="fold")
+    by_class = ["nodes by class"] if classes else []
+    for head in (*by_class, *divergences):
+        table.add_column(head, justify="right", no_wrap=head not in by_class)
+    others = max(len(clients) - 1, 1)
+    for index, client in enumerate(clients):
+        means = [f"{matrix[index].sum() / others:.3f}" for matrix in divergences.values()]
+        table.add_row(client, *([" ".join(map(str, classes[client]))] if classes else []), *means)
+    table.caption = (
+        f"{', '.join(divergences)}: mean Jensen–Shannon divergence from the other clients, from 0 "
+        "(identical) to 1 (nothing in common), of the shares of classes or relations, of the "
+        "values of each feature, and of the nodes' degrees"
+    )
     return table
 
 
@@ -146,12 +170,13 @@ def specialities_table(clients: Mapping[str, ClientRelations]) -> Table:
     """A row per client: links of each relation, with a star at those it learns to predict."""
     table = plain_table("clients: links of each relation")
     table.add_column("client", overflow="fold")
-    for head in next(iter(clients.values())).links:
-        table.add_column(head, justify="right", no_wrap=True)
+    names = dict.fromkeys(name for held in clients.values() for name in held.links)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
     for client, held in clients.items():
         cells = (
-            f"{count:,}{'*' if name in held.specialities else ' '}"
-            for name, count in held.links.items()
+            f"{held.links.get(name, 0):,}{'*' if name in held.specialities else ' '}"
+            for name in names
         )
         table.add_row(client, *cells)
     table.caption = "*: a relation that the client learns to predict; others only carry messages"

@@ -60,6 +60,14 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
+def save_as(figure: Figure, path: Path) -> None:
+    """Save a figure in the format that the file's ending names."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        figure.savefig(path, bbox_inches="tight")
+
+
 def inline(figure: Figure) -> str:
     """Return a figure as an SVG element for an HTML page."""
     import matplotlib as mpl

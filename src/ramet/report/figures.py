@@ -21,7 +21,7 @@ from ramet.report.drawing import (
     sample_std,
 )
 from ramet.studies.comparison import Standing
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.printed import baselines
 from ramet.studies.savings import without_activation
 
@@ -185,7 +185,7 @@ def pairs(by_label: FinishedRuns) -> dict[str, list[str]]:
     return by_whole
 
 
-def _bytes_and_score(runs: Mapping[int, FinishedRun]) -> tuple[float, float, float]:
+def _bytes_and_score(runs: Mapping[Draw, FinishedRun]) -> tuple[float, float, float]:
     """Megabytes sent, and mean and standard deviation of the score."""
     scores = np.array([100 * run.score for run in runs.values()])
     sent = np.mean([run.summary.traffic.total for run in runs.values()])

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.partition.inspection import GraphInspection
-from ramet.report import drawing, figures
+from ramet.report import drawing, figures, site_tables
 from ramet.report.text import operations, percent, plural
 from ramet.studies.comparison import Standing, standings
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.sites import site_standings
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -63,6 +64,8 @@ def write_report(
             ],
             clients=_client_scores(by_label, common),
             common=common,
+            together=site_standings(by_label),
+            site_tables=site_tables,
             runs=len(every),
             rounds=every[0].summary.rounds,
             dates=_span([run.date for run in every]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from ramet.engine.audit import AuditEntry
@@ -31,7 +32,8 @@ def result_table(summary: Summary) -> Table:
             operations(total(work) if work else None),
         )
     table.add_section()
-    table.add_row("mean, last round", percent(scores.test), "", "")
+    early = f" ({summary.rounds}, stopped early)" if summary.stopped_early else ""
+    table.add_row(f"mean, last round{early}", percent(scores.test), "", "")
     table.add_row(
         f"mean, round {scores.best_val_round} (best validation)",
         percent(scores.test_at_best_val),
@@ -76,6 +78,17 @@ def audit_totals_table(entries: Sequence[AuditEntry]) -> Table:
         numbers = dict.fromkeys(name for reply in own for name in (*reply.numbers, *reply.notes))
         table.add_row(run[:8], client, f"numbers: {', '.join(numbers)}", "", str(len(own)), "")
     return table
+
+
+def audit_told_table(entries: Sequence[AuditEntry]) -> Table | None:
+    """A row per column whose sums left; None if none did."""
+    rows = dict.fromkeys((reply.client, line) for reply in entries for line in reply.told)
+    table = plain_table("told before round 1")
+    for head in ("client", "counts and sums"):
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table if rows else None
 
 
 def audit_runs_table(entries: Sequence[AuditEntry]) -> Table:

@@ -21,22 +21,23 @@ _KINDS = {"auc": ("ROC-AUC",), "mrr": ("MRR",), "tensors": ("tensors",)}
 
 def comparison_table(rows: Sequence[Standing], setting: str, target: float | None) -> Table:
     """A row per method, in the given order."""
-    seeds = {row.seeds for row in rows}
-    same_seeds = len(seeds) == 1
-    over = plural(seeds.pop(), "seed") if same_seeds else "seeds (number after each method)"
+    draws = {(row.splits, row.seeds) for row in rows}
+    same_draws, several_splits = len(draws) == 1, any(row.splits > 1 for row in rows)
+    unequal = f"{'splits × ' if several_splits else ''}seeds (number after each method)"
+    over = _draws(rows[0]) if same_draws else unequal
     metric = common_metric(row.metric for row in rows)
     table = plain_table(f"{setting}: test {metric} %, mean ± std over {over}")
     table.add_column("method", overflow="fold")
     columns = standing_columns(rows, target)
     for head in columns:
         table.add_column(head, justify="right", no_wrap=True)
-    labels = [row.label if same_seeds else f"{row.label} ({row.seeds})" for row in rows]
+    labels = [row.label if same_draws else f"{row.label} ({_counts(row)})" for row in rows]
     for cells in zip(labels, *columns.values(), strict=True):
         table.add_row(*cells)
     table.caption = (
         "best val: at the round with the best validation score; gain: over local, or over the "
-        "first method; p: paired t-test; scalars: size of a client's model; up, GFLOPs: per client "
-        "and round"
+        "first method; p: paired t-test over the seeds of one split, or over splits, corrected for "
+        "their overlap; scalars: size of a client's model; up, GFLOPs: per client and round"
     )
     if "all data" in columns:
         table.caption += (
@@ -45,6 +46,16 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     if target is not None:
         table.caption += f"; to {100 * target:g}: rounds needed to reach that score"
     return table
+
+
+def _draws(row: Standing) -> str:
+    """`5 seeds`, `3 splits × 5 seeds`."""
+    splits = f"{plural(row.splits, 'split')} × " if row.splits > 1 else ""
+    return splits + plural(row.seeds, "seed")
+
+
+def _counts(row: Standing) -> str:
+    return f"{row.splits} × {row.seeds}" if row.splits > 1 else str(row.seeds)
 
 
 def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str, list[str]]:

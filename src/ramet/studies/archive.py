@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, RunFolder, make_folder
 from ramet.methods import table_order
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,9 @@ def kept(folder: Path) -> tuple[FinishedRun, ...]:
 
 def finished_runs(paths: Iterable[Path]) -> FinishedRuns:
     """The finished runs below the paths, which are run folders, folders of them, or kept files."""
-    by_label: dict[str, dict[int, FinishedRun]] = {}
+    by_label: dict[str, dict[Draw, FinishedRun]] = {}
     for run in _all_below(paths):
-        other = by_label.setdefault(run.label, {}).setdefault(run.seed, run)
+        other = by_label.setdefault(run.label, {}).setdefault(run.draw, run)
         if not other.matches(run.command, run.versions.get("method")):
             raise RametError(
                 f"two different runs are called {run.label}, seed {run.seed}: `{other.command}` "

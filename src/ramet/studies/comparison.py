@@ -1,4 +1,4 @@
-"""Comparison of methods over seeds: means, gains and p-values."""
+"""Comparison of methods over splits and seeds: means, gains and p-values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from ramet.metrics import Summary
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
+from ramet.studies.gains import Gain, paired_gain
 
 
 @dataclass(frozen=True)
@@ -16,15 +17,16 @@ class Standing:
 
     label: str
     seeds: int
+    splits: int
     metric: str  # accuracy or ROC-AUC
     test: float
-    spread: float | None  # sample standard deviation over seeds
-    worst: float  # test score of the worst seed
+    spread: float | None  # sample standard deviation over runs
+    worst: float  # test score of the worst run
     test_at_best_val: float
     overview: float | None  # server's model on all data, at the best validation round there
     overview_spread: float | None
     gain: float | None
-    p_value: float | None  # paired t-test over the common seeds
+    p_value: float | None  # paired t-test over the common splits, or over the seeds of one split
     scalars: float  # size of a client's model, mean over clients
     up_per_client_round: float
     flops_per_client_round: float | None
@@ -43,28 +45,27 @@ def standings(runs: FinishedRuns, target: float | None = None) -> list[Standing]
 
 def _standing(
     label: str,
-    own: Mapping[int, FinishedRun],
-    other: Mapping[int, FinishedRun],
+    own: Mapping[Draw, FinishedRun],
+    other: Mapping[Draw, FinishedRun],
     target: float | None,
 ) -> Standing:
     summaries = [run.summary for run in own.values()]
-    tests = {seed: run.summary.scores.test for seed, run in own.items()}
+    tests = [one.scores.test for one in summaries]
     overviews = [run.on_all_data for run in own.values() if run.on_all_data is not None]
-    gains = [
-        tests[seed] - other[seed].summary.scores.test for seed in sorted(own.keys() & other.keys())
-    ]
+    gain = _gain(own, other)
     return Standing(
         label=label,
-        seeds=len(own),
+        seeds=len({draw.seed for draw in own}),
+        splits=len({draw.split_seed for draw in own}),
         metric=summaries[0].metric,
-        test=fmean(tests.values()),
-        spread=stdev(tests.values()) if len(own) > 1 else None,
-        worst=min(tests.values()),
+        test=fmean(tests),
+        spread=stdev(tests) if len(own) > 1 else None,
+        worst=min(tests),
         test_at_best_val=fmean(one.scores.test_at_best_val for one in summaries),
         overview=fmean(overviews) if overviews else None,
         overview_spread=stdev(overviews) if len(overviews) > 1 else None,
-        gain=fmean(gains) if gains else None,
-        p_value=p_value(gains),
+        gain=gain.mean if gain else None,
+        p_value=gain.p_value if gain else None,
         scalars=fmean(count for one in summaries for count in one.model.scalars.values()),
         up_per_client_round=fmean(one.traffic.up_per_client_round for one in summaries),
         flops_per_client_round=_flops(summaries),
@@ -80,11 +81,20 @@ def _flops(summaries: Iterable[Summary]) -> float | None:
 
 def p_value(gains: Sequence[float]) -> float | None:
     """Return the p-value of a paired t-test; None for fewer than two or equal gains."""
-    if len(gains) < 2 or len(set(gains)) == 1:
-        return None
-    from scipy.stats import ttest_1samp  # takes half a second to import
+    return paired_gain({Draw(0, seed): gain for seed, gain in enumerate(gains)}, None).p_value
 
-    return float(ttest_1samp(gains, 0.0).pvalue)
+
+def _gain(own: Mapping[Draw, FinishedRun], other: Mapping[Draw, FinishedRun]) -> Gain | None:
+    """The gain in the mean over clients; None without common draws."""
+    draws = sorted(own.keys() & other.keys())
+    if not draws:
+        return None
+    differences = {
+        draw: own[draw].summary.scores.test - other[draw].summary.scores.test for draw in draws
+    }
+    baselines = own[draws[0]].summary.baselines.values()
+    ratios = [one.test / max(one.train, 1) for one in baselines]
+    return paired_gain(differences, fmean(ratios) if ratios else None)
 
 
 def _rounds_to(target: float | None, runs: Iterable[FinishedRun]) -> float | None:

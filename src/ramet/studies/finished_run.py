@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ramet.experiment import SPLIT_SEED, MethodSpec, RunFolder
 from ramet.metrics import Round, Summary
 from ramet.metrics.summary import tensors_sent
 
-FinishedRuns: TypeAlias = Mapping[str, Mapping[int, "FinishedRun"]]
-"""Runs by the method's label, then by seed."""
+
+class Draw(NamedTuple):
+    """What was drawn for a run; runs of two methods with the same draw are compared in pairs."""
+
+    split_seed: int
+    seed: int
+
+
+FinishedRuns: TypeAlias = Mapping[str, Mapping[Draw, "FinishedRun"]]
+"""Runs by the method's label, then by split seed and seed."""
 _NOT_A_VERSION = ("run", "started")
 
 
@@ -31,6 +39,8 @@ class FinishedRun:
     tensors: Sequence[Sequence[int]] = ()
     """Tensors that each client sent up in each round, in the summary's order of clients; 0 for a
     client that took no part. Empty if all clients always sent the same number, and in old files."""
+    folder: RunFolder | None = field(default=None, compare=False)
+    """The run's folder, if this was read from one."""
 
     @staticmethod
     def of(folder: RunFolder) -> FinishedRun | None:
@@ -49,6 +59,7 @@ class FinishedRun:
             summary=summary,
             rounds=[Round.of(record) for record in records],
             tensors=sent if len({count for line in sent for count in line}) > 1 else (),
+            folder=folder,
         )
 
     @staticmethod
@@ -77,6 +88,10 @@ class FinishedRun:
     @property
     def seed(self) -> int:
         return self.summary.seed
+
+    @property
+    def draw(self) -> Draw:
+        return Draw(self.split_seed, self.seed)
 
     @property
     def setting(self) -> str:

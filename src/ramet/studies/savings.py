@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from ramet.experiment import MethodSpec
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
 POINTS_LOST, SHARE_SENT = 0.5, 0.75
 """FedDA's claim as tested here: at most this many points lost, and this share of bytes sent."""
@@ -49,12 +49,12 @@ def savings(group: str, runs: FinishedRuns, baseline: str, labels: Iterable[str]
 
 
 def saving(
-    group: str, label: str, own: Mapping[int, FinishedRun], whole: Mapping[int, FinishedRun]
+    group: str, label: str, own: Mapping[Draw, FinishedRun], whole: Mapping[Draw, FinishedRun]
 ) -> Saving | None:
-    seeds = sorted(own.keys() & whole.keys())
-    if not seeds:
+    draws = sorted(own.keys() & whole.keys())
+    if not draws:
         return None
-    ours, theirs = [own[seed] for seed in seeds], [whole[seed] for seed in seeds]
+    ours, theirs = [own[draw] for draw in draws], [whole[draw] for draw in draws]
 
     def share(kind: Literal["tensors", "bytes"]) -> float:
         return _sent_up(ours, kind) / _sent_up(theirs, kind)
@@ -62,7 +62,7 @@ def saving(
     return Saving(
         group=group,
         label=label,
-        seeds=len(seeds),
+        seeds=len(draws),
         gain=100 * (fmean(s.score for s in ours) - fmean(s.score for s in theirs)),
         worst=100 * (min(s.score for s in ours) - min(s.score for s in theirs)),
         tensors_up=share("tensors"),

@@ -1,7 +1,7 @@
-"""Sweeps: every method with every seed, in parallel, each run in its own process and folder.
+"""Sweeps: every method with every seed and split, in parallel, each run in its own process.
 
-A sweep's folder contains one run folder per method and seed. Rerun a sweep to continue it: finished
-runs are read and stopped ones are resumed, so a crash costs each run one round at most.
+A sweep's folder contains one run folder per method, seed and split. Rerun a sweep to continue it:
+finished runs are read and stopped ones are resumed, so a crash costs each run one round at most.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ramet.methods import PAPER_NAMES
 from ramet.partition.own import SITES
 from ramet.runs import resume, start
 from ramet.studies.comparison import standings
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
 _PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
@@ -78,35 +78,44 @@ class Sweep:
     """For methods that do not set their own."""
     metric: str | None = None
     split_seed: int = SPLIT_SEED
+    splits: int = 1
+    """The number of splits, with consecutive split seeds."""
     kept: tuple[FinishedRun, ...] = ()
     """Runs that finished elsewhere and are not repeated."""
 
-    def pairs(self) -> Iterator[tuple[MethodSpec, int]]:
-        """All pairs, ordered by seed, so that an early stop leaves complete comparisons."""
-        return ((method, seed) for seed in self.seeds for method in self.methods)
+    @property
+    def draws(self) -> list[Draw]:
+        """All seeds with all splits."""
+        splits = range(self.split_seed, self.split_seed + self.splits)
+        return [Draw(split, seed) for seed in self.seeds for split in splits]
 
-    def run_folder(self, method: MethodSpec, seed: int) -> RunFolder:
-        return RunFolder(self.folder / f"{str(method).replace('/', '_')}-seed{seed}")
+    def pairs(self) -> Iterator[tuple[MethodSpec, Draw]]:
+        """All runs, ordered by seed and split, so that an early stop leaves whole comparisons."""
+        return ((method, draw) for draw in self.draws for method in self.methods)
+
+    def run_folder(self, method: MethodSpec, draw: Draw) -> RunFolder:
+        split = "" if draw.split_seed == self.split_seed else f"-split{draw.split_seed}"
+        return RunFolder(self.folder / f"{str(method).replace('/', '_')}-seed{draw.seed}{split}")
 
     def check(self) -> None:
         """Raise errors before any process starts, also if an existing run has other settings."""
         for label, times in Counter(map(str, self.methods)).items():
             if times > 1:
                 raise RametError(f"{label} is given {times} times. Give each method once.")
-        for method, seed in self.pairs():
-            settings, folder = self.settings(method, seed), self.run_folder(method, seed)
+        for method, draw in self.pairs():
+            settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
                 folder.check_same(settings)
-            kept = self._kept(method, seed)
+            kept = self._kept(method, draw)
             if kept is not None and not kept.matches(settings.command, settings.code):
                 raise RametError(
-                    f"the kept result of {method}, seed {seed}, is from another run "
+                    f"the kept result of {method}, seed {draw.seed}, is from another run "
                     f"(`{kept.command}`), or its method has changed since. Give another folder "
                     "with --keep."
                 )
 
     def total_rounds(self) -> int:
-        return sum(self.settings(method, seed).rounds for method, seed in self.pairs())
+        return sum(self.settings(method, draw).rounds for method, draw in self.pairs())
 
     def execute(self, jobs: int, observe: Observer) -> dict[str, str]:
         """Execute the missing runs, ``jobs`` at a time. Returns the reason for each failed run."""
@@ -119,9 +128,9 @@ class Sweep:
             _terminating_on_ctrl_c(),
         ):
             while True:
-                for method, seed in islice(missing, jobs - len(active)):
-                    settings, path = self.settings(method, seed), self.run_folder(method, seed).path
-                    active[pool.submit(_run_or_resume, settings, path)] = f"{method} seed {seed}"
+                for method, draw in islice(missing, jobs - len(active)):
+                    settings, path = self.settings(method, draw), self.run_folder(method, draw).path
+                    active[pool.submit(run_or_resume, settings, path)] = path.name
                 if not active:
                     return failed
                 done, _ = wait(active, timeout=_PAUSE, return_when=FIRST_COMPLETED)
@@ -133,12 +142,12 @@ class Sweep:
                 observe(*self._progress(), len(failed))
 
     def finished(self) -> FinishedRuns:
-        """Finished runs, by method and seed."""
-        by_label: dict[str, dict[int, FinishedRun]] = {str(method): {} for method in self.methods}
-        for method, seed in self.pairs():
-            run = FinishedRun.of(self.run_folder(method, seed)) or self._kept(method, seed)
+        """Finished runs, by method and draw."""
+        by_label: dict[str, dict[Draw, FinishedRun]] = {str(method): {} for method in self.methods}
+        for method, draw in self.pairs():
+            run = FinishedRun.of(self.run_folder(method, draw)) or self._kept(method, draw)
             if run is not None:
-                by_label[str(method)][seed] = run
+                by_label[str(method)][draw] = run
         return by_label
 
     def winner(self) -> MethodSpec:
@@ -148,8 +157,11 @@ class Sweep:
 
     def scalars(self, method: MethodSpec) -> float:
         """The size of a client's model, mean over clients."""
-        settings = self.settings(method, self.seeds[0])
-        return fmean(Experiment(settings).sizes.scalars().values())
+        return fmean(self.experiment(method).sizes.scalars().values())
+
+    def experiment(self, method: MethodSpec) -> Experiment:
+        """The method's run on the first seed and split."""
+        return Experiment(self.settings(method, self.draws[0]))
 
     def matched(self, winner: MethodSpec) -> Sweep:
         """This sweep plus a copy of every smaller method, widened to the winner's size."""
@@ -167,7 +179,7 @@ class Sweep:
         None if the method has no such option. A model's size grows with its width, so bisection
         finds it.
         """
-        known = NamedParts.of(self.settings(method, self.seeds[0])).defaults()
+        known = NamedParts.of(self.settings(method, self.draws[0])).defaults()
         if _WIDTH not in known:
             return None
         narrow, wide = int(method.options.get(_WIDTH, known[_WIDTH])), _WIDEST
@@ -180,13 +192,13 @@ class Sweep:
         candidates = [method.with_option(_WIDTH, width) for width in (narrow, wide)]
         return min(candidates, key=lambda candidate: abs(self.scalars(candidate) - target))
 
-    def settings(self, method: MethodSpec, seed: int) -> RunSettings:
+    def settings(self, method: MethodSpec, draw: Draw) -> RunSettings:
         whole = self._completed(method)
         return checked_settings(
             method=whole.method,
             setting=self.setting,
             rounds=self.rounds,
-            seed=seed,
+            seed=draw.seed,
             data=(self.data or default_data()).absolute(),
             options=whole.options,
             network=whole.network,
@@ -195,7 +207,7 @@ class Sweep:
             merge=whole.merge,
             release=whole.release,
             metric=self.metric,
-            split_seed=self.split_seed,
+            split_seed=draw.split_seed,
         )
 
     def _completed(self, method: MethodSpec) -> MethodSpec:
@@ -219,28 +231,26 @@ class Sweep:
 
     def _progress(self) -> tuple[int, int]:
         rounds, finished = 0, 0
-        for method, seed in self.pairs():
-            kept = self._kept(method, seed)
-            done = self.run_folder(method, seed).rounds_done()
+        for method, draw in self.pairs():
+            kept = self._kept(method, draw)
+            done = self.run_folder(method, draw).rounds_done()
             rounds += max(done, len(kept.rounds) if kept else 0)
-            finished += self._finished(method, seed)
+            finished += self._finished(method, draw)
         return rounds, finished
 
-    def _finished(self, method: MethodSpec, seed: int) -> bool:
-        in_folder = self.run_folder(method, seed).summary() is not None
-        return in_folder or self._kept(method, seed) is not None
+    def _finished(self, method: MethodSpec, draw: Draw) -> bool:
+        in_folder = self.run_folder(method, draw).summary() is not None
+        return in_folder or self._kept(method, draw) is not None
 
-    def _kept(self, method: MethodSpec, seed: int) -> FinishedRun | None:
+    def _kept(self, method: MethodSpec, draw: Draw) -> FinishedRun | None:
         whole = self._completed(method)
         options = {key: value for key, value in whole.options.items() if key != SITES}
         label = str(replace(whole, options=options).without_folders())
-        return self._kept_by_label.get((label, seed))
+        return self._kept_by_label.get((label, draw))
 
     @cached_property
-    def _kept_by_label(self) -> dict[tuple[str, int], FinishedRun]:
-        """Kept runs with the split seed of this sweep."""
-        same_split = (run for run in self.kept if run.split_seed == self.split_seed)
-        return {(run.label, run.seed): run for run in same_split}
+    def _kept_by_label(self) -> dict[tuple[str, Draw], FinishedRun]:
+        return {(run.label, run.draw): run for run in self.kept}
 
 
 @contextmanager
@@ -257,7 +267,8 @@ def _terminating_on_ctrl_c() -> Iterator[None]:
         raise
 
 
-def _run_or_resume(settings: RunSettings, path: Path) -> None:
+def run_or_resume(settings: RunSettings, path: Path) -> None:
+    """Start a run in this process, or continue the one in ``path``."""
     if RunFolder(path).started:
         resume(path)
     else:

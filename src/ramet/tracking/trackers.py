@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from ramet.engine import Observer
-from ramet.errors import RametError, unknown
+from ramet.errors import RametError, RametWarning, unknown
 from ramet.experiment import RunFolder
 from ramet.metrics import Record
 from ramet.tracking.tracker import TrackedRun, Tracker, metrics_of
@@ -22,7 +22,7 @@ TRACKERS: dict[str, str] = {
 """The class of each tracker; module, package and extra have the tracker's name."""
 
 
-class TrackingWarning(UserWarning):
+class TrackingWarning(RametWarning):
     """A tracker has failed and no longer tracks a run."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -183,3 +184,82 @@ def test_a_constant_column_becomes_zero() -> None:
 def test_sums_that_a_site_cannot_have_sent_are_refused(text: str) -> None:
     with pytest.raises(RametError, match="the sums of east are not valid"):
         SiteSums.parse(text, "east")
+
+
+HOSTILE = {
+    "NaN scale": ('{"kind":"number","marked":true,"scale":NaN}', "scale"),
+    "zero scale": ('{"kind":"number","marked":true,"scale":0}', "greater than 0"),
+    "infinite mean": ('{"kind":"number","marked":true,"mean":Infinity}', "mean"),
+    "wrong kind": ('{"kind":"matrix","marked":true}', "kind"),
+    "categories of a number": (
+        '{"kind":"number","marked":true,"categories":["a"]}',
+        "a number has no categories",
+    ),
+    "a category twice": (
+        '{"kind":"category","marked":true,"categories":["a","a"]}',
+        "listed twice",
+    ),
+    "many categories": (
+        json.dumps({"kind": "category", "marked": True, "categories": [*map(str, range(10_001))]}),
+        "at most 10000 items",
+    ),
+    "unknown field": ('{"kind":"number","marked":true,"code":"x"}', "Extra inputs"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_preparation_is_refused_in_one_line(case: str) -> None:
+    column, reason = HOSTILE[case]
+    with pytest.raises(RametError, match=reason) as refused:
+        Preparation.parse(f'{{"types":{{"patient":{{"age":{column}}}}}}}')
+    assert str(refused.value).startswith("the coordinator's preparation of columns is not valid")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_preparation_that_is_too_long_or_has_another_metric_is_refused() -> None:
+    with pytest.raises(RametError, match="at most 4,194,304 are allowed"):
+        Preparation.parse(" " * (2**22 + 1))
+    with pytest.raises(RametError, match="metric"):
+        Preparation.parse('{"metric":"accuracy-of-patient-17"}')
+
+
+def changed(agreement: Preparation, column: str, **fields: object) -> Preparation:
+    columns = agreement.types["patient"]
+    other = columns[column].model_copy(update=fields)
+    return agreement.model_copy(update={"types": {"patient": {**columns, column: other}}})
+
+
+def test_a_preparation_for_other_columns_is_refused(sites: dict[str, Path]) -> None:
+    agreement, north = _agreement(sites), sites["north"]
+    for other, reason in (
+        (changed(agreement, "age", kind="date"), "'age' of .* is a number here, but it was a date"),
+        (changed(agreement, "age", marked=False), "'age' of .* marks missing values here"),
+        (Preparation(), "has a column that was not declared in training"),
+    ):
+        with pytest.raises(SiteDataError, match=reason):
+            read_site(north, other)
+
+
+def test_a_scale_that_makes_features_infinite_is_refused(sites: dict[str, Path]) -> None:
+    tiny = changed(_agreement(sites), "age", scale=1e-300)
+    with pytest.raises(RametError, match="makes the feature 'age' of patient infinite"):
+        read_site(sites["north"], tiny)
+
+
+def test_columns_that_a_site_does_not_have_change_nothing_there(sites: dict[str, Path]) -> None:
+    agreement = _agreement(sites)
+    columns = agreement.types["patient"]
+    more = {"patient": {**columns, "secret": columns["age"]}, "unknown": columns}
+    other = read_site(sites["north"], agreement.model_copy(update={"types": more}))
+    expected = read_site(sites["north"], agreement)
+    np.testing.assert_array_equal(_features(other), _features(expected))
+
+
+def test_listed_categories_cannot_be_replaced(tmp_path: Path) -> None:
+    ward = '{ kind = "category", categories = ["surgery", "intensive", "rare-0"] }'
+    path = messy_site(tmp_path / "north", 0, 50)
+    path.write_text(path.read_text().replace('ward = "category"', f"ward = {ward}"))
+    agreement = agreed({"north": read_site(path).sums})
+    assert read_site(path, agreement)
+    with pytest.raises(SiteDataError, match=r"'ward' of .* has other categories here"):
+        read_site(path, changed(agreement, "ward", categories=("a", "b")))

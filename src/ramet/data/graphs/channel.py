@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ramet.data.graphs.flow import Flow, offsets
+from ramet.data.graphs.flow import Flow, LinkSums, offsets
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Channel:
 
     row_starts: Tensor  # [nodes + 1]
     columns: Tensor  # [2 · links]
+    sums: LinkSums | None = None
+    """How to sum over neighbours; None for sparse products."""
 
     @cached_property
     def degrees(self) -> Tensor:  # [nodes]
@@ -41,7 +43,7 @@ class Channel:
     @cached_property
     def flow(self) -> Flow:
         """Both directions of each link, and self loops."""
-        return Flow.of_rows(self.row_starts, self.columns)
+        return Flow.of_rows(self.row_starts, self.columns, self.sums)
 
 
 def scale(degrees: Tensor) -> Tensor:  # [nodes, 1]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+LinkSums: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Sums the rows of each node's neighbours, each times the weight of its link.
+
+Takes [nodes, …] rows and [links, …] weights in the order of the links, and returns [nodes, …].
+"""
 
 
 @dataclass(frozen=True)
@@ -40,24 +48,34 @@ class Flow:
     sources: Tensor  # [links]
     targets: Tensor  # [links]
     back_order: Tensor  # [links] indices of the links sorted by source
+    sums: LinkSums | None = field(default=None, repr=False, compare=False)
+    """How to sum over incoming links; None for sparse products."""
     _by_heads: dict[int, tuple[Csr, Csr]] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
-    def of(sources: Tensor, targets: Tensor, nodes: int) -> Flow:
+    def of(sources: Tensor, targets: Tensor, nodes: int, sums: LinkSums | None = None) -> Flow:
         """A flow along links that are sorted by target and include the self loops."""
         back_order = torch.argsort(sources, stable=True)
-        return Flow(nodes, offsets(targets, nodes), sources, targets, back_order)
+        return Flow(nodes, offsets(targets, nodes), sources, targets, back_order, sums)
 
     @staticmethod
-    def of_rows(row_starts: Tensor, columns: Tensor) -> Flow:
+    def of_rows(row_starts: Tensor, columns: Tensor, sums: LinkSums | None = None) -> Flow:
         """A flow from each row's columns to the row, and a self loop at the end of each row."""
         loops = torch.arange(row_starts.numel() - 1, device=columns.device)
         rows = torch.repeat_interleave(row_starts.diff())
         sources = columns.new_empty(columns.numel() + loops.numel(), dtype=torch.int64)
-        sources[torch.arange(columns.numel(), device=columns.device) + rows] = columns.long()
-        sources[row_starts[1:] + loops] = loops
+        links = torch.arange(columns.numel(), device=columns.device) + rows
+        at_end = row_starts[1:] + loops
+        sources[links] = columns.long()
+        sources[at_end] = loops
         targets = torch.repeat_interleave(row_starts.diff() + 1).long()
-        return Flow.of(sources, targets, loops.numel())
+        if sums is None:
+            return Flow.of(sources, targets, loops.numel())
+
+        def with_loops(values: Tensor, weights: Tensor) -> Tensor:
+            return sums(values, weights[links]) + values * weights[at_end]
+
+        return Flow.of(sources, targets, loops.numel(), with_loops)
 
     def for_heads(self, heads: int) -> tuple[Csr, Csr]:
         """The links and their reverse as matrices with a block for each attention head."""

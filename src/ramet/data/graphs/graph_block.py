@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.data.graphs.flow import Flow
+from ramet.data.graphs.flow import Flow, LinkSums
 from ramet.errors import RametError
 
 with warnings.catch_warnings():
@@ -43,6 +43,8 @@ class Batch:
     labels: Tensor
     """[graphs]"""
     feature_width: int
+    sums: LinkSums | None = None
+    """How to sum over neighbours; None for sparse products."""
 
     @property
     def nodes(self) -> int:
@@ -81,7 +83,7 @@ class Batch:
     @cached_property
     def flow(self) -> Flow:
         """Both directions of each link, and self loops."""
-        return Flow.of_rows(self.row_starts, self.columns)
+        return Flow.of_rows(self.row_starts, self.columns, self.sums)
 
     @cached_property
     def x(self) -> Tensor:

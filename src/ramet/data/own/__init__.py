@@ -1,8 +1,10 @@
 """User-defined graphs: a TOML file per site describes its data files."""
 
 from ramet.data.own.files import site_files
+from ramet.data.own.new_data import new_data_name, read_new_data
 from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.problems import Problem, SiteDataError
+from ramet.data.own.ranges import Ranges, novelties, ranges
 from ramet.data.own.schema import Aspect, Schema, TaskName, check_fit, check_task, width_of
 from ramet.data.own.site import (
     Site,
@@ -13,11 +15,14 @@ from ramet.data.own.site import (
     site_task,
     statistics,
 )
+from ramet.data.own.tables import Ids
 
 __all__ = [
     "Aspect",
+    "Ids",
     "Preparation",
     "Problem",
+    "Ranges",
     "Schema",
     "Site",
     "SiteCheck",
@@ -28,6 +33,10 @@ __all__ = [
     "check_fit",
     "check_site",
     "check_task",
+    "new_data_name",
+    "novelties",
+    "ranges",
+    "read_new_data",
     "read_site",
     "site_files",
     "site_name",

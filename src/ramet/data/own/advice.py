@@ -55,7 +55,7 @@ def _summary(site: Site, node_type: str, columns: ColumnValues, name: str) -> Co
         rows=columns.rows,
         missing=columns.rows - present.size,
         content="not at this site" if part.absent else _content(part.kind, present),
-        leaves=_leaves(site, node_type, name),
+        leaves=str(site.sums.types[node_type][name]),
     )
 
 
@@ -64,8 +64,11 @@ def warnings(site: Site) -> list[str]:
     return [
         *_unscaled(site),
         *_identifiers(site),
+        *_spellings(site),
+        *_absent(site),
         *_unlinked(site),
         *_rare_classes(site),
+        *_untrained_classes(site),
     ]
 
 
@@ -88,18 +91,6 @@ def _content(kind: str, values: Values) -> str:
         first, last = (EPOCH + timedelta(days=float(day)) for day in (values.min(), values.max()))
         return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
     return f"{values.min():g} to {values.max():g}, mean {values.mean():.4g}"
-
-
-def _leaves(site: Site, node_type: str, column: str) -> str:
-    told = site.sums.types[node_type][column]
-    if told.kind == "category":
-        if told.fixed:
-            return "the list of categories in the TOML"
-        names = ", ".join(f"{name} {count}" for name, count in told.categories.items())
-        return f"counts of {names}" if names else "nothing"
-    if not told.count:
-        return "nothing"
-    return f"count {told.count}, sum {told.total:g}, sum of squares {told.squares:g}"
 
 
 def _features(site: Site) -> Iterator[tuple[str, Tensor]]:
@@ -142,6 +133,31 @@ def _identifiers(site: Site) -> Iterator[str]:
                 yield f'{node_type}: {name} numbers the rows. Declare it as "ignored"'
 
 
+def _spellings(site: Site) -> Iterator[str]:
+    """Categories that differ in case or spaces only."""
+    for node_type, columns in site.columns.items():
+        for name, part in columns.parts.items():
+            if part.kind != "category":
+                continue
+            spellings: dict[str, list[str]] = {}
+            for value in sorted(set(_present(columns.values[name]).tolist())):
+                spellings.setdefault("".join(value.split()).lower(), []).append(value)
+            twice = [f"'{same[0]}' and '{same[1]}'" for same in spellings.values() if same[1:]]
+            if twice:
+                listed = ", ".join(twice[:_MOST_SHOWN])
+                yield f"{node_type}: {name} has {listed}. Write a category in one way"
+
+
+def _absent(site: Site) -> Iterator[str]:
+    for node_type, columns in site.columns.items():
+        absent = [name for name, part in columns.parts.items() if part.absent]
+        if absent:
+            yield (
+                f"{node_type}: this site lacks {', '.join(absent)}, which the model learns from "
+                "other sites only"
+            )
+
+
 def _counts_up(values: Values) -> bool:
     """Whether the values are consecutive integers in the order of the table."""
     return values.size > _RARE_COUNT and bool((np.diff(values) == 1).all())
@@ -171,9 +187,9 @@ def _unlinked(site: Site) -> Iterator[str]:
 
 
 def _rare_classes(site: Site) -> Iterator[str]:
-    if isinstance(site.graph, HeteroGraph):
+    labels = site.labels
+    if labels is None:
         return
-    labels = site.graph.labels if site.parts is None else site.graph.labels[site.parts >= 0]
     counts = torch.bincount(labels, minlength=len(site.schema.classes)).tolist()
     for name, count in zip(site.schema.classes, counts, strict=True):
         if count < max(_RARE_COUNT, _RARE_SHARE * labels.numel()):
@@ -181,3 +197,15 @@ def _rare_classes(site: Site) -> Iterator[str]:
                 f"class {name} has {count:,} of {labels.numel():,} samples. Accuracy hides how "
                 "well it is found; look at recall and average precision"
             )
+
+
+def _untrained_classes(site: Site) -> Iterator[str]:
+    """Classes that the given split has for validation or test only."""
+    if site.labels is None or site.parts is None or isinstance(site.graph, HeteroGraph):
+        return
+    trained = set(site.graph.labels[site.parts == 0].tolist())
+    for index in sorted(set(site.labels.tolist()) - trained):
+        yield (
+            f"class {site.schema.classes[index]} has no training samples, so the model cannot "
+            "learn it here. Give it some in the split"
+        )

@@ -16,7 +16,7 @@ from ramet.data.own.paths import resolve_inside
 from ramet.data.own.preparation import Preparer
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import width_of
-from ramet.data.own.tables import Table, read_table
+from ramet.data.own.tables import Ids, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
 
 _PYG_GLOBAL = "_global_store"
@@ -29,6 +29,7 @@ class Nodes:
     features: Tensor  # [nodes, features]
     labels: Tensor | None = None  # [nodes]
     parts: Tensor | None = None  # [nodes] part of the split, if the site provides one
+    ids: Ids | None = None  # [nodes] None if nodes are numbered
 
     @property
     def count(self) -> int:
@@ -47,7 +48,7 @@ class Edges:
 class Graphs:
     """The graph of each node, and the class of each graph."""
 
-    names: Sequence[str]
+    names: Ids
     of_node: Tensor  # [nodes]
     labels: Tensor  # [graphs]
     parts: Tensor | None = None  # [graphs]
@@ -80,6 +81,8 @@ class OneGraph:
     description: Description
     problems: Problems
     preparer: Preparer
+    labelled: bool = True
+    """Whether classes and splits are read."""
 
     def read(self) -> Content | None:
         nodes: dict[str, Nodes] = {}
@@ -115,7 +118,7 @@ class OneGraph:
         if f"{store}x" not in self._tensors.by_name:
             return empty
         features = self._tensors.features(store, part.names)
-        if features is None or self.description.task != "node-classification":
+        if features is None or not self._classified:
             return None if features is None else Nodes(features)
         parts = self._tensors.parts(features.size(0))
         labels = self._tensors.labels(self.description.classes, features.size(0), parts)
@@ -124,19 +127,21 @@ class OneGraph:
     def _nodes_of(
         self, table: Table, part: NodePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Nodes | None:
-        classified = self.description.task == "node-classification"
-        extra = [c for c in (part.label, part.split) if c is not None] if classified else []
+        given = [c for c in (part.label, part.split) if c is not None]
+        extra = given if self._classified else []
+        part = part if self.labelled else part.only(table.columns)
         if not table.has([part.id, *part.in_table, *extra]):
             return None
         if not len(table):
             self.problems.add(table.file, f"has no rows. If there are no {name} nodes, omit 'file'")
             return None
         rows[name] = table.ids(part.id)
-        features = features_of(table, name, part, self.preparer)
-        if not classified or part.label is None:
-            return Nodes(features)
+        features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
+        if not self._classified or part.label is None:
+            return Nodes(features, ids=ids)
         parts = table.parts(part.split)
-        return Nodes(features, table.labels(part.label, self.description.classes, parts), parts)
+        labels = table.labels(part.label, self.description.classes, parts)
+        return Nodes(features, labels, parts, ids)
 
     def _no_features(self, name: str) -> Tensor:  # [0, features]
         part = self.description.nodes[name]
@@ -168,7 +173,8 @@ class OneGraph:
     def _edges_of(
         self, table: Table, part: EdgePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Edges | None:
-        split = part.split if self.description.task == "link-prediction" else None
+        linked = self.description.task == "link-prediction"
+        split = part.split if linked and self.labelled else None
         if not table.has([part.source, part.target, *([split] if split else [])]):
             return None
         head, tail = self.description.ends(name)
@@ -225,6 +231,11 @@ class OneGraph:
             None if given is None else resolve_inside(self.folder, given, self.toml, self.problems)
         )
         return None if path is None else read_tensors(path, str(given), self.problems)
+
+    @property
+    def _classified(self) -> bool:
+        """Whether nodes have classes to read."""
+        return self.labelled and self.description.task == "node-classification"
 
     @property
     def _plain(self) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from difflib import get_close_matches
+from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ramet.data.own.columns import ColumnOrKind, ColumnPart
+from ramet.data.own.hints import did_you_mean
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import Column, Schema, SiteName, TaskName, Texts, TypeName
@@ -56,6 +57,19 @@ class NodePart(_Part):
     def in_table(self) -> list[str]:
         """The columns that the table must have."""
         return [name for name in self.names if name not in self.prepared or not self._absent(name)]
+
+    def only(self, header: Collection[str]) -> NodePart:
+        """The same part, with columns that the table lacks declared as absent, where they may be.
+
+        Columns that refuse missing values stay, and are reported as missing.
+        """
+        columns = {
+            name: one
+            if name in header or one.missing == "refuse"
+            else one.model_copy(update={"absent": True})
+            for name, one in self.columns.items()
+        }
+        return NodePart(**self.model_dump(exclude={"columns"}), columns=columns)
 
     def _absent(self, column: str) -> bool:
         return self.prepared[column].absent
@@ -176,13 +190,17 @@ class Description(_Part):
             errors.append("[graphs] is required for graph-classification and not allowed otherwise")
         if self.graphs is not None:
             errors += self._graph_errors(self.graphs)
-        if self.task == "node-classification" and self.tensors is None:
-            errors += [
-                f"[nodes.{name}] lacks 'label', the column with the class"
-                for name, part in self.nodes.items()
-                if part.label is None
-            ]
         return errors
+
+    def label_errors(self) -> list[str]:
+        """What is missing for training, and not for prediction."""
+        if self.task != "node-classification" or self.tensors is not None:
+            return []
+        return [
+            f"[nodes.{name}] lacks 'label', the column with the class"
+            for name, part in self.nodes.items()
+            if part.label is None
+        ]
 
     def _graph_errors(self, graphs: GraphPart) -> list[str]:
         errors = []
@@ -200,20 +218,20 @@ class Description(_Part):
         return errors
 
 
-def read_description(path: Path, problems: Problems) -> Description | None:
-    """Parse the TOML file; on failure report its problems and return None."""
+def read_description(
+    path: Path, problems: Problems, complete: Callable[[dict[str, Any]], None] | None = None
+) -> Description | None:
+    """Parse the TOML file; on failure report its problems and return None.
+
+    ``complete`` adds to its content what the file may leave out.
+    """
+    content = read_toml(path, problems)
+    if content is None:
+        return None
+    if complete is not None:
+        complete(content)
     try:
-        content = path.read_bytes()
-        if len(content) > _MAX_BYTES:
-            problems.add(
-                path.name, f"has {len(content):,} bytes; at most {_MAX_BYTES:,} are allowed"
-            )
-            return None
-        return Description.model_validate(tomllib.loads(content.decode()))
-    except OSError as error:
-        problems.add(path.name, f"cannot be read ({error.strerror or error})")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        problems.add(path.name, f"is not valid TOML ({error})")
+        return Description.model_validate(content)
     except ValidationError as error:
         for detail in error.errors():
             where = ".".join(map(str, detail["loc"]))
@@ -224,8 +242,22 @@ def read_description(path: Path, problems: Problems) -> Description | None:
     return None
 
 
+def read_toml(path: Path, problems: Problems) -> dict[str, Any] | None:
+    """The content of a TOML file; on failure report why and return None."""
+    try:
+        content = path.read_bytes()
+        if len(content) <= _MAX_BYTES:
+            return tomllib.loads(content.decode())
+        problems.add(path.name, f"has {len(content):,} bytes; at most {_MAX_BYTES:,} are allowed")
+    except OSError as error:
+        problems.add(path.name, f"cannot be read ({error.strerror or error})")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        hint = ". Write paths with / instead of \\" if b"\\" in content else ""
+        problems.add(path.name, f"is not valid TOML ({error}){hint}")
+    return None
+
+
 def _no_such_key(name: str) -> str:
     parts = (Description, NodePart, EdgePart, GraphPart, ColumnPart)
     known = {f.alias or key for part in parts for key, f in part.model_fields.items()}
-    near = get_close_matches(name, known, n=1)
-    return f"there is no such key; did you mean '{near[0]}'?" if near else "there is no such key"
+    return f"there is no such key{did_you_mean(name, known)}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,8 @@ class ManyGraphs:
     description: Description
     problems: Problems
     preparer: Preparer
+    labelled: bool = True
+    """Whether classes and the split are read."""
 
     def read(self) -> Content | None:
         part = self._graphs
@@ -50,9 +53,12 @@ class ManyGraphs:
 
     def _listed(self, part: GraphPart, given: str) -> _Labels | None:
         table = self._table(given)
-        columns = [part.id, part.label, *([part.split] if part.split else [])]
-        if table is None or not table.has(columns):
+        classes = [part.label, *([part.split] if part.split else [])] if self.labelled else []
+        if table is None or not table.has([part.id, *classes]):
             return None
+        if not self.labelled:
+            labels = torch.zeros(len(table), dtype=torch.int64)
+            return _Labels(table.ids(part.id), labels, None, table)
         parts = table.parts(part.split)
         labels = table.labels(part.label, self.description.classes, parts)
         return _Labels(table.ids(part.id), labels, parts, table)
@@ -67,6 +73,8 @@ class ManyGraphs:
         nodes = self._table(str(self._node_part.file))
         edges = self._table(str(self._edge_part.file))
         node_part, edge_part = self._node_part, self._edge_part
+        if nodes is not None and not self.labelled:
+            node_part = node_part.only(nodes.columns)
         has_columns = [
             nodes is not None and nodes.has([node_part.id, node_part.graph, *node_part.in_table]),
             edges is not None and edges.has([edge_part.source, edge_part.target, edge_part.graph]),
@@ -85,8 +93,10 @@ class ManyGraphs:
         for name, row in listed.rows.items():
             if row not in filled:
                 self._report_empty(listed, name, "no nodes")
-        graphs = Graphs(list(listed.rows), of_node, listed.labels, listed.parts)
-        return self._content(Nodes(features), torch.stack([heads, tails]), graphs)
+        names = listed.table.identifiers(self._graphs.id)
+        graphs = Graphs(names, of_node, listed.labels, listed.parts)
+        of_nodes = Nodes(features, ids=nodes.identifiers(node_part.id))
+        return self._content(of_nodes, torch.stack([heads, tails]), graphs)
 
     def _from_folder(self, listed: _Labels | None) -> Content | None:
         given = str(self._graphs.folder)
@@ -122,7 +132,8 @@ class ManyGraphs:
         if listed is not None and listed.parts is not None:
             parts = listed.parts[torch.tensor([listed.rows[name] for name in names])]
         features = torch.cat([features for features, _ in read]) if read else torch.empty((0, 1))
-        graphs = Graphs(names, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
+        ids = np.array(names, dtype=object)
+        graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
         return self._content(Nodes(features), torch.cat(shifted, dim=1), graphs)
 
     def _report_empty(self, listed: _Labels, name: str, lacks: str) -> None:
@@ -141,7 +152,7 @@ class ManyGraphs:
             elif not stem.endswith(".edges"):
                 text = "is not NAME.nodes.csv, NAME.edges.csv, NAME.safetensors or NAME.pt"
                 self.problems.add(f"{given}/{file.name}", text)
-            elif self._graphs.file is None:
+            elif self._graphs.file is None and self.labelled:
                 text = "[graphs] needs 'file', a table with the classes, for graphs in tables"
                 self.problems.add(self.toml, text)
                 return []
@@ -194,7 +205,7 @@ class ManyGraphs:
         ends = tensors.ends("edge_index", features.size(0), features.size(0))
         if "edge_index" not in tensors.by_name:
             self.problems.add(name, "is missing", column="edge_index")
-        if self._graphs.file is None:
+        if self._graphs.file is None and self.labelled:
             y = tensors.labels(self.description.classes, 1, None)
             return None if y is None or ends is None else (features, ends, int(y[0]))
         return None if ends is None else (features, ends, -1)

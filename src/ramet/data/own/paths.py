@@ -46,7 +46,8 @@ def _existing(folder: Path, path: Path, given: str, toml: str, problems: Problem
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError):  # RuntimeError: a cycle of links
-        problems.add(toml, f"there is no '{given}' in its folder")
+        hint = ". Write paths with / instead of \\" if "\\" in given else ""
+        problems.add(toml, f"there is no '{given}' in its folder{hint}")
         return None
     if not real.is_relative_to(folder.resolve()):
         problems.add(toml, f"'{given}' is a link that points outside the folder of {toml}")

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum, sqrt
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, Values
@@ -48,14 +48,37 @@ class ColumnSums(_Frozen):
     fixed: bool = False
     """Whether the site's TOML lists the categories."""
 
+    def __str__(self) -> str:
+        """What leaves the site, in words."""
+        if self.kind == "category":
+            if self.fixed:
+                return "the list of categories in the TOML"
+            names = ", ".join(f"{name} {count}" for name, count in self.categories.items())
+            return f"counts of {names}" if names else "nothing"
+        if not self.count:
+            return "nothing"
+        return f"count {self.count}, sum {self.total:g}, sum of squares {self.squares:g}"
+
 
 class SiteSums(_Frozen):
-    """The sums of a site's columns, by node type and column."""
+    """What a site tells before round 1: the sums of its columns, and whether a class is rare."""
 
     types: dict[TypeName, dict[Column, ColumnSums]] = {}
+    rare_classes: bool = False
+    """Whether a class is so rare that accuracy says little; which one and how rare is not told."""
 
     def text(self) -> str:
         return self.model_dump_json(exclude_defaults=True)
+
+    def in_words(self) -> tuple[str, ...]:
+        """What leaves the site, one line per column, for its audit log."""
+        rare = ("classes: one is rare; which one is not told",) if self.rare_classes else ()
+        columns = (
+            f"{node_type}.{column}: {sums}"
+            for node_type, of_type in self.types.items()
+            for column, sums in of_type.items()
+        )
+        return (*columns, *rare)
 
     @staticmethod
     def parse(text: str, site: str) -> SiteSums:
@@ -81,7 +104,26 @@ class PreparedColumn(_Frozen):
     marked: bool
     mean: _Number = 0.0
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    categories: tuple[Column, ...] = ()
+    categories: Annotated[tuple[Column, ...], Field(max_length=_MAX_CATEGORIES)] = ()
+
+    @model_validator(mode="after")
+    def _check_categories(self) -> PreparedColumn:
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("a category is listed twice")
+        if self.categories and self.kind != "category":
+            raise ValueError(f"a {self.kind} has no categories")
+        return self
+
+    def difference(self, declared: ColumnPart) -> str | None:
+        """How the site's declaration differs from this; None if it does not."""
+        if self.kind != declared.kind:
+            return f"is a {declared.kind} here, but it was a {self.kind} in training"
+        if self.marked != (declared.missing == "mark"):
+            word = "marks" if declared.missing == "mark" else "refuses"
+            return f"{word} missing values here, which it did not in training"
+        if declared.categories and self.categories != declared.categories:
+            return "has other categories here than in training"
+        return None
 
     def names(self, column: str) -> list[str]:
         """The names of the features."""
@@ -103,21 +145,31 @@ class PreparedColumn(_Frozen):
 
 
 class Preparation(_Frozen):
-    """How all sites prepare their columns, by node type and column."""
+    """How all sites prepare their columns, by node type and column, and their default metric."""
 
     types: dict[TypeName, dict[Column, PreparedColumn]] = {}
+    metric: Literal["balanced-accuracy"] | None = None
+    """None for the default of the task."""
 
     def text(self) -> str:
         return self.model_dump_json(exclude_defaults=True)
 
     @staticmethod
     def parse(text: str) -> Preparation:
+        """Parse and validate what the coordinator sent."""
+        if len(text) > _MAX_LENGTH:
+            raise RametError(
+                f"the coordinator's preparation of columns has {len(text):,} characters; at most "
+                f"{_MAX_LENGTH:,} are allowed. Declare fewer categories."
+            )
         try:
             return Preparation.model_validate_json(text)
         except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "its text"
             raise RametError(
-                f"the coordinator's preparation of columns is not valid ({error.errors()[0]['msg']}"
-                "). Use the same version of Ramet everywhere."
+                f"the coordinator's preparation of columns is not valid ({where}: {first['msg']}). "
+                "Use the same version of Ramet everywhere."
             ) from error
 
     def names(self, node_type: str, columns: Iterable[str]) -> tuple[str, ...]:
@@ -133,7 +185,17 @@ class Preparation(_Frozen):
         ]
         if not arrays:
             return torch.ones((columns.rows, 1))
-        return torch.from_numpy(np.stack(arrays, axis=1).astype(np.float32))
+        with np.errstate(over="ignore"):
+            features = np.stack(arrays, axis=1).astype(np.float32)
+        if not np.isfinite(features).all():
+            wrong = self.names(node_type, columns.parts)[
+                int(np.argwhere(~np.isfinite(features))[0, 1])
+            ]
+            raise RametError(
+                f"the agreed scale makes the feature '{wrong}' of {node_type} infinite. Ask the "
+                "coordinator to start a new run."
+            )
+        return torch.from_numpy(features)
 
     def expanded(self, schema: Schema) -> Schema:
         """The schema with the features that its columns become."""
@@ -208,7 +270,8 @@ def agreed(sums: Mapping[str, SiteSums]) -> Preparation:
                 column: _merged(f"{node_type}.{column}", told) for column, told in columns.items()
             }
             for node_type, columns in by_column.items()
-        }
+        },
+        metric="balanced-accuracy" if any(s.rare_classes for s in sums.values()) else None,
     )
 
 
@@ -245,6 +308,11 @@ def _merged_categories(column: str, told: Mapping[str, ColumnSums]) -> PreparedC
                     "Use the same list."
                 )
     categories = tuple(first.categories) if first.fixed else tuple(sorted(set(names)))
+    if len(categories) > _MAX_CATEGORIES:
+        raise RametError(
+            f"the sites have {len(categories):,} categories of {column}; at most "
+            f'{_MAX_CATEGORIES:,} are allowed. Declare it as "ignored", or raise smallest_count.'
+        )
     return PreparedColumn(kind=first.kind, marked=first.marked, categories=categories)
 
 

@@ -23,7 +23,8 @@ class Problem:
     def __str__(self) -> str:
         row = f", row {self.row}" if self.row is not None else ""
         column = f", column '{self.column}'" if self.column is not None else ""
-        return f"{self.file}{row}{column}: {self.text}."
+        end = "" if self.text.endswith("?") else "."
+        return f"{self.file}{row}{column}: {self.text}{end}"
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +24,9 @@ from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.preparation import Preparation, Preparer, SiteSums
 from ramet.data.own.problems import Problem, Problems, SiteDataError
+from ramet.data.own.rarity import has_rare_class
 from ramet.data.own.schema import Schema, TaskName
+from ramet.data.own.tables import Ids
 from ramet.data.splits import PARTS, Split, node_split, stratified
 
 MIN_SAMPLES = 10
@@ -42,7 +45,18 @@ class Site:
     parts: Tensor | None  # of graphs, nodes or links: 0 train, 1 val, 2 test, -1 none
     columns: Mapping[str, ColumnValues] = field(default_factory=dict)  # by node type
     sums: SiteSums = field(default_factory=SiteSums)
-    """What other sites learn about the columns."""
+    """What other sites learn about the columns and classes."""
+    ids: Mapping[str, Ids] = field(default_factory=dict)
+    """The ids of nodes by type, in the order of the graph."""
+    graph_ids: Ids | None = None
+    """The ids of graphs, if there are many."""
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The classes of all labelled samples; None for links."""
+        if isinstance(self.graph, HeteroGraph):
+            return None
+        return self.graph.labels if self.parts is None else self.graph.labels[self.parts >= 0]
 
     def client_data(
         self, seed: int, inputs: StructureEncoding, negatives: Negatives = "random"
@@ -89,7 +103,10 @@ def check_site(path: Path, preparation: Preparation | None = None) -> SiteCheck:
     """
     problems = Problems()
     description = read_description(path, problems)
-    site = None if description is None else _site(path, description, problems, preparation)
+    if description is not None:
+        for text in description.label_errors():
+            problems.add(path.name, text)
+    site = None if description is None else build_site(path, description, problems, preparation)
     return SiteCheck(problems.sorted(), problems.count, None if problems else site)
 
 
@@ -114,21 +131,54 @@ def site_task(path: Path) -> TaskName:
     return described(path).task
 
 
-def _site(
-    path: Path, description: Description, problems: Problems, preparation: Preparation | None
+def build_site(
+    path: Path,
+    description: Description,
+    problems: Problems,
+    preparation: Preparation | None,
+    labelled: bool = True,
 ) -> Site | None:
+    """Read the files that a description names; None if they have problems.
+
+    Without labels, neither classes nor splits are read, and any number of samples will do.
+    """
     if preparation is not None and not _covers(preparation, description, path.name, problems):
         return None
     reader = ManyGraphs if description.task == "graph-classification" else OneGraph
     preparer = Preparer(description.smallest_count, preparation)
     folder = path.absolute().parent
-    content = reader(folder, path.name, description, problems, preparer).read()
+    content = reader(folder, path.name, description, problems, preparer, labelled).read()
     if content is None:
         return None
     graph, parts = _BUILDERS[description.task](content, description)
+    site = Site(
+        name=description.site,
+        schema=description.site_schema,
+        graph=graph,
+        parts=parts,
+        columns=preparer.columns,
+        ids=_ids(content),
+        graph_ids=None if content.graphs is None else content.graphs.names,
+    )
+    if not labelled:
+        return site
     _report_too_few(path.name, graph, parts, problems)
-    columns, sums = preparer.columns, preparer.sums(*sorted(preparer.columns))
-    return Site(description.site, description.site_schema, graph, parts, columns, sums)
+    labels, classes = site.labels, len(site.schema.classes)
+    rare = labels is not None and has_rare_class(labels, classes)
+    sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
+    return replace(site, sums=sums)
+
+
+def _ids(content: Content) -> dict[str, Ids]:
+    """The ids of nodes by type; of many graphs, in the order of their block."""
+    ids = {
+        name: np.arange(nodes.count) if nodes.ids is None else nodes.ids
+        for name, nodes in content.nodes.items()
+    }
+    if content.graphs is None:
+        return ids
+    order = torch.argsort(content.graphs.of_node, stable=True).numpy()
+    return {name: of_type[order] for name, of_type in ids.items()}
 
 
 def _covers(
@@ -141,9 +191,8 @@ def _covers(
             if column not in prepared:
                 text = f"[nodes.{node_type}] has a column that was not declared in training"
                 problems.add(toml, f"{text}. Remove it, or train again", column=column)
-            elif prepared[column].kind != one.kind:
-                text = f"is a {one.kind} here, but it was a {prepared[column].kind} in training"
-                problems.add(toml, f"'{column}' of [nodes.{node_type}] {text}")
+            elif (difference := prepared[column].difference(one)) is not None:
+                problems.add(toml, f"'{column}' of [nodes.{node_type}] {difference}")
     return not problems
 
 
@@ -169,13 +218,13 @@ def _graph_block(content: Content, description: Description) -> tuple[Graph, Ten
 
 def _node_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     (nodes,) = content.nodes.values()
-    assert nodes.labels is not None
+    labels = torch.zeros(nodes.count).long() if nodes.labels is None else nodes.labels
     pairs = [_undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
     kinds = [torch.full((p.size(1),), kind, dtype=torch.uint8) for kind, p in enumerate(pairs)]
     left, right = torch.cat(pairs, dim=1).to(torch.int32)
     graph = NodeGraph(
         features=nodes.features,
-        labels=nodes.labels.clamp(min=0),
+        labels=labels.clamp(min=0),
         classes=len(description.classes),
         left=left.contiguous(),
         right=right.contiguous(),

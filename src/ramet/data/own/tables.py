@@ -17,14 +17,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, absent_values, parsed
+from ramet.data.own.hints import (
+    MISSING_HINT,
+    SAVE_AS_CSV,
+    did_you_mean,
+    format_hint,
+    header_hint,
+    id_hint,
+    number_hint,
+)
 from ramet.data.own.problems import Problems, shown
 from ramet.data.splits import PARTS
 
 NO_PART = -1
 _NONE = "none"
 _MAX_PARQUET = 2**34
+_ROWS_AT_ONCE = 2**12
 Cells: TypeAlias = NDArray[Any]
 """Text, or numbers if the file has typed columns."""
+Ids: TypeAlias = NDArray[Any]
+"""Identifiers of rows as in the table: text, or integers if the file has typed columns."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +56,8 @@ class Table:
         missing = [name for name in names if name not in self.columns]
         for name in missing:
             existing = ", ".join(self.columns) or "none"
-            text = f"there is no such column. The columns are {existing}"
-            if len(self.columns) == 1 and any(char in existing for char in ";\t"):
-                text += ": cells must be separated by commas"
+            hint = did_you_mean(name, self.columns) or header_hint(self.columns)
+            text = f"there is no such column. The columns are {existing}{hint}"
             self.problems.add(self.file, text, 1, name)
         return not missing
 
@@ -70,6 +81,10 @@ class Table:
     def _values(self, column: str, part: ColumnPart) -> Cells:
         return parsed(part, self.columns[column], lambda row, text: self._report(row, column, text))
 
+    def identifiers(self, column: str) -> Ids:
+        cells = self.columns[column]
+        return cells if cells.dtype.kind in "iu" else np.array(self.texts(column), dtype=object)
+
     def ids(self, column: str) -> dict[str, int]:
         """Map each id to its row; missing and duplicate ids are problems."""
         return self.keys([self.texts(column)], column)
@@ -83,7 +98,11 @@ class Table:
                 self._report(row, column, "the id is missing")
             elif full_id in row_of:
                 first = self.lines[row_of[full_id]]
-                self._report(row, column, f"{shown(key[-1])} already appears in row {first}")
+                self._report(
+                    row,
+                    column,
+                    f"{shown(key[-1])} already appears in row {first}. Ids must be unique",
+                )
             else:
                 row_of[full_id] = row
         return row_of
@@ -100,7 +119,8 @@ class Table:
             elif not text:
                 self._report(row, column, "the class is missing")
             else:
-                text = f"{shown(text)} is not one of the classes {', '.join(classes)}"
+                hint = did_you_mean(text, classes)
+                text = f"{shown(text)} is not one of the classes {', '.join(classes)}{hint}"
                 self._report(row, column, text)
         return torch.tensor(labels)
 
@@ -128,7 +148,7 @@ class Table:
         for row, text in enumerate(self.texts(column)):
             target = rows.get(text if graphs is None else (graphs[row], text))
             if target is None:
-                within = "" if graphs is None else f" in graph {shown(graphs[row])}"
+                within = f" in graph {shown(graphs[row])}" if graphs else id_hint(text, what, rows)
                 self._report(row, column, f"there is no {what} {shown(text)}{within}")
             else:
                 referenced[row] = target
@@ -145,7 +165,8 @@ class Table:
         for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
             text = str(cells[row])
             if _is_number(text):  # otherwise it was reported already
-                self._report(row, column, f"{shown(text)} is not a finite number")
+                hint = number_hint(text)
+                self._report(row, column, f"{shown(text)} is not a finite number{hint}")
         return torch.from_numpy(narrow)
 
     def _parsed(self, row: int, column: str) -> float:
@@ -155,7 +176,9 @@ class Table:
         self._report(
             row,
             column,
-            "the number is missing" if not text.strip() else f"{shown(text)} is not a number",
+            f"{shown(text)} is not a number{number_hint(text)}"
+            if text.strip()
+            else f"the number is missing{MISSING_HINT}",
         )
         return float("nan")
 
@@ -170,13 +193,14 @@ def read_table(path: Path, name: str, problems: Problems) -> Table | None:
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        problems.add(name, f"is neither {' nor '.join(_READERS)}")
+        problems.add(name, f"is neither {' nor '.join(_READERS)}{format_hint(path.suffix)}")
         return None
     return reader(path, name, problems)
 
 
 def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
     rows: list[list[str]] = []
+    chunks: list[list[Cells]] = []
     lines: list[int] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -186,24 +210,41 @@ def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
                 if len(cells) == len(header):
                     rows.append(cells)
                     lines.append(reader.line_num)
+                    if len(rows) == _ROWS_AT_ONCE:
+                        chunks.append(_transposed(rows))
+                        rows = []
                 elif cells:  # skip empty lines
                     text = f"has {len(cells)} cells, but the header has {len(header)}"
                     problems.add(name, text, reader.line_num)
     except csv.Error as error:
-        problems.add(name, f"is not valid CSV ({error})", reader.line_num)
+        problems.add(name, f"is not valid CSV ({error}). {SAVE_AS_CSV}", reader.line_num)
         return None
-    except (UnicodeDecodeError, OSError) as error:
-        problems.add(name, f"cannot be read as UTF-8 text ({error})")
+    except UnicodeDecodeError:
+        problems.add(name, f"is not UTF-8 text. {SAVE_AS_CSV}")
+        return None
+    except OSError as error:
+        problems.add(name, f"cannot be read ({error.strerror or error})")
         return None
     if not _is_valid_header(header, name, problems):
         return None
-    by_column = [np.array(column, dtype=object) for column in zip(*rows, strict=True)]
-    if not rows:
+    chunks += [_transposed(rows)] if rows else []
+    by_column = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+    if not lines:
         by_column = [np.array([], dtype=object) for _ in header]
     return Table(name, dict(zip(header, by_column, strict=True)), lines, problems)
 
 
+def _transposed(rows: list[list[str]]) -> list[Cells]:
+    """The columns of some rows; a million lists would keep the garbage collector busy."""
+    return [np.array(column, dtype=object) for column in zip(*rows, strict=True)]
+
+
 def _is_valid_header(header: list[str], name: str, problems: Problems) -> bool:
+    separator = next((char for char in ";\t|" if len(header) == 1 and char in header[0]), None)
+    if separator:
+        what = "tabs" if separator == "\t" else f"'{separator}'"
+        problems.add(name, f"cells are separated by {what}. Separate them by commas", 1)
+        return False
     if not header:
         problems.add(name, "is empty. The first line must name the columns")
     duplicates = sorted({column for column in header if header.count(column) > 1})

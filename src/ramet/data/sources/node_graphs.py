@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ _SKETCH_SEED = 2021
 
 @lru_cache(maxsize=4)
 def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
-    """Read a graph of PyG's `Planetoid` or `Coauthor`.
+    """Read a graph of PyG's `Planetoid`, `Coauthor` or `Twitch`.
 
     ``width`` projects the features to that many dimensions; 0 leaves them as they are.
     """
@@ -27,7 +28,31 @@ def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
         root, name.lower(), [_FORMAT, family, name, width], lambda: _make(root, family, name, width)
     )
     classes = int(tensors["labels"].max()) + 1
-    return NodeGraph(**tensors, classes=classes, kind_names=("link",))
+    return NodeGraph(**tensors, classes=classes, kind_names=("link",), sums=None)
+
+
+@lru_cache(maxsize=8)
+def read_arrays(root: Path, name: str, width: int) -> NodeGraph:
+    """Read a graph from `nodes/NAME.npz`, with its sparse features projected to ``width``.
+
+    The file has ``edge_index`` [2, links], the features as a CSR matrix (``x_indptr``,
+    ``x_indices``, ``x_data``, ``x_shape``) and the classes ``y``.
+    """
+    path = root / "nodes" / f"{name}.npz"
+    if not path.exists():
+        raise RametError(f"{path} does not exist. Point --data to a folder that has it.")
+    tensors = cached(root, name, [_FORMAT, "nodes", name, width], lambda: _from_npz(path, width))
+    classes = int(tensors["labels"].max()) + 1
+    return NodeGraph(**tensors, classes=classes, kind_names=("link",), sums=None)
+
+
+def _from_npz(path: Path, width: int) -> dict[str, Tensor]:
+    with np.load(path) as arrays:
+        indptr, indices = (torch.from_numpy(arrays[f"x_{p}"]).long() for p in ("indptr", "indices"))
+        values, shape = torch.from_numpy(arrays["x_data"]).float(), arrays["x_shape"].tolist()
+        words = torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=True)
+        labels, ends = (torch.from_numpy(arrays[key]).long() for key in ("y", "edge_index"))
+    return _tensors(sketch(words, width), labels, ends.sort(dim=0).values)
 
 
 def sketch(features: Tensor, width: int) -> Tensor:  # [nodes, width]
@@ -44,23 +69,29 @@ def sketch(features: Tensor, width: int) -> Tensor:  # [nodes, width]
 
 def _make(root: Path, family: str, name: str, width: int) -> dict[str, Tensor]:
     data = _load(root / family, family, name)
-    left, right = data.edge_index[:, data.edge_index[0] < data.edge_index[1]].to(torch.int32)
     features = data.x.float()
+    return _tensors(sketch(features, width) if width else features, data.y, data.edge_index)
+
+
+def _tensors(features: Tensor, labels: Tensor, ends: Tensor) -> dict[str, Tensor]:
+    """The fields of a graph; of a link's two directions, the one from the smaller node is kept."""
+    left, right = ends[:, ends[0] < ends[1]].to(torch.int32)
     return {
-        "features": (sketch(features, width) if width else features).contiguous(),
-        "labels": data.y,
+        "features": features.contiguous(),
+        "labels": labels,
         "left": left.contiguous(),
         "right": right.contiguous(),
         "kinds": torch.zeros(left.numel(), dtype=torch.uint8),
-        "trained": torch.zeros(data.y.numel(), dtype=torch.bool),
+        "trained": torch.zeros(labels.numel(), dtype=torch.bool),
     }
 
 
 def _load(folder: Path, family: str, name: str) -> Any:
-    from torch_geometric.datasets import Coauthor, Planetoid
+    from torch_geometric.datasets import Coauthor, Planetoid, Twitch
 
+    loaders = {"Planetoid": Planetoid, "Coauthor": Coauthor, "Twitch": Twitch}
     try:
-        return {"Planetoid": Planetoid, "Coauthor": Coauthor}[family](str(folder), name)[0]
+        return loaders[family](str(folder), name)[0]
     except OSError as error:
         raise RametError(
             f"{name} is not in {folder} and could not be downloaded ({error}). Connect to "

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ramet.engine import Snapshots
 from ramet.engine.audit import audit_entries
-from ramet.engine.node import FINAL, FINAL_MODEL
+from ramet.engine.kept_models import FINAL, FINAL_MODEL
 from ramet.errors import RametError
 from ramet.events import NAME as EVENTS
 from ramet.events import read_lines

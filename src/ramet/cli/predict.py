@@ -1,0 +1,113 @@
+"""Commands that use a finished run's models: `ramet predict` and `ramet explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ramet.cli.arguments import Json
+from ramet.cli.console import print_error, print_json, print_line, print_table
+
+app = typer.Typer()
+
+Model = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a finished run, or a site's own folder.")
+]
+NewSite = Annotated[
+    Path | None,
+    typer.Option(
+        "--site",
+        metavar="FILE",
+        help="TOML file that describes the new data; without it, the data of training.",
+    ),
+]
+Client = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Client whose model is used. Default: the site's name."),
+]
+
+
+@app.command()
+def predict(
+    folder: Model,
+    site: NewSite = None,
+    client: Client = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a .parquet or .csv file. Default: CSV to standard output."),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Edge type whose links are predicted."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Candidates for each node, for links.")] = 10,
+    known: Annotated[
+        bool, typer.Option("--known", help="Also rank links that the data already has.")
+    ] = False,
+) -> None:
+    """Predict for a site's new data with the model of the finished run in RUN.
+
+    The new data has the form of the training data; classes and splits are not needed. Columns are
+    prepared as in training. Nodes and graphs get a class and the probability of each class; for
+    links, each node gets its likeliest candidates. Nothing leaves the machine.
+
+    \b
+    Examples:
+    ramet predict runs/together --site north/june.toml --out june.parquet
+    ramet predict hospitals-north --site june.toml --out june.csv
+    ramet predict runs/links --site june.toml --relation takes --top 10
+    """
+    from ramet.prediction import Links, Trained, predicted
+    from ramet.prediction.files import check_output, to_csv, write
+
+    if out is not None:
+        check_output(out)
+    found = predicted(Trained.open(folder), site, client, Links(relation, top, known))
+    for warning in found.warnings:
+        print_error(f"warning: {warning}.")
+    if out is None:
+        to_csv(found.frame)
+    else:
+        write(found.frame, out)
+        print_line(f"{len(found.frame):,} rows by the model of {found.client}: {out}")
+
+
+@app.command()
+def explain(
+    folder: Model,
+    id_: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the node or graph.")],
+    site: NewSite = None,
+    client: Client = None,
+    top: Annotated[int, typer.Option(min=1, help="Features and links to list.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="Also draw a .png or .svg file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Explain the prediction for one node or graph of a site's data.
+
+    Lists how many percentage points each feature and each link adds to the probability of the
+    predicted class, compared with average features and no links. Needs Captum; the picture needs
+    matplotlib.
+
+    Example: ramet explain runs/together --site north/june.toml --id p17 --out p17.png
+    """
+    from ramet.prediction import Trained
+    from ramet.prediction.explanation import explained
+    from ramet.prediction.files import check_output
+
+    if out is not None:
+        check_output(out, (".png", ".svg"))
+    found = explained(Trained.open(folder), id_, site, client)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        from ramet.report.explanation import explanation_tables
+
+        for table in explanation_tables(found, top):
+            print_table(table)
+    if out is not None:
+        from ramet.report.drawing import save_as
+        from ramet.report.explanation import explanation_figure
+
+        save_as(explanation_figure(found), out)

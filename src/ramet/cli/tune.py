@@ -1,0 +1,148 @@
+"""`ramet tune`: search for good options of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ramet.cli import completion
+from ramet.cli.arguments import (
+    Activation,
+    Data,
+    Jobs,
+    Json,
+    Merge,
+    Metric,
+    Network,
+    Options,
+    Release,
+    Rounds,
+    Setting,
+    Sites,
+    SplitSeed,
+    key_values,
+    setting_and_options,
+)
+from ramet.cli.console import (
+    exit_on_ctrl_c,
+    fail_if_any,
+    print_json,
+    print_line,
+    print_status,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from ramet.studies.tune import Observer, Trial
+
+app = typer.Typer()
+
+
+@app.command()
+def tune(
+    methods: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="METHOD...",
+            autocompletion=completion.method,
+            help="Names from `ramet methods`, or file.py:factory, each with its fixed options.",
+        ),
+    ],
+    setting: Setting = None,
+    site: Sites = None,
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials of each method.")] = 20,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=RANGE",
+            help="Option to search, with a range such as 0.001..0.1:log, 1..4 or values such as "
+            "32,64,128; repeatable. Default: lr, weight_decay, dropout, hidden and mu, where a "
+            "method has them.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of each trial, as a range (1-3) or a list (1,2).")
+    ] = "0",
+    rounds: Rounds = None,
+    jobs: Jobs = 1,
+    data: Data = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the search. Default: tune/SETTING.")
+    ] = None,
+    network: Network = None,
+    option: Options = None,
+    activation: Activation = None,
+    merge: Merge = None,
+    release: Release = None,
+    metric: Metric = None,
+    split_seed: SplitSeed = 123,
+    as_json: Json = False,
+) -> None:
+    """Search for the options of methods with the best validation scores.
+
+    Every method gets the same number of trials, of which the first has its default options. Test
+    data is used once, at the end, for the best trial of each method. Rerun the same command to
+    continue, or with more --trials to go on. Needs the extra `tune`.
+
+    \b
+    Examples:
+    ramet tune fedstar --setting tiny --rounds 10
+    ramet tune fedavg fedprox --setting cora --trials 30 --seeds 1-3 --jobs 2
+    ramet tune fedavg --site north/site.toml --site south/site.toml --metric macro-f1
+    ramet tune fedavg --search lr=0.001..0.1:log --search hidden=32,64,128
+    """
+    from ramet.report.tuning_table import tuning_table
+    from ramet.studies.sweep import parse_seeds
+    from ramet.studies.tune import FILE
+    from ramet.studies.tune import tune as tune_methods
+
+    name, options = setting_and_options(setting, site, option)
+    with exit_on_ctrl_c():
+        tuned = tune_methods(
+            methods,
+            name,
+            trials=trials,
+            search=key_values(search or [], "--search", "lr=0.001..0.1:log"),
+            seeds=parse_seeds(seeds),
+            rounds=rounds,
+            jobs=jobs,
+            data=data,
+            out=folder,
+            network=network,
+            activation=activation,
+            merge=merge,
+            release=release,
+            metric=metric,
+            split_seed=split_seed,
+            observe=_print_progress(trials),
+            **options,
+        )
+    if as_json:
+        import json
+
+        print_json(json.loads((tuned.folder / FILE).read_text()))
+    else:
+        print_table(tuning_table(tuned, name))
+        for best in tuned.best.values():
+            print_line(best.command)
+        print_line(f"trials: {tuned.folder / FILE}")
+    fail_if_any(dict(tuned.failed))
+
+
+def _print_progress(total: int) -> Observer:
+    """Print the number of trials, and the best validation score of each method."""
+    from ramet.report.text import percent
+
+    def observe(trials: Mapping[str, Sequence[Trial]]) -> None:
+        done = min(map(len, trials.values()))
+        scores = {
+            label: max((one.val for one in found if one.val is not None), default=None)
+            for label, found in trials.items()
+        }
+        best = ", ".join(f"{label} {percent(val)} %" for label, val in scores.items())
+        print_status(f"{done} of {total} trials; best validation: {best}")
+
+    return observe

@@ -1,0 +1,36 @@
+"""A hash of a client's data, by which changed data is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ramet.data.client_data import ClientData
+
+_DERIVED = "structure"
+"""The field with encodings that a method computes from the links."""
+
+
+def data_sha256(data: ClientData[Any, Any]) -> str:
+    """SHA-256 of a client's features, links, labels and split."""
+    sha256 = hashlib.sha256()
+    _add(sha256, "data", data)
+    return sha256.hexdigest()
+
+
+def _add(sha256: Any, name: str, value: Any) -> None:
+    if isinstance(value, Tensor):
+        sha256.update(f"{name} {value.dtype} {list(value.shape)};".encode())
+        sha256.update(value.contiguous().numpy().data)
+    elif is_dataclass(value):
+        for field in fields(value):
+            if field.name != _DERIVED:
+                _add(sha256, f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            _add(sha256, f"{name}.{index}", item)
+    else:
+        sha256.update(f"{name} {value!r};".encode())

@@ -1,0 +1,60 @@
+"""What to do about names and cells that do not fit, as the last part of a problem's text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+from difflib import get_close_matches
+
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+_THOUSANDS = re.compile(r"-?\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?")
+_FLAG_WORDS = ("yes", "no", "true", "false", "y", "n", "t", "f")
+_NO_VALUE = ("nan", "na", "n/a", "none", "null", "inf", "-inf", "+inf", "infinity", "-infinity")
+_DECLARE = "the column in [nodes.NAME.columns]"
+_EXCEL = (".xls", ".xlsx", ".xlsm", ".ods")
+MISSING_HINT = f'. Fill it in, or declare {_DECLARE} as "number", which allows missing values'
+SAVE_AS_CSV = "In a spreadsheet program, save the sheet as CSV in UTF-8, with commas"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that differs in case or in a few letters; empty if there is none."""
+    names = list(known)
+    same = [one for one in names if one.strip().lower() == name.strip().lower()]
+    near = same or get_close_matches(name, names, n=1)
+    return f". Did you mean '{near[0]}'?" if near else ""
+
+
+def number_hint(text: str) -> str:
+    """How to write a number, or how to declare a column that has no numbers."""
+    word = text.strip().lower()
+    if word in _NO_VALUE:
+        return f'. Leave the cell empty and declare {_DECLARE} as "number", or correct it'
+    if word in _FLAG_WORDS:
+        return f'. Declare {_DECLARE} as "flag", or write 1 and 0'
+    if _THOUSANDS.fullmatch(word):
+        return ". Write it without thousands separators, such as 1234.5"
+    if _DECIMAL_COMMA.fullmatch(word):
+        return f". Write {word.replace(',', '.')}, with a decimal point"
+    if re.fullmatch(r"[-+]?\d+(\.\d*)?e\+?\d+", word):
+        return ". It must be between -3e38 and 3e38"
+    return f'. Write 3.5, without units, or declare {_DECLARE} as "category" or "date"'
+
+
+def id_hint(text: str, what: str, known: Container[str]) -> str:
+    """How the id is written in the table of nodes, if it is there in another form."""
+    forms = (text.removesuffix(".0"), f"{text}.0", text.lower(), text.upper(), text.lstrip("0"))
+    for form in forms:
+        if form != text and form in known:
+            return f", but there is '{form}'. Write ids in the same way in both tables"
+    return f". Add it to the table of {what}, or remove this row"
+
+
+def header_hint(columns: Iterable[str]) -> str:
+    """For a table whose first line seems to be data."""
+    if any(re.fullmatch(r"-?\d+([.,]\d+)?", column) for column in columns):
+        return ". The first line must name the columns; this one has numbers"
+    return ""
+
+
+def format_hint(suffix: str) -> str:
+    return f". {SAVE_AS_CSV}" if suffix.lower() in _EXCEL else ""

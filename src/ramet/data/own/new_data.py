@@ -1,0 +1,80 @@
+"""Read a site's new data for a trained model: no classes, no split, and gaps where data is lacking.
+
+The TOML file may leave out what is known from training. Types that it leaves out have no nodes or
+edges, and columns that it or the table leaves out are missing in all rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ramet.data.own.description import read_description, read_toml
+from ramet.data.own.preparation import Preparation, PreparedColumn
+from ramet.data.own.problems import Problems, SiteDataError
+from ramet.data.own.schema import Schema, differences
+from ramet.data.own.site import Site, build_site
+
+
+def new_data_name(path: Path) -> str:
+    """The site's name in its TOML file, whatever else the file leaves out."""
+    problems = Problems()
+    content = read_toml(path, problems)
+    if content is None:
+        raise SiteDataError(str(problems.items[0]))
+    return str(content.get("site", ""))
+
+
+def read_new_data(path: Path, trained: Schema, preparation: Preparation) -> Site:
+    """Read a site's new data as in training, or raise an error with the first problem."""
+    problems = Problems()
+
+    def complete(content: dict[str, Any]) -> None:
+        _complete(content, trained, preparation)
+
+    description = read_description(path, problems, complete)
+    if description is not None:
+        for text in differences(description.site_schema, trained, ("classes", "features", "types")):
+            problems.add(path.name, f"this is not what the model was trained on: {text}")
+    site = None
+    if description is not None and not problems:
+        site = build_site(path, description, problems, preparation, labelled=False)
+    if site is None or problems:
+        raise SiteDataError(f"{problems.sorted()[0]} (problem 1 of {problems.count})")
+    return site
+
+
+def _complete(content: dict[str, Any], trained: Schema, preparation: Preparation) -> None:
+    """Add what is known from training to the content of a TOML file, where it leaves it out."""
+    content.setdefault("task", trained.task)
+    if trained.classes:
+        content.setdefault("classes", [*trained.classes])
+    nodes, edges = content.setdefault("nodes", {}), content.setdefault("edges", {})
+    if not isinstance(nodes, dict) or not isinstance(edges, dict):
+        return  # reported when the content is validated
+    for name, features in trained.nodes.items():
+        prepared = preparation.types.get(name, {})
+        columns = {column: prepared[column] for column in trained.columns.get(name, {})}
+        part = nodes.setdefault(name, {} if columns else {"features": [*features]})
+        if columns and isinstance(part, dict) and "features" not in part:
+            declared = part.setdefault("columns", {})
+            if isinstance(declared, dict):
+                _complete_columns(declared, columns)
+    for name, (head, tail) in trained.edges.items():
+        edges.setdefault(name, {"from": head, "to": tail})
+
+
+def _complete_columns(declared: dict[str, Any], trained: dict[str, PreparedColumn]) -> None:
+    """Declare columns as in training; a list of categories is not needed, and would refuse others.
+
+    Columns that are not declared are absent, unless training refused missing values.
+    """
+    for name, column in trained.items():
+        missing = "mark" if column.marked else "refuse"
+        absent = {"kind": column.kind, "missing": missing, "absent": column.marked}
+        given = declared.setdefault(name, absent)
+        if isinstance(given, str):
+            declared[name] = {"kind": given, "missing": missing}
+        elif isinstance(given, dict):
+            given.pop("categories", None)
+            given["missing"] = missing

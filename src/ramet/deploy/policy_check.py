@@ -1,0 +1,123 @@
+"""What a site would refuse of a run, and why, before the run starts."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ramet.data.own import Preparation
+from ramet.deploy.consortium import Consortium, Invitation, read, site_options
+from ramet.deploy.probes import Finding
+from ramet.deploy.site import Site
+from ramet.engine.start import start_extras, start_shared
+from ramet.errors import RametError
+from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
+from ramet.flower.permission import permitted_settings, site_limit
+from ramet.flower.records import to_run_config
+from ramet.methods import AssembledMethod
+from ramet.policy import Policy, training_samples
+from ramet.tasks import Shape
+
+_EDIT = "Edit policy.toml, or ask the coordinator for another run."
+
+
+def check_run(run: Path, site: Site) -> Iterator[Finding]:
+    """Check a run against the site's settings and its policy; data is read only to count samples.
+
+    Args:
+        run: the folder of a run, a consortium's settings, or an invitation.
+        site: the site whose policy is checked.
+    """
+    settings, complete = run_settings(run, site)
+    terms, policy = site.settings.terms, site.policy
+    try:
+        config = {**to_run_config(settings, Path("runs")), "keys": ""}
+        settings = permitted_settings(config, terms)
+    except RametError as error:
+        yield Finding("site.toml", False, str(error), "Edit [allow] in site.toml.")
+    else:
+        yield Finding("site.toml", True, "allows the run")
+    experiment = Experiment(settings)
+    members = len(experiment.clients) if complete else policy.members
+    refused = dict(policy.refusals(settings.method, settings.code, members, settings.secure))
+    for key, detail in _agreed(policy, members if complete else None).items():
+        yield Finding(key, key not in refused, refused.get(key, detail), _EDIT)
+    yield _sharing(experiment, site)
+    yield from _sizes(experiment, site)
+
+
+def run_settings(run: Path, site: Site) -> tuple[RunSettings, bool]:
+    """The settings of a run, and whether they name all sites."""
+    if run.is_dir():
+        return RunFolder.open(run.absolute()).experiment().public_settings(), True
+    if "sites" in _keys(run):
+        return read(run, Consortium).settings(site.settings.data.parent), True
+    given = read(run, Invitation)
+    settings = checked_settings(
+        method=given.method,
+        setting=given.setting,
+        rounds=given.rounds,
+        network=given.network,
+        share=given.share,
+        release=given.release,
+        secure=given.secure,
+        engine="superlink",
+        data=site.settings.data,
+        options={**given.options, **site_options(given.setting, [given.site])},
+    )
+    return settings, False
+
+
+def _keys(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RametError(
+            f"cannot read {path}: {error}. Give the folder of a run, a consortium's settings, or "
+            "an invitation."
+        ) from error
+
+
+def _agreed(policy: Policy, members: int | None) -> dict[str, str]:
+    """The rules that a run keeps, in words."""
+    known = "known when a run starts" if members is None else f"the run has {members} sites"
+    return {
+        "methods": "the method is allowed",
+        "secure": "required, and the run has it" if policy.secure == "required" else "not required",
+        "members": f"at least {policy.members}; {known}",
+        "numbers.weight": "may leave in this run",
+    }
+
+
+def _sharing(experiment: Experiment, site: Site) -> Finding:
+    try:
+        site_limit(experiment, site.settings.terms, site.policy)
+    except RametError as error:
+        return Finding("share", False, str(error), _EDIT)
+    return Finding("share", True, "all parameters of the run may leave")
+
+
+def _sizes(experiment: Experiment, site: Site) -> Iterator[Finding]:
+    policy, rounds = site.policy, experiment.settings.rounds
+    if policy.samples == 1 and policy.bytes is None:
+        return
+    settings = experiment.settings.model_copy(update={"data": site.settings.data})
+    own = Experiment(settings, agreement=Preparation())
+    samples = own.samples(site.settings.site)
+    if policy.samples > 1:
+        count = training_samples(samples.manifest)
+        detail = f"this site has {count} training samples; the policy asks for {policy.samples}"
+        yield Finding("samples", count >= policy.samples, detail, _EDIT)
+    if policy.bytes is not None:
+        shape = own.method.task.shape(samples)
+        total = rounds * bytes_per_round(own.method, shape, settings.seed)
+        detail = f"about {total} bytes in {rounds} rounds; the policy allows {policy.bytes}"
+        yield Finding("bytes", total <= policy.bytes, detail, _EDIT)
+
+
+def bytes_per_round(method: AssembledMethod, shape: Shape, seed: int) -> int:
+    """The bytes of all arrays and extras that a client sends in a round, before releases."""
+    sent = [start_shared(method, shape, seed), *start_extras(method, shape, seed).values()]
+    total = sum(array.nbytes for arrays in sent for array in arrays.values())
+    return 2 * total if method.summation is not None else total

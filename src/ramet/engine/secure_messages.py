@@ -1,0 +1,72 @@
+"""The messages of secure sums, besides those to train: their notes, and arrays of bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ramet.errors import RametError
+from ramet.payload import Array, Arrays, Payload, digest
+
+STEP, BATCH, MEMBERS, SURVIVORS, CONFIRMED = "secure", "batch", "members", "survivors", "confirmed"
+"""Notes: the step of the protocol, and what it is about."""
+KEYS, SHARES, UNMASK = "keys", "shares", "unmask"
+"""The steps: two before the first round of a batch, and one after each training."""
+
+
+class SecureError(RametError):
+    """A message does not fit the protocol, so a site does not answer it."""
+
+
+def step_request(
+    step: str,
+    batch: Sequence[str | int],
+    number: int,
+    train: bool,
+    extras: Arrays | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> Payload:
+    """A message that asks for a step of the protocol."""
+    numbers = {"round": number, "train": int(train), "last": 0}
+    texts = {STEP: step, BATCH: json.dumps([*batch]), **(notes or {})}
+    return Payload({}, numbers, texts, extras or {})
+
+
+def model_digest(message: Payload) -> str:
+    """A digest of what a message to train sends: the parameters and the extras."""
+    return f"{digest(message.arrays)} {digest(message.extras)}"
+
+
+def to_bytes(content: str | bytes) -> Array:
+    """Bytes as an array, so that they are counted and audited."""
+    return np.frombuffer(content.encode() if isinstance(content, str) else content, np.uint8)
+
+
+def to_text(array: Array) -> str:
+    try:
+        return array.astype(np.uint8).tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise SecureError("the keys of a site are not a text.") from error
+
+
+def names_in(message: Payload, note: str) -> list[str]:
+    """A list of sites in a note, which must be sorted and without repetitions."""
+    try:
+        names = json.loads(message.notes[note])
+    except (KeyError, ValueError) as error:
+        raise SecureError(f"the message has no list of {note}.") from error
+    valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not valid or names != sorted({*names}):
+        raise SecureError(f"the message has no list of {note}.")
+    return [str(name) for name in names]
+
+
+def signatures_in(message: Payload) -> dict[str, bytes]:
+    """Signatures of the last list of survivors, by site."""
+    try:
+        given = dict(json.loads(message.notes.get(CONFIRMED, "{}")))
+        return {str(site): bytes.fromhex(signature) for site, signature in given.items()}
+    except (ValueError, TypeError) as error:
+        raise SecureError("the message has no signatures of survivors.") from error

@@ -1,0 +1,321 @@
+"""The model card: a README in Hugging Face's form, written from what the run knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ramet.data.own import Preparation, Schema
+from ramet.experiment import RunSettings
+from ramet.export.networks import EdgeType
+from ramet.methods import AssembledMethod
+from ramet.metrics import Summary
+from ramet.metrics.classification import Evaluation
+from ramet.tasks import StructureEncoding
+
+_TEMPLATE = Path(__file__).with_name("card.md.jinja")
+_TAGS = ("federated-learning", "graph-neural-network", "pytorch-geometric", "ramet")
+_COUNTED = ("graphs", "nodes", "links")
+_HASHES = ("data_sha256", "labels_sha256", "links_sha256")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about an exported model.
+
+    Args:
+        client: whose model it is.
+        settings: of the run.
+        method: of the run.
+        clients: all that took part.
+        network: the class of the standalone network.
+        scalars: number of the model's parameters.
+        shared: names of the arrays that left each client.
+        classes: their names; empty for links.
+        relations: the edge types; empty unless links are predicted.
+        schema: of the client's own tables; None for built-in data.
+        preparation: of the columns in the schema.
+        split: what the run recorded about each client's data; empty where it is not known.
+        summary: of the run; None at a site, which does not have it.
+        evaluation: on the client's own test data; None where the data is not at hand.
+        intervals: of the metrics in the evaluation.
+        resamples: bootstrap samples from which the intervals are.
+        versions: of the packages that the run started with.
+        started: when the run started.
+        files: the files of the folder, with what they contain.
+        left_out: files that could not be written, with the reason.
+    """
+
+    client: str
+    settings: RunSettings
+    method: AssembledMethod
+    clients: Sequence[str]
+    network: str
+    scalars: int
+    shared: Sequence[str]
+    classes: Sequence[str]
+    relations: Sequence[EdgeType]
+    schema: Schema | None
+    preparation: Preparation | None
+    split: Mapping[str, Mapping[str, Any]]
+    summary: Summary | None
+    evaluation: Evaluation | None
+    intervals: Mapping[str, tuple[float, float]]
+    resamples: int
+    versions: Mapping[str, str]
+    started: str
+    files: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+
+def card(facts: Facts) -> str:
+    """Render the card."""
+    from jinja2 import Environment, StrictUndefined
+
+    template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(
+        _TEMPLATE.read_text()
+    )
+    return template.render(
+        header=_header(facts),
+        name=_name(facts),
+        task=facts.method.task.name.replace("-", " "),
+        client=facts.client,
+        clients=facts.clients,
+        classes=facts.classes,
+        relations=[" → ".join(relation) for relation in facts.relations],
+        usage=_usage(facts),
+        schema=facts.schema,
+        setting=facts.settings.setting,
+        columns=[*_columns(facts)],
+        edges=_edges(facts.schema),
+        sizes=[*_sizes(facts)],
+        procedure=dict(_procedure(facts)),
+        command=facts.settings.command,
+        metric=facts.method.task.metric,
+        scores=[*_scores(facts.summary)],
+        evaluation=facts.evaluation,
+        metrics=[*_metrics(facts)],
+        resamples=facts.resamples,
+        left=[*_left(facts)],
+        limits=[*_limits(facts)],
+        files=[*facts.files.items()],
+        versions=facts.versions,
+    )
+
+
+def _header(facts: Facts) -> str:
+    """The YAML header; every value is written as JSON, which YAML includes."""
+    metadata: dict[str, Any] = {
+        "library_name": "pytorch",
+        "pipeline_tag": "graph-ml",
+        "tags": [*_TAGS, facts.method.name, facts.method.task.name],
+    }
+    results = [*_results(facts)]
+    if results:
+        metadata["model-index"] = [{"name": _name(facts), "results": results}]
+    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in metadata.items())
+
+
+def _results(facts: Facts) -> Iterator[dict[str, Any]]:
+    if facts.evaluation is not None:
+        scores = facts.evaluation.metrics
+    elif facts.summary is not None and facts.summary.scores.clients.get(facts.client) is not None:
+        scores = {facts.summary.metric: facts.summary.scores.clients[facts.client] or 0.0}
+    else:
+        return
+    yield {
+        "task": {"type": "graph-ml", "name": facts.method.task.name},
+        "dataset": {"type": "private", "name": f"test data of {facts.client}"},
+        "metrics": [
+            {"type": name, "value": round(score, 4), "name": f"test {name}"}
+            for name, score in scores.items()
+        ],
+    }
+
+
+def _name(facts: Facts) -> str:
+    return f"{facts.client}: {facts.method.name} ({facts.network})"
+
+
+def _columns(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+    schema, preparation = facts.schema, facts.preparation
+    for node_type, names in schema.nodes.items() if schema is not None else ():
+        assert schema is not None
+        kinds = schema.columns.get(node_type, {})
+        if not names:
+            yield _cell(node_type), "none", "", "one constant feature"
+        for name in kinds or names:
+            if name not in kinds or preparation is None:
+                yield _cell(node_type), _cell(name), "number", "as it is"
+                continue
+            features = preparation.types[node_type][name].names(name)
+            yield _cell(node_type), _cell(name), kinds[name], _cell(", ".join(features))
+
+
+def _edges(schema: Schema | None) -> list[str]:
+    if schema is None:
+        return []
+    return [f"{name} ({head} → {tail})" for name, (head, tail) in schema.edges.items()]
+
+
+def _sizes(facts: Facts) -> Iterator[tuple[str, str, str]]:
+    for site in facts.clients:
+        known = facts.split.get(site, {})
+        counts = [f"{_total(known[what]):,} {what}" for what in _COUNTED if what in known]
+        counts += [
+            f"{len(known[part]):,} for {part}" for part in ("train", "val", "test") if part in known
+        ]
+        hashes = next(
+            (str(known[name])[:12] for name in _HASHES if name in known), "not known here"
+        )
+        yield site, ", ".join(counts) or "not known here", hashes
+
+
+def _total(counted: Any) -> int:
+    """A number, or the sum over types."""
+    return sum(counted.values()) if isinstance(counted, Mapping) else int(counted)
+
+
+def _procedure(facts: Facts) -> Iterator[tuple[str, str]]:
+    settings, method, summary = facts.settings, facts.method, facts.summary
+    yield "sites", ", ".join(facts.clients)
+    yield "method", f"{method.name} ({method.paper})"
+    yield "network", f"`{facts.network}` in `network.py`, {facts.scalars:,} parameters"
+    yield "rounds", str(summary.rounds if summary is not None else settings.rounds)
+    if summary is not None:
+        yield "round with the best validation score", str(summary.scores.best_val_round)
+    yield "seed", f"{settings.seed}; of the split {settings.split_seed}"
+    yield "training at a site", f"`{method.training}`"
+    yield "merging", f"`{method.merging}`"
+    yield "activation", f"`{method.activation}`"
+    if facts.started:
+        yield "started", facts.started
+
+
+def _scores(summary: Summary | None) -> Iterator[tuple[str, str]]:
+    if summary is None:
+        return
+    for site, score in summary.scores.clients.items():
+        yield site, "no reply" if score is None else f"{score:.4f}"
+    yield "mean", f"{summary.scores.test:.4f}"
+
+
+def _metrics(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+    if facts.evaluation is None:
+        return
+    for name, score in facts.evaluation.metrics.items():
+        low, high = facts.intervals[name]
+        majority = f"{facts.evaluation.majority[name]:.3f}"
+        yield name, f"{score:.3f}", f"{low:.3f} to {high:.3f}", majority
+    yield "calibration error (ECE)", f"{facts.evaluation.calibration_error:.3f}", "", ""
+    yield "Brier score", f"{facts.evaluation.brier:.3f}", "", ""
+
+
+def _left(facts: Facts) -> Iterator[str]:
+    """What left the sites in training, and what protected it."""
+    names, settings, summary = facts.shared, facts.settings, facts.summary
+    shown = ", ".join(f"`{name}`" for name in names[:12])
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    yield f"Parameters in every round: {shown}{more}." if names else "No parameters."
+    if facts.preparation is not None and facts.preparation.types:
+        yield (
+            "Before round 1, counts and sums of columns, and the names of categories, each of at "
+            "least the site's smallest count of rows."
+        )
+    yield "With every reply: the number of samples, the loss, and scores on the site's own data."
+    if summary is not None:
+        traffic = summary.traffic
+        yield (
+            f"{traffic.total:,} bytes of arrays in the whole run; per site and round "
+            f"{traffic.up_per_client_round:,.0f} up and {traffic.down_per_client_round:,.0f} down."
+        )
+    releases = ", ".join(f"`{release}`" for release in facts.method.release)
+    yield f"Applied to replies before they left: {releases or 'nothing; they left as they are'}."
+    bound = settings.norm_bound
+    yield f"Norm bound of replies: {'none' if bound is None else f'{bound:g}'}."
+    yield "No differential privacy was applied, so there is no formal guarantee."
+
+
+def _limits(facts: Facts) -> Iterator[str]:
+    yield (
+        f"It was trained for the data of {facts.client}. Other sites' data may have other columns "
+        "and other frequencies of classes."
+    )
+    if facts.summary is not None and facts.summary.scores.best_val_round < facts.summary.rounds:
+        yield (
+            f"These are the weights after the last round; validation was best after round "
+            f"{facts.summary.scores.best_val_round}."
+        )
+    if facts.preparation is not None and facts.preparation.types:
+        yield "Values far outside of the range of training are scaled like any other."
+        yield "Categories that were not known in training all count as `other`."
+    yield "It predicts from correlations. It says nothing about causes."
+    for file, reason in facts.left_out.items():
+        yield f"`{file}` could not be written: {reason}."
+
+
+def _usage(facts: Facts) -> str:
+    """Code that predicts from tables, or from the example for built-in data."""
+    if facts.schema is None:
+        return (
+            "from predict import example, load, probabilities\n\n"
+            "inputs, expected = example()  # the arguments of the network, by name\n"
+            "chances = probabilities(load(), **inputs)"
+        )
+    return _USAGES[facts.method.task.name].format(
+        node_type=next(iter(facts.schema.nodes)),
+        types=[*facts.schema.nodes],
+        relation=facts.relations[0] if facts.relations else "",
+        imports="from network import structure_encoding\n" if facts.method.inputs.width else "",
+        encoding=_encoding_call(facts.method.inputs),
+        structure=", structure=structure" if facts.method.inputs.width else "",
+    )
+
+
+def _encoding_call(encoding: StructureEncoding) -> str:
+    if not encoding.width:
+        return ""
+    given = f"degrees={encoding.degrees}, walk={encoding.walk}"
+    given += ", isolated_as_one=True" if encoding.isolated_as_one else ""
+    return f"structure = structure_encoding(edge_index, batch, {given})\n"
+
+
+_USAGES = {
+    "node-classification": """\
+from predict import classes, load, probabilities
+from prepare import features, links, read_csv
+
+nodes, edges = read_csv("nodes.csv"), read_csv("edges.csv")
+x = features(nodes, "{node_type}")
+edge_index = links(edges["source"], edges["target"], nodes["id"])
+chances = probabilities(load(), x=x, edge_index=edge_index)  # [nodes, classes]""",
+    "graph-classification": """\
+import torch
+{imports}from predict import classes, load, probabilities
+from prepare import features, links, read_csv
+
+nodes, edges = read_csv("nodes.csv"), read_csv("edges.csv")  # of one graph
+x = features(nodes, "{node_type}")
+edge_index = links(edges["source"], edges["target"], nodes["id"])
+batch = torch.zeros(len(x), dtype=torch.int64)  # the graph of each node, as in PyG's Batch
+{encoding}chances = probabilities(load(), x=x, edge_index=edge_index, batch=batch{structure})""",
+    "link-prediction": """\
+from predict import load, probabilities
+from prepare import features, pairs, read_csv
+
+tables = {{name: read_csv(f"{{name}}.csv") for name in {types}}}
+x_dict = {{name: features(table, name) for name, table in tables.items()}}
+known = ...  # pairs(sources, targets, source_ids, target_ids) of every relation
+asked = {{{relation}: ...}}  # the pairs to score
+chances = probabilities(
+    load(), x_dict=x_dict, edge_index_dict=known, edge_label_index_dict=asked
+)  # for each relation, the probability of each pair""",
+}
+
+
+def _cell(text: str) -> str:
+    """Text that does not break a table."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,183 @@
+"""An invented example, so that an exported model can be checked without a site's data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ramet.data import GraphBlock, HeteroGraph, NodeGraph, StructureEncoding
+from ramet.data.graphs.hetero_graph import Links, NodeType, Relation
+from ramet.data.own import Preparation, Schema
+from ramet.data.own.columns import EPOCH, ColumnPart, ColumnValues, parsed
+from ramet.data.own.preparation import PreparedColumn
+from ramet.export.inputs import Graph
+from ramet.export.networks import EdgeType
+from ramet.models import GraphShape, LinkShape, NodeShape
+
+Table: TypeAlias = dict[str, list[str]]
+"""The cells of each column."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a model takes: sizes, and for a site's own data the columns of its tables.
+
+    Args:
+        shape: the sizes that the network was built for.
+        encoding: the structure encodings.
+        relations: the edge types, for link prediction.
+        fixed: number of nodes of the types that have no features, by name.
+        kinds: number of edge types, for networks that read them.
+        schema: of the site's own tables; None for built-in data.
+        preparation: of the columns in the schema.
+    """
+
+    shape: GraphShape | NodeShape | LinkShape
+    encoding: StructureEncoding
+    relations: Sequence[EdgeType] = ()
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    kinds: int = 1
+    schema: Schema | None = None
+    preparation: Preparation | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A graph, the pairs to score in it, and the tables from which its features are prepared."""
+
+    graph: Graph
+    pairs: Links | None
+    tables: dict[str, Table]
+
+
+def invented(form: Form, nodes: int, seed: int) -> Example:
+    """Draw an example with about this number of nodes, of each type if there are several."""
+    draw = np.random.default_rng(seed)
+    if isinstance(form.shape, LinkShape):
+        return _links(form, nodes, draw)
+    node_type = next(iter(form.schema.nodes)) if form.schema else "node"
+    features, tables = _features(form, node_type, form.shape.features, nodes, draw)
+    ends = _ends(nodes, draw)
+    if isinstance(form.shape, NodeShape):
+        left, right = ends
+        graph = NodeGraph(
+            features=features,
+            labels=torch.zeros(nodes, dtype=torch.int64),
+            classes=form.shape.classes,
+            left=left.to(torch.int32),
+            right=right.to(torch.int32),
+            kinds=torch.from_numpy(draw.integers(form.kinds, size=left.numel(), dtype=np.uint8)),
+            kind_names=tuple(map(str, range(form.kinds))),
+            trained=torch.zeros(nodes, dtype=torch.bool),
+        )
+        return Example(graph, None, tables)
+    return Example(_block(form, features, ends), None, tables)
+
+
+def _ends(nodes: int, draw: np.random.Generator) -> Tensor:  # [2, links]
+    """Links between neighbours in a row and some others, the smaller node first, each once."""
+    row = np.stack([np.arange(nodes - 2), np.arange(1, nodes - 1)])  # the last node has no links
+    others = np.sort(draw.integers(nodes - 1, size=(2, nodes)), axis=0)
+    ends = torch.from_numpy(np.concatenate([row, others], axis=1))
+    once: Tensor = torch.unique(ends[:, ends[0] < ends[1]], dim=1)
+    return once
+
+
+def _block(form: Form, features: Tensor, ends: Tensor) -> GraphBlock:
+    """Two graphs; links between them are dropped."""
+    nodes = features.size(0)
+    first = nodes // 3
+    ends = ends[:, (ends[0] < first) == (ends[1] < first)]
+    both = torch.cat([ends, ends.flip(0)], dim=1)
+    block = GraphBlock.from_links(
+        rows=both[0],
+        columns=both[1],
+        node_starts=torch.tensor([0, first, nodes]),
+        features=features,
+        feature_width=features.size(1),
+        labels=torch.zeros(2, dtype=torch.int64),
+        name="the example",
+    )
+    return block.with_structure(form.encoding(block))
+
+
+def _links(form: Form, nodes: int, draw: np.random.Generator) -> Example:
+    assert isinstance(form.shape, LinkShape)
+    types: list[NodeType] = []
+    tables: dict[str, Table] = {}
+    for name, width in form.shape.types:
+        if name in form.fixed:
+            types.append(NodeType(name, form.fixed[name]))
+            continue
+        features, table = _features(form, name, width, nodes, draw)
+        types.append(NodeType(name, nodes, features))
+        tables |= table
+    names = [kind.name for kind in types]
+    starts = [0, *np.cumsum([kind.nodes for kind in types]).tolist()]
+    links: list[Links] = []
+    pairs: list[Links] = []
+    relations = []
+    for number, (head, name, tail) in enumerate(form.relations):
+        one, other = names.index(head), names.index(tail)
+        relations.append(Relation(name, one, other))
+        for found, count in ((links, nodes), (pairs, nodes // 2)):
+            heads, tails = (
+                torch.from_numpy(draw.integers(starts[t], starts[t + 1], size=count))
+                for t in (one, other)
+            )
+            found.append(Links(heads, tails, torch.full((count,), number)))
+    joined = Links.joined(links)
+    learned = torch.ones(len(joined), dtype=torch.bool)
+    graph = HeteroGraph(tuple(types), tuple(relations), joined, learned)
+    return Example(graph, Links.joined(pairs), tables)
+
+
+def _features(
+    form: Form, node_type: str, width: int, nodes: int, draw: np.random.Generator
+) -> tuple[Tensor, dict[str, Table]]:
+    """The features of nodes; for a site's own data, prepared from an invented table."""
+    if form.schema is None:
+        return torch.from_numpy(draw.normal(size=(nodes, width)).astype(np.float32)), {}
+    ids = {"id": [f"{node_type}-{number}" for number in range(nodes)]}
+    kinds = form.schema.columns.get(node_type)
+    if kinds is None or form.preparation is None:
+        names = form.schema.nodes[node_type]
+        cells = {name: [f"{v:.4f}" for v in draw.normal(size=nodes)] for name in names}
+        columns = [np.array(column, dtype=np.float32) for column in cells.values()]
+        values = np.stack(columns, axis=1) if columns else np.ones((nodes, 1), np.float32)
+        return torch.from_numpy(values), {node_type: {**ids, **cells}}
+    prepared = {name: form.preparation.types[node_type][name] for name in kinds}
+    cells = {name: _cells(column, nodes, draw) for name, column in prepared.items()}
+    parts = {name: ColumnPart(kind=kind) for name, kind in kinds.items()}
+    read = {
+        name: parsed(part, np.array(cells[name], dtype=object), _refuse)
+        for name, part in parts.items()
+    }
+    features = form.preparation.features(node_type, ColumnValues(parts, read, nodes))
+    return features, {node_type: {**ids, **cells}}
+
+
+def _refuse(row: int, text: str) -> None:
+    raise AssertionError(f"the invented cell in row {row}: {text}")
+
+
+def _cells(column: PreparedColumn, nodes: int, draw: np.random.Generator) -> list[str]:
+    """Cells as they might be in a table; the first one is missing, if that is allowed."""
+    if column.kind == "category":
+        cells = draw.choice([*column.categories, "another category"], size=nodes).tolist()
+    elif column.kind == "flag":
+        cells = draw.choice(["yes", "no"], size=nodes).tolist()
+    else:
+        values = column.mean + column.scale * draw.normal(size=nodes)
+        cells = [_date(v) if column.kind == "date" else f"{v:.6g}" for v in values.tolist()]
+    return ["", *cells[1:]] if column.marked else cells
+
+
+def _date(days: float) -> str:
+    return f"{EPOCH + timedelta(days=round(days)):%Y-%m-%d}"

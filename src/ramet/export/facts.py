@@ -1,0 +1,135 @@
+"""Gather what is known about a trained model, for its export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ramet.experiment import RunFolder
+from ramet.export.card import Facts
+from ramet.export.example import Form
+from ramet.export.inputs import edge_types
+from ramet.export.networks import Standalone
+from ramet.metrics.classification import METRICS, Evaluation
+from ramet.models import LinkShape, NodeShape
+from ramet.prediction import Trained
+from ramet.tasks import Predictions
+from ramet.version import versions
+
+RESAMPLES = 200
+_OF_RUN_OR_MACHINE = ("run", "started", "platform")
+
+
+def form_of(trained: Trained, client: str) -> Form:
+    """What a client's model takes."""
+    experiment = trained.experiment
+    shape: Any = experiment.sizes.shape_of(client)
+    encoding = experiment.method.inputs
+    schema = experiment.raw_schemas.get(client)
+    if schema is not None:
+        return Form(
+            shape=shape,
+            encoding=encoding,
+            relations=[(head, name, tail) for name, (head, tail) in sorted(schema.edges.items())],
+            kinds=len(schema.edges),
+            schema=schema,
+            preparation=experiment.preparation,
+        )
+    if isinstance(shape, LinkShape):
+        graph = experiment.samples(client).graph
+        fixed = {kind.name: kind.nodes for kind in graph.types if kind.features is None}
+        return Form(shape, encoding, edge_types(graph), fixed)
+    if isinstance(shape, NodeShape):
+        kinds = len(experiment.samples(client).graph.kind_names)
+        return Form(shape, encoding, kinds=max(kinds, 1))
+    return Form(shape, encoding)
+
+
+def facts_of(
+    trained: Trained,
+    client: str,
+    found: Standalone,
+    form: Form,
+    files: Mapping[str, str],
+    left_out: Mapping[str, str],
+) -> Facts:
+    """What the model card says."""
+    experiment, folder = trained.experiment, RunFolder(trained.states.parents[1])
+    about = folder.about() if folder.started else {}
+    evaluation, intervals = _evaluated(trained, client)
+    linked = isinstance(form.shape, LinkShape)
+    return Facts(
+        client=client,
+        settings=experiment.public_settings(),
+        method=experiment.method,
+        clients=experiment.clients,
+        network=found.name,
+        scalars=sum(parameter.numel() for parameter in found.network.parameters()),
+        shared=experiment.sizes.shared_names(),
+        classes=class_names(form),
+        relations=form.relations if linked else (),
+        schema=form.schema,
+        preparation=form.preparation,
+        split=_split(folder),
+        summary=folder.summary() if folder.started else None,
+        evaluation=evaluation,
+        intervals=intervals,
+        resamples=RESAMPLES,
+        versions=_versions(about or versions()),
+        started=about.get("started", ""),
+        files=files,
+        left_out=left_out,
+    )
+
+
+def _versions(known: Mapping[str, str]) -> dict[str, str]:
+    """Versions as `pip install` takes them, without the machine's name and the kind of build."""
+    return {
+        name: text.partition("+")[0]
+        for name, text in known.items()
+        if name not in _OF_RUN_OR_MACHINE
+    }
+
+
+def class_names(form: Form) -> list[str]:
+    """The names of the classes; numbers for built-in data, and none for links."""
+    if isinstance(form.shape, LinkShape):
+        return []
+    return [*form.schema.classes] if form.schema else [*map(str, range(form.shape.classes))]
+
+
+def _split(folder: RunFolder) -> dict[str, Any]:
+    path = folder.path / "split.json"
+    clients: dict[str, Any] = json.loads(path.read_text())["clients"] if path.exists() else {}
+    return clients
+
+
+def _evaluated(
+    trained: Trained, client: str
+) -> tuple[Evaluation | None, dict[str, tuple[float, float]]]:
+    """The model on the client's own test data, if that is on this machine."""
+    experiment = trained.experiment
+    data = experiment.setting.data_of(client, experiment.settings.data)
+    if data is None or (experiment.setting.user_defined and not data.exists()):
+        return None, {}
+    model, samples = trained.model(client), experiment.samples(client)
+    given = experiment.method.task.predictions(model, samples, torch.device("cpu"))["test"]
+    if not given.labels.size:
+        return None, {}
+    return experiment.evaluation(client, model)["test"], _intervals(given)
+
+
+def _intervals(given: Predictions) -> dict[str, tuple[float, float]]:
+    """95 % intervals of all metrics, from bootstrap samples of the test data."""
+    draw, size = np.random.default_rng(0), given.labels.size
+    drawn = [draw.integers(size, size=size) for _ in range(RESAMPLES)]
+    found = {}
+    for name, metric in METRICS.items():
+        scores = [metric(given.labels[rows], given.probabilities[rows]) for rows in drawn]
+        low, high = np.percentile(scores, [2.5, 97.5])
+        found[name] = float(low), float(high)
+    return found

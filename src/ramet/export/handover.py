@@ -1,0 +1,148 @@
+"""Write a client's model into a folder that works without Ramet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from ramet.data import GraphBlock, HeteroGraph
+from ramet.errors import RametError
+from ramet.experiment.files import make_folder
+from ramet.export.card import card
+from ramet.export.example import Example, Form, invented
+from ramet.export.facts import class_names, facts_of, form_of
+from ramet.export.inputs import Inputs, by_relation, flat, inputs_of
+from ramet.export.networks import Standalone, standalone
+from ramet.export.programs import ONNX, PT2, write_programs
+from ramet.export.standalone import predict
+from ramet.export.user_defined import user_network
+from ramet.prediction import Trained
+
+_SCRIPTS = ("prepare.py", "predict.py")
+_EXAMPLE, _OTHER = (12, 0), (17, 1)
+"""Size and seed of the example, and of another one that programs are checked with."""
+_CONTENTS = {
+    "README.md": "this card",
+    "network.py": "the network, in PyTorch and PyTorch Geometric",
+    "model.safetensors": "its weights",
+    "config.json": "the arguments of the network, and the classes",
+    "predict.py": "loads the network and predicts",
+    "prepare.py": "turns tables into the network's input",
+    "schema.json": "node types, columns, edge types and classes of the tables",
+    "preparation.json": "how columns become features",
+    "example": "invented tables and tensors, and the expected probabilities",
+    PT2: "the network as a program for `torch.export.load`",
+    ONNX: "the network as a program for ONNX Runtime",
+}
+_TOLERANCE = 1e-5
+"""Of probabilities; rounding is below it, and a wrong network far above."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The folder of an exported model."""
+
+    folder: Path
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Programs that could not be written, with the reason."""
+
+
+def export(trained: Trained, client: str, folder: Path, programs: bool = True) -> Exported:
+    """Write a client's model, with everything that is needed to use it, into a new folder.
+
+    ``programs``: also write it for `torch.export` and ONNX, which takes some seconds.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RametError(f"{folder} is not an empty folder. Choose a new one.")
+    model, form = trained.model(client), form_of(trained, client)
+    found = standalone(model, form.relations)
+    if found is None:
+        found = user_network(trained.experiment, model, form.shape)
+    example = invented(form, *_EXAMPLE)
+    inputs, expected = _inputs(found, example), _expected(model, example)
+    _check(found, inputs, expected)
+    make_folder(folder / "example")
+    _write_code(found, folder)
+    _write_form(form, found, folder)
+    _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
+    other = _inputs(found, invented(form, *_OTHER))
+    left_out = write_programs(found.network, inputs, other, folder) if programs else {}
+    contents = {name: text for name, text in _CONTENTS.items() if (folder / name).exists()}
+    facts = facts_of(trained, client, found, form, contents, left_out)
+    (folder / "README.md").write_text(card(facts))
+    return Exported(folder, left_out)
+
+
+def _inputs(found: Standalone, example: Example) -> Inputs:
+    return inputs_of(example.graph, found.network, example.pairs)
+
+
+@torch.no_grad()
+def _expected(model: Any, example: Example) -> Any:
+    """The probabilities that Ramet's network gives, in the form of `predict.probabilities`."""
+    graph = example.graph
+    if isinstance(graph, HeteroGraph):
+        assert example.pairs is not None
+        chances = model(graph, example.pairs).double().sigmoid()
+        kinds = example.pairs.kinds
+        return {
+            relation: chances[kinds == kind]
+            for kind, relation in enumerate(by_relation(graph, example.pairs))
+        }
+    whole = graph.cut(torch.arange(graph.graphs)) if isinstance(graph, GraphBlock) else graph
+    return model(whole).double().softmax(dim=1)
+
+
+def _check(found: Standalone, inputs: Inputs, expected: Any) -> None:
+    """Refuse a network that does not give what Ramet's own gives."""
+    try:
+        difference = predict.difference(expected, predict.probabilities(found.network, **inputs))
+    except AttributeError as error:  # a user's network that reads more than PyG's data has
+        raise RametError(
+            f"the network {found.name} cannot be exported: {error}. It may read "
+            f"{', '.join(inputs)} of its data, as in PyG."
+        ) from error
+    if not difference <= _TOLERANCE:
+        raise RametError(
+            f"the exported network {found.name} gives other probabilities than the trained one "
+            f"(difference {difference:.1e}), so nothing was written. Please report this."
+        )
+
+
+def _write_code(found: Standalone, folder: Path) -> None:
+    shutil.copyfile(found.file, folder / "network.py")
+    for script in _SCRIPTS:
+        shutil.copyfile(Path(predict.__file__).with_name(script), folder / script)
+    arrays = {name: array.contiguous() for name, array in found.network.state_dict().items()}
+    save_file(arrays, folder / "model.safetensors")
+
+
+def _write_form(form: Form, found: Standalone, folder: Path) -> None:
+    shape = {} if found.shape is None else {"shape": found.shape}
+    encoding = {"structure_encoding": asdict(form.encoding)} if form.encoding.width else {}
+    config = {"network": found.name, "arguments": found.arguments, **shape, **encoding}
+    _write_json(folder / "config.json", {**config, "classes": class_names(form)})
+    if form.schema is not None and form.preparation is not None:
+        _write_json(folder / "schema.json", form.schema.model_dump(mode="json"))
+        _write_json(folder / "preparation.json", form.preparation.model_dump(mode="json"))
+
+
+def _write_example(example: Example, tensors: Mapping[str, Any], folder: Path) -> None:
+    save_file(flat(tensors), folder / "tensors.safetensors")
+    for name, table in example.tables.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(table)
+            writer.writerows(zip(*table.values(), strict=True))
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n")

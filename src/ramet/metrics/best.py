@@ -1,0 +1,54 @@
+"""The best round: the one with the highest mean validation score, the first of equals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan
+
+from ramet.metrics.record import Record
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The mean validation score of a round, and the clients that evaluated it, if known."""
+
+    round: int
+    val: float
+    clients: frozenset[str]
+
+    @staticmethod
+    def of(record: Record) -> Evaluated:
+        return Evaluated(record.round, record.mean("val"), frozenset(record.evaluated))
+
+
+def best_of(rounds: Sequence[Evaluated]) -> Evaluated:
+    """The best of the rounds that the same clients evaluated as the last one.
+
+    Leaving out a hard client raises the mean, so other rounds cannot be compared with it.
+    """
+    same_clients = (one for one in rounds if one.clients == rounds[-1].clients)
+    return max(same_clients, key=lambda one: -inf if isnan(one.val) else one.val)
+
+
+@dataclass(frozen=True)
+class History:
+    """The rounds that have been evaluated so far."""
+
+    clients: frozenset[str]
+    """All clients of the run."""
+    rounds: list[Evaluated] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """Add a round, unless nobody has evaluated it."""
+        evaluated = Evaluated.of(record)
+        if not isnan(evaluated.val):
+            self.rounds.append(evaluated)
+
+    def candidates(self) -> list[int]:
+        """The rounds that may turn out to be the best: so far, and if all clients answer again."""
+        by_all = [one for one in self.rounds if one.clients == self.clients]
+        return sorted({best_of(rounds).round for rounds in (self.rounds, by_all) if rounds})
+
+    def rounds_since_best(self) -> int:
+        return self.rounds[-1].round - best_of(self.rounds).round if self.rounds else 0

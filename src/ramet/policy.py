@@ -1,0 +1,205 @@
+"""A site's policy: what may leave it, and under which conditions.
+
+The policy is a file of the site, `policy.toml` next to its keys. Neither a run config nor a message
+can change it. It is checked before any data is read, and again where a reply leaves the site.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ramet.errors import RametError
+from ramet.payload import Payload
+
+WITHHELD = "withheld"
+"""The note that names the kinds of numbers that a site does not send."""
+Rule: TypeAlias = bool | Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""Whether numbers of a kind may leave; a number is the step that they are rounded to."""
+_KINDS = {"weight": "weight", "loss": "loss", "memory": "work"}
+_WORK = ("forward_", "backward_")
+"""Prefixes of the numbers of counted operations."""
+_COUNTED_BY_SERVER = ("up",)
+
+
+class PolicyError(RametError):
+    """The site's policy does not allow what a run or a message asks for."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Numbers(_Table):
+    """Which numbers may leave the site."""
+
+    weight: Rule = True
+    """The site's weight in means: its number of training samples, or 1 for links."""
+    loss: Rule = True
+    """The mean training loss."""
+    scores: Rule = True
+    """The metrics on validation and test data."""
+    work: bool = True
+    """Counted operations and peak memory."""
+    columns: bool = True
+    """The sums of declared columns, before round 1."""
+
+    def permitted(self, reply: Payload) -> Payload:
+        """The reply with the numbers that may leave, and a note about those that may not."""
+        kept: dict[str, float] = {}
+        withheld = {*reply.notes.get(WITHHELD, "").split()}
+        for name, value in reply.numbers.items():
+            kind = _kind(name)
+            rule = True if name in _COUNTED_BY_SERVER else getattr(self, kind)
+            if rule is False:
+                withheld.add(kind)
+            else:
+                kept[name] = value if rule is True else _rounded(value, rule, kind == "weight")
+        notes = {WITHHELD: " ".join(sorted(withheld))} if withheld else {}
+        return replace(reply, numbers=kept, notes={**reply.notes, **notes})
+
+
+class Policy(_Table):
+    """What a site promises its owner; every rule that is left out allows everything."""
+
+    methods: tuple[str, ...] | None = None
+    """Names of built-in methods, and SHA-256 of user-defined code."""
+    share: tuple[str, ...] | None = None
+    """Patterns of the parameters that may leave; extras follow them."""
+    secure: Literal["required", "allowed"] = "allowed"
+    """Whether replies may leave outside a secure sum."""
+    members: int = Field(1, ge=1)
+    """The smallest number of sites in a run and, with secure sums, in each sum."""
+    samples: int = Field(1, ge=1)
+    """The smallest number of training samples with which the site takes part."""
+    bytes: int | None = Field(None, ge=0)
+    """The largest number of bytes of arrays that leave in one run."""
+    numbers: Numbers = Numbers()
+
+    def refusals(
+        self, method: str, code: str | None, members: int, secure: bool
+    ) -> Iterator[tuple[str, str]]:
+        """The rules that a run breaks: the key in the policy, and the reason."""
+        if self.methods is not None and (code or method) not in self.methods:
+            named = f"the user-defined code {code}" if code else f"the method {method}"
+            yield "methods", f"{named} is not in the list ({', '.join(self.methods) or 'empty'})"
+        if self.secure == "required" and not secure:
+            yield "secure", "replies leave inside secure sums only, and the run has none"
+        if members < self.members:
+            yield "members", f"the run has {members} sites, fewer than {self.members}"
+        if self.numbers.weight is False and not secure:
+            yield "numbers.weight", "the weight leaves inside a secure sum only"
+
+    def check(self, method: str, code: str | None, members: int, secure: bool) -> None:
+        """Raise PolicyError for the first rule that a run breaks."""
+        for key, reason in self.refusals(method, code, members, secure):
+            raise PolicyError(f"`{key}`: this site's policy does not allow the run: {reason}.")
+
+    def check_samples(self, manifest: Callable[[], Mapping[str, Any]]) -> None:
+        """Refuse to take part with too few training samples."""
+        if self.samples > 1 and training_samples(manifest()) < self.samples:
+            raise PolicyError(
+                "`samples`: this site has fewer training samples than its policy asks for."
+            )
+
+    def check_bytes(self, reply: Payload, already_sent: int) -> None:
+        """Refuse a reply with which the run would exceed its bytes."""
+        if self.bytes is not None and already_sent + reply.nbytes > self.bytes:
+            raise PolicyError(
+                f"`bytes`: with this reply, {already_sent + reply.nbytes} bytes would have left "
+                f"the site in this run, but its policy allows {self.bytes}."
+            )
+
+    def lines(self) -> list[str]:
+        """A summary for the site's owner."""
+        numbers = {kind: getattr(self.numbers, kind) for kind in Numbers.model_fields}
+        methods = "all that site.toml allows" if self.methods is None else ", ".join(self.methods)
+        share = "all that site.toml allows" if self.share is None else ", ".join(self.share)
+        return [
+            f"methods: {methods or 'none'}",
+            f"parameters that may leave: {share or 'none'}",
+            f"secure sums: {self.secure}",
+            f"sites in a run: at least {self.members}",
+            f"training samples: at least {self.samples}",
+            f"bytes per run: {'no limit' if self.bytes is None else f'at most {self.bytes}'}",
+            f"numbers that may leave: {', '.join(_described(numbers)) or 'none'}",
+        ]
+
+
+NO_RULES = Policy()
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a site's policy; without a readable one, the site takes part in no run."""
+    try:
+        return checked_policy(path)
+    except PolicyError as error:
+        raise PolicyError(
+            "the site's policy cannot be read, so it takes part in no run. Ask the site to run "
+            "`ramet policy show`."
+        ) from error
+
+
+def checked_policy(path: Path) -> Policy:
+    """Read a policy; an error says what is wrong with the file, for the site's owner only."""
+    try:
+        return Policy.model_validate(tomllib.loads(path.read_text()))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PolicyError(f"cannot read {path}: {error}. Rerun `ramet deploy join`.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PolicyError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+
+
+def expected_numbers(reply: Payload, due: tuple[str, ...]) -> tuple[str, ...]:
+    """The due numbers that the reply does not withhold."""
+    kinds = reply.notes.get(WITHHELD, "").split()
+    return tuple(name for name in due if _kind(name) not in kinds)
+
+
+def _kind(name: str) -> str:
+    return "work" if name.startswith(_WORK) else _KINDS.get(name, "scores")
+
+
+def training_samples(manifest: Mapping[str, Any]) -> int:
+    """The number of training samples in a client's part of `split.json`."""
+    if "train" in manifest:
+        return len(manifest["train"])
+    return int(sum(manifest["learned"].values()))
+
+
+def _rounded(value: float, step: float, positive: bool) -> float:
+    """The nearest multiple of a step; a weight is at least one step."""
+    multiple = round(value / step)
+    return step * (max(1, multiple) if positive else multiple)
+
+
+def _described(rules: Mapping[str, bool | float]) -> Iterator[str]:
+    for kind, rule in rules.items():
+        if rule is not False:
+            yield kind if rule is True else f"{kind} in steps of {rule:g}"
+
+
+DEFAULT_POLICY = """\
+# What may leave this site, whatever a run or the coordinator says. Rules that are left out allow
+# what site.toml allows. The next message follows a change. Check it with `ramet policy show`.
+
+# methods = ["fedavg", "fedstar"]  # built-in methods, and SHA-256 of user-defined code
+# share = ["layers.*"]             # parameters that may leave
+# secure = "required"              # replies leave inside secure sums only
+# members = 3                      # the smallest number of sites in a run
+# samples = 50                     # the smallest number of training samples here
+# bytes = 1_000_000_000            # the most bytes of arrays per run
+
+[numbers]                          # true, false, or the step to round to
+# weight = 10
+# loss = false
+# scores = 0.01
+# work = false                     # counted operations and peak memory
+# columns = false                  # sums of declared columns, before round 1
+"""

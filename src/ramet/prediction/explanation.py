@@ -1,0 +1,252 @@
+"""Why a model predicts a class: what features and links add to its probability.
+
+PyG's explainer with integrated gradients (Sundararajan et al., ICML 2017, from Captum): features
+and links grow from zero to what they are, and each is credited with the change of the probability
+along the way. The credits add up to the probability minus that of the baseline, a node or graph
+with features of zero, which for prepared numbers is their mean, and without links.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ramet.data import GraphBlock, NodeGraph
+from ramet.data.own import new_data_name
+from ramet.errors import RametError
+from ramet.models import FindsLinkKinds
+from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
+from ramet.prediction.inputs import Input, client_input, read_input
+from ramet.prediction.scores import probabilities
+from ramet.prediction.trained import Trained
+from ramet.prediction.values import shown_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STEPS = 64
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a prediction rests on. Contributions are in units of the predicted class's probability.
+
+    ``features``: ``feature``, ``value``, ``contribution`` and, of a node, ``neighbours``: what the
+    feature contributes at other nodes. ``links``: ``source``, ``target``, ``contribution``. Both
+    are sorted, the largest first.
+    """
+
+    client: str
+    id: str
+    """Of the node or graph."""
+    predicted: str
+    """The class."""
+    probability: float
+    baseline: float
+    """The probability with all features zero and without links."""
+    features: pd.DataFrame
+    links: pd.DataFrame
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "client": self.client,
+            "id": self.id,
+            "class": self.predicted,
+            "probability": self.probability,
+            "baseline": self.baseline,
+            "features": self.features.to_dict(orient="records"),
+            "links": self.links.to_dict(orient="records"),
+        }
+
+
+@dataclass(frozen=True)
+class _Local:
+    """The part of a graph that a prediction depends on, in PyG's form."""
+
+    network: nn.Module
+    x: Tensor  # [nodes, features]
+    edge_index: Tensor  # [2, edges]
+    more: dict[str, Tensor]
+    """Further arguments of the network."""
+    nodes: Tensor  # [nodes] indices in the whole graph
+    index: int | None
+    """The node to explain; None for a graph."""
+
+
+def explained(
+    trained: Trained, id_: str, site: Path | None = None, client: str | None = None
+) -> Explanation:
+    """Explain the prediction for a node or graph of a site's data."""
+    name = trained.client_of(None if site is None else new_data_name(site), client)
+    given = client_input(trained, name) if site is None else read_input(trained, name, site)
+    return explain(trained, given, trained.model(name), id_)
+
+
+def explain(trained: Trained, given: Input, model: nn.Module, id_: str) -> Explanation:
+    """Explain a model's prediction for the node or graph with this id."""
+    if not isinstance(given.graph, NodeGraph | GraphBlock):
+        raise RametError(
+            "predictions of links cannot be explained. Explanations are for node-classification "
+            "and graph-classification."
+        )
+    row = _row(given, id_)
+    if isinstance(given.graph, NodeGraph):
+        local = _around_node(model, given.graph, row)
+    else:
+        local = _one_graph(model, given.graph, row)
+    level = "graph" if local.index is None else "node"
+    found = _credits(_Probabilities(local.network).eval(), local, level)
+    chances = found.prediction[local.index or 0]
+    predicted = int(chances.argmax())
+    return Explanation(
+        client=given.client,
+        id=id_,
+        predicted=given.classes[predicted],
+        probability=float(chances[predicted]),
+        baseline=_baseline(local, predicted),
+        features=_features(trained, given, local, found.node_mask),
+        links=_links(given, local, found.edge_mask),
+    )
+
+
+class _Probabilities(nn.Module):
+    """A network with softmax."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Any, **more: Any) -> Tensor:
+        logits: Tensor = self.network(*inputs, **more)
+        return logits.softmax(dim=1)
+
+
+def _row(given: Input, id_: str) -> int:
+    rows = [row for row, known in enumerate(given.row_ids.tolist()) if str(known) == id_]
+    if not rows:
+        first = ", ".join(str(known) for known in given.row_ids[:3].tolist())
+        raise RametError(f"the data has no id '{id_}'. Its first ids are {first}.")
+    return rows[0]
+
+
+def _around_node(model: nn.Module, graph: NodeGraph, row: int) -> _Local:
+    """The neighbourhood of a node, if it decides alone, which it does for known networks."""
+    from torch_geometric.utils import k_hop_subgraph  # takes a second to import
+
+    # the outermost nodes have the wrong degrees, so there is one hop more than layers
+    hops = _layers(model) + 1
+    nodes, *_ = k_hop_subgraph(row, hops, graph.edge_index, num_nodes=graph.nodes)
+    near = graph.subgraph(nodes)
+    index = int((nodes == row).nonzero()[0])
+    whole, part = (probabilities(model, g)[i] for g, i in ((graph, row), (near, index)))
+    if not torch.allclose(whole, part, atol=_TOLERANCE):
+        near, nodes, index = graph, torch.arange(graph.nodes), row
+    model, near = _with_kinds_as_found(model, near)
+    more = {"edge_type": near.edge_type}
+    return _Local(PyGNodeNetwork(model), near.x, near.edge_index, more, nodes, index)
+
+
+def _with_kinds_as_found(model: nn.Module, graph: NodeGraph) -> tuple[nn.Module, NodeGraph]:
+    """If the model finds the kinds of links, keep those that it has found; they would jump."""
+    if not isinstance(model, FindsLinkKinds) or not model.cluster:
+        return model, graph
+    with torch.no_grad():
+        kinds = model.link_kinds(graph)
+    reading = copy(model)
+    reading.cluster = False
+    return reading, replace(graph, kinds=kinds)
+
+
+def _layers(model: nn.Module) -> int:
+    """The number of message-passing layers, by the convention of `ramet.models.networks`."""
+    return max(
+        (
+            len(part)
+            for name, part in model.named_modules()
+            if isinstance(part, nn.ModuleList) and name.split(".")[-1] == "layers"
+        ),
+        default=0,
+    )
+
+
+def _one_graph(model: nn.Module, block: GraphBlock, row: int) -> _Local:
+    batch = block.cut(torch.tensor([row]))
+    nodes = torch.arange(*block.node_starts[row : row + 2].tolist())
+    more = {"batch": batch.batch, "structure": batch.structure}
+    return _Local(PyGGraphNetwork(model), batch.x, batch.edge_index, more, nodes, None)
+
+
+def _credits(network: nn.Module, local: _Local, level: str) -> Any:
+    """PyG's explanation, with ``prediction``, ``node_mask`` and ``edge_mask``."""
+    from torch_geometric.explain import CaptumExplainer, Explainer, ModelConfig
+
+    if not find_spec("captum"):
+        raise RametError("explanations need Captum. Install it: pip install 'ramet[explain]'.")
+    explainer = Explainer(
+        network,
+        CaptumExplainer("IntegratedGradients", n_steps=_STEPS),
+        explanation_type="model",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config=ModelConfig(
+            mode="multiclass_classification", task_level=level, return_type="probs"
+        ),
+    )
+    return explainer(local.x, local.edge_index, index=local.index, **local.more)
+
+
+@torch.no_grad()
+def _baseline(local: _Local, predicted: int) -> float:
+    """The probability with all features zero and without messages along links."""
+    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+
+    nothing = torch.zeros(local.edge_index.size(1))
+    set_masks(local.network, nothing, local.edge_index, apply_sigmoid=False)
+    logits = local.network(torch.zeros_like(local.x), local.edge_index, **local.more)
+    clear_masks(local.network)
+    return float(logits[local.index or 0].softmax(dim=0)[predicted])
+
+
+def _features(trained: Trained, given: Input, local: _Local, credit: Tensor) -> pd.DataFrame:
+    import pandas as pd  # takes half a second to import
+
+    names = [*next(iter(given.features.values()), ())]
+    names = names or [f"x{number}" for number in range(credit.size(1))]
+    total = credit.sum(dim=0)
+    if local.index is None:
+        columns = {"feature": names, "contribution": total.tolist()}
+    else:
+        own = credit[local.index]
+        columns = {
+            "feature": names,
+            "value": shown_values(trained, given, local.x[local.index].tolist()),
+            "contribution": own.tolist(),
+            "neighbours": (total - own).tolist(),
+        }
+    size = credit.abs().sum(dim=0) if local.index is None else own.abs() + (total - own).abs()
+    return _sorted(pd.DataFrame(columns), size)
+
+
+def _links(given: Input, local: _Local, credit: Tensor) -> pd.DataFrame:
+    """Both directions of a link together."""
+    import pandas as pd
+
+    (ids,) = given.ids.values()
+    size = local.x.size(0)
+    key = local.edge_index.amin(dim=0) * size + local.edge_index.amax(dim=0)
+    links, link_of = torch.unique(key, return_inverse=True)
+    total = torch.zeros(links.numel()).index_add(0, link_of, credit)
+    left, right = (local.nodes[ends].numpy() for ends in (links // size, links % size))
+    columns = {"source": ids[left], "target": ids[right], "contribution": total.tolist()}
+    return _sorted(pd.DataFrame(columns), total.abs())
+
+
+def _sorted(frame: pd.DataFrame, size: Tensor) -> pd.DataFrame:
+    return frame.iloc[size.argsort(descending=True, stable=True).numpy()].reset_index(drop=True)

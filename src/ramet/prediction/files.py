@@ -1,0 +1,40 @@
+"""Write predictions as CSV or Parquet."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ramet.errors import RametError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TABLES = (".csv", ".parquet")
+
+
+def check_output(path: Path, endings: tuple[str, ...] = _TABLES) -> None:
+    """Refuse a file that could not be written, before anything is computed."""
+    if path.suffix.lower() not in endings:
+        raise RametError(f"{path} ends neither in {' nor in '.join(endings)}. Choose one of them.")
+    if not path.absolute().parent.is_dir():
+        raise RametError(f"there is no folder {path.absolute().parent}. Create it first.")
+    if path.suffix.lower() == ".parquet" and not find_spec("pyarrow"):
+        raise RametError("Parquet needs pyarrow. Install it: pip install 'ramet[parquet]'")
+
+
+def write(frame: pd.DataFrame, path: Path) -> None:
+    try:
+        if path.suffix.lower() == ".parquet":
+            frame.to_parquet(path, index=False)
+        else:
+            frame.to_csv(path, index=False)
+    except OSError as error:
+        raise RametError(f"cannot write {path} ({error.strerror}). Choose another file.") from error
+
+
+def to_csv(frame: pd.DataFrame) -> None:
+    """Write to standard output."""
+    frame.to_csv(sys.stdout, index=False)

@@ -1,0 +1,90 @@
+"""A model's input: graphs as in training, with the ids of their nodes and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ramet.data import GraphBlock, HeteroGraph, NodeGraph
+from ramet.data.own import Ids, Site, novelties, read_new_data
+from ramet.errors import RametError
+from ramet.prediction.trained import Trained
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a client's model takes, and how to name its rows and columns.
+
+    ``graph`` holds the tensors: nodes' features as prepared in training, links and structure
+    encodings. The order of ids is that of the graph.
+    """
+
+    client: str
+    graph: GraphBlock | NodeGraph | HeteroGraph
+    ids: Mapping[str, Ids]
+    """The ids of nodes, by type."""
+    graph_ids: Ids | None
+    """The ids of graphs, if there are many."""
+    classes: tuple[str, ...]
+    features: Mapping[str, tuple[str, ...]]
+    """The names of features, by node type; empty for built-in data."""
+    warnings: tuple[str, ...] = ()
+    """How the data differs from what the model was trained on."""
+
+    @property
+    def row_ids(self) -> Ids:
+        """The ids of what is classified: graphs, or nodes of the only type."""
+        if self.graph_ids is not None:
+            return self.graph_ids
+        (ids,) = self.ids.values()
+        return ids
+
+
+def read_input(trained: Trained, client: str, path: Path) -> Input:
+    """Read a site's TOML file and the files that it names, prepared as in the client's training.
+
+    Classes and splits are not needed, and are ignored.
+    """
+    schema, preparation = trained.schema(client), trained.preparation
+    site = read_new_data(path, schema, preparation)
+    return Input(
+        client=client,
+        graph=_with_structure(site, trained),
+        ids=site.ids,
+        graph_ids=site.graph_ids,
+        classes=schema.classes,
+        features=preparation.expanded(schema).nodes,
+        warnings=tuple(novelties(site, trained.ranges(client), preparation)),
+    )
+
+
+def client_input(trained: Trained, client: str) -> Input:
+    """The data that a client was trained on; nodes and graphs of built-in data are numbered."""
+    experiment = trained.experiment
+    if experiment.setting.user_defined:
+        path = experiment.setting.data_of(client, experiment.settings.data)
+        if path is None:
+            raise RametError(f"the data of {client} is on another machine. Name it with --site.")
+        return read_input(trained, client, path)
+    graph = experiment.setting.client_data(client, experiment.reading).content
+    if isinstance(graph, HeteroGraph):
+        ids = {kind.name: np.arange(kind.nodes) for kind in graph.types}
+        return Input(client, graph, ids, None, (), {})
+    return Input(
+        client=client,
+        graph=graph,
+        ids={"node": np.arange(graph.nodes)},
+        graph_ids=np.arange(graph.graphs) if isinstance(graph, GraphBlock) else None,
+        classes=tuple(map(str, range(graph.classes))),
+        features={},
+    )
+
+
+def _with_structure(site: Site, trained: Trained) -> GraphBlock | NodeGraph | HeteroGraph:
+    graph = site.graph
+    if isinstance(graph, GraphBlock):
+        return graph.with_structure(trained.experiment.method.inputs(graph))
+    return graph

@@ -1,0 +1,83 @@
+"""What training together gives each site, compared with training alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from ramet.report.plain_table import plain_table
+from ramet.report.text import percent, plural
+from ramet.studies.gains import Gain
+from ramet.studies.sites import Basis, SiteStanding, SiteStandings
+
+MOST_SITES = 12
+"""With more sites, the terminal shows a sentence of counts instead of a table."""
+_VERDICTS = {"helps": "helps", "hurts": "hurts", "undecided": "undecided for"}
+
+
+def sites_table(standings: Sequence[SiteStandings]) -> Table:
+    """A row per method and site."""
+    table = plain_table(f"each site: test {standings[0].metric} %, alone and together")
+    for head in ("method", "site"):
+        table.add_column(head, overflow="fold")
+    for head in ("majority", "alone", "together", "gain", "95 % interval"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for method in standings:
+        for row in method.sites:
+            table.add_row(method.label, row.site, *site_cells(row))
+    table.caption = (
+        "majority: always predicting the most frequent training class; alone: local; "
+        f"{about(standings[0])}"
+    )
+    return table
+
+
+def site_cells(row: SiteStanding) -> tuple[str, ...]:
+    scores = (percent(score) for score in (row.majority, row.alone, row.together))
+    return (*scores, points(row.gain.mean), interval(row.gain))
+
+
+def about(standings: SiteStandings) -> str:
+    """What the intervals cover, and what they do not."""
+    runs = plural(standings.runs, "pair") + " of runs"
+    return {
+        Basis.SPLITS: f"interval: over splits ({runs}; corrected resampled t-test), so that it "
+        "covers the choice of samples and the randomness of training",
+        Basis.SEEDS: f"interval: over the seeds of one split ({runs}; t-test), so that it covers "
+        "the randomness of training; --splits 5 also covers the choice of samples",
+        Basis.TEST_SAMPLES: "interval: over each site's test samples (one pair of runs; paired "
+        "bootstrap of its predictions), so that it covers the choice of test samples; --splits 5 "
+        "also covers training",
+        Basis.NONE: "no interval: one pair of runs; use --splits 5",
+    }[standings.basis] + ". Each interval stands for itself"
+
+
+def sentence(standings: SiteStandings) -> str:
+    """What the intervals say: `fedavg helps south: +6.1 [2.0, 10.3]; undecided for north: …`."""
+    return f"{standings.label} {'; '.join(_verdicts(standings.sites))}."
+
+
+def _verdicts(sites: Sequence[SiteStanding]) -> Iterator[str]:
+    for verdict, verb in _VERDICTS.items():
+        chosen = [row for row in sites if row.gain.verdict == verdict]
+        if chosen and len(sites) > MOST_SITES:
+            yield f"{verb} {len(chosen)} of {plural(len(sites), 'site')}"
+        elif chosen:
+            yield f"{verb} {', '.join(_gain_of(row) for row in chosen)}"
+
+
+def _gain_of(row: SiteStanding) -> str:
+    given = row.gain.low is not None
+    return f"{row.site}: {points(row.gain.mean)}{' ' + interval(row.gain) if given else ''}"
+
+
+def points(gain: float) -> str:
+    """In percentage points, with a sign."""
+    return f"{100 * gain:+.1f}"
+
+
+def interval(gain: Gain) -> str:
+    if gain.low is None or gain.high is None:
+        return "–"
+    return f"[{100 * gain.low:.1f}, {100 * gain.high:.1f}]"

@@ -1,0 +1,149 @@
+"""Runs with secure sums: the same SHA-256 as without masks, with drop-outs, kills and resumes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import ramet
+from federations import CLIMBERS, Federation, Watched, climbing, graphs_of, stopped_and_resumed
+from ramet.engine import Node
+from ramet.engine.audit import audit_entries
+from ramet.engine.secure_site import simulated_site
+from ramet.errors import RametError
+from ramet.experiment import RunFolder
+from ramet.methods import AssembledMethod
+from ramet.methods.fixed_point import FixedPoint
+from ramet.payload import Payload
+from ramet.policy import Policy, PolicyError
+
+FIVE = {**CLIMBERS, "d": graphs_of([8], [0]), "e": graphs_of([16], [0])}
+
+
+@dataclass(frozen=True)
+class Secure(Federation):
+    """A federation whose server learns sums only."""
+
+    def node(self, client: str) -> Node:
+        folder = self.folder / client / "secure"
+        site = simulated_site(client, "run", folder, 0, tuple(self.samples))
+        return replace(super().node(client), secure=site, clients=len(self.samples))
+
+
+def method() -> AssembledMethod:
+    return climbing(summation=FixedPoint())
+
+
+def away(*times: tuple[str, int, str]) -> object:
+    """Which clients are away: name, round, and the step, "" for training."""
+
+    def is_away(client: str, message: Payload) -> bool:
+        step = message.notes.get("secure", "")
+        return (client, int(message.numbers["round"]), step) in times
+
+    return is_away
+
+
+def plain(folder: Path, rounds: int, *missing: tuple[str, int]) -> str:
+    """The SHA-256 of the run without masks, in which some clients miss some rounds."""
+    federation = Federation(method(), folder, FIVE)
+    away_in = away(*((client, number, "") for client, number in missing))
+    return federation.run(rounds, Watched(federation, away=away_in))[0]  # type: ignore[arg-type]
+
+
+def test_the_sum_is_that_without_masks_and_records_hold_means_only(tmp_path: Path) -> None:
+    expected, plain_records = Federation(method(), tmp_path / "plain", FIVE).run(3)
+    sha256, records = Secure(method(), tmp_path / "secure", FIVE).run(3, secure=True)
+    assert sha256 == expected
+    for record, plain_record in zip(records, plain_records, strict=True):
+        assert record.evaluated == {}
+        assert all(n.keys() == {"up", "tensors", "scalars"} for n in record.trained.values())
+        assert record.mean("val") == pytest.approx(plain_record.mean("val"), abs=1e-6)
+        losses = [numbers["loss"] for numbers in plain_record.trained.values()]
+        assert record.trained_mean["loss"] == pytest.approx(sum(losses) / 5, abs=1e-6)
+
+
+def test_no_reply_holds_an_array_that_an_audit_of_the_plain_run_shows(tmp_path: Path) -> None:
+    Federation(method(), tmp_path / "plain", FIVE).run(2)
+    Secure(method(), tmp_path / "secure", FIVE).run(2, secure=True)
+    seen = {t.sha256 for e in audit_entries(tmp_path / "secure")[0] for t in e.tensors}
+    clear = {t.sha256 for e in audit_entries(tmp_path / "plain")[0] for t in e.tensors}
+    assert clear
+    assert not seen & clear
+    entries = audit_entries(tmp_path / "secure" / "a")[0]
+    assert [entry.stage for entry in entries[:4]] == ["keys", "shares", "", "unmask"]
+    assert all(entry.numbers == ("up",) for entry in entries)
+
+
+def test_drop_outs_in_every_step(tmp_path: Path) -> None:
+    expected = plain(tmp_path / "plain", 3, ("a", 1), ("b", 2), ("c", 2))
+    federation = Secure(method(), tmp_path / "secure", FIVE)
+    times = away(("a", 1, ""), ("b", 1, "unmask"), ("b", 2, ""), ("c", 2, ""), ("d", 3, "unmask"))
+    wire = Watched(federation, away=times)  # type: ignore[arg-type]
+    sha256, records = federation.run(3, wire, secure=True)
+    assert sha256 == expected
+    assert [sorted(record.failed) for record in records] == [["a"], ["b", "c"], []]
+
+
+def test_a_site_without_keys_misses_the_batch_and_nothing_else(tmp_path: Path) -> None:
+    rounds = [("e", number) for number in (1, 2, 3)]
+    federation = Secure(method(), tmp_path / "secure", FIVE)
+    wire = Watched(federation, away=away(("e", 1, "keys")))  # type: ignore[arg-type]
+    sha256, records = federation.run(2, wire, secure=True)
+    assert "no keys" in records[1].failed["e"]
+    assert sha256 == plain(tmp_path / "plain", 2, *rounds)
+
+
+def test_too_many_drop_outs_commit_nothing_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    expected = Federation(method(), tmp_path / "plain", FIVE).run(2)[0]
+    federation = Secure(method(), tmp_path / "secure", FIVE)
+    for step in ("", "unmask"):
+        times = away(*((client, 2, step) for client in "abc"))
+        with pytest.raises(RametError, match=r"The round is not committed|Nothing was unmasked"):
+            federation.run(2, Watched(federation, away=times), secure=True)  # type: ignore[arg-type]
+    assert federation.saved("server", 1).arrays["slope"].item() == pytest.approx(31 / 5)
+    assert federation.run(2, secure=True)[0] == expected
+
+
+@pytest.mark.parametrize("replies", [1, 4, 7, 11, 14, 17, 19, 22, 26, 29])
+def test_stopped_anywhere_the_run_ends_the_same(replies: int, tmp_path: Path) -> None:
+    expected = Federation(method(), tmp_path / "plain").run(3)[0]
+    federation = Stopped(method(), tmp_path / "secure")
+    assert federation.resumed(3, replies) == expected
+
+
+@dataclass(frozen=True)
+class Stopped(Secure):
+    def run(self, rounds: int, wire: object = None, **settings: object) -> object:  # type: ignore[override]
+        return super().run(rounds, wire, secure=True, **settings)  # type: ignore[arg-type]
+
+
+def test_a_policy_that_requires_secure_sums(tmp_path: Path) -> None:
+    policy = Policy(secure="required")
+    node = replace(Federation(method(), tmp_path).node("a"), policy=policy)
+    with pytest.raises(PolicyError, match=r"^`secure`: this site's replies leave inside"):
+        node.answer(Payload(numbers={"round": 1, "train": 1, "last": 0}))
+    secure = replace(Secure(method(), tmp_path).node("a"), policy=policy)
+    with pytest.raises(RametError, match=r"a answers in secure sums only"):
+        secure.answer(Payload(numbers={"round": 1, "train": 1, "last": 0}))
+
+
+@pytest.mark.parametrize("name", ["fedstar", "scaffold"])
+def test_secure_runs_of_real_methods(name: str, tmp_path: Path) -> None:
+    fixed = ramet.run(name, "tiny", rounds=2, merge="fixed-point", out=tmp_path / "fixed")
+    secure = ramet.run(name, "tiny", rounds=2, secure=True, out=tmp_path / "secure")
+    assert secure.summary.sha256 == fixed.summary.sha256
+    assert secure.summary.scores.test == pytest.approx(fixed.summary.scores.test, abs=1e-6)
+    assert {*secure.summary.scores.clients.values()} == {None}
+    assert stopped_and_resumed(secure, tmp_path / "resumed") == fixed.summary.sha256
+    assert "--secure" in RunFolder(secure.folder).experiment().settings.command
+    settings = json.loads((secure.folder / "settings.json").read_text())
+    assert settings["secure"] is True
+
+
+def test_two_clients_are_too_few(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match=r"a secure sum needs at least 3 clients"):
+        ramet.run("fedavg", "planted", clients=2, secure=True, out=tmp_path / "run")

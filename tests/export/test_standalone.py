@@ -1,0 +1,156 @@
+"""Every network has a standalone counterpart that gives the same output."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ramet.data import GraphBlock, HeteroGraph, NodeGraph, StructureEncoding
+from ramet.export import standalone as standalone_files
+from ramet.export.example import Example, Form, invented
+from ramet.export.inputs import inputs_of
+from ramet.export.networks import standalone
+from ramet.export.standalone.dual_channel import structure_encoding
+from ramet.models import (
+    NETWORKS,
+    DenseDualChannel,
+    DenseNetwork,
+    DualChannel,
+    GCNNetwork,
+    GraphShape,
+    HGNNetwork,
+    LinkClustering,
+    LinkNetwork,
+    LinkShape,
+    MendedSAGE,
+    MultiChannelGCN,
+    MultiChannelNetwork,
+    NodeNetwork,
+    NodeShape,
+    SimpleHGN,
+)
+
+Build = Callable[[Any], nn.Module]
+ENCODING = StructureEncoding(5, 6)
+RELATIONS = (("patient", "takes", "drug"), ("patient", "meets", "patient"))
+FORMS: dict[type, Form] = {
+    GraphShape: Form(GraphShape(4, ENCODING.width, 3), ENCODING),
+    NodeShape: Form(NodeShape(4, 3), ENCODING, kinds=3),
+    LinkShape: Form(
+        LinkShape((("drug", 9), ("patient", 4)), ("takes", "meets")),
+        ENCODING,
+        RELATIONS,
+        {"drug": 9},
+    ),
+}
+GCN: Callable[..., nn.Module] = NETWORKS["fedlit-gcn"][NodeShape]
+
+
+def networks() -> Iterator[tuple[str, type, Build]]:
+    """All built-in networks, and those with other options."""
+    for name, by_shape in NETWORKS.items():
+        for shape, build in by_shape.items():
+            yield f"{name}-{shape.__name__}", shape, build
+    yield "fedstar", GraphShape, DualChannel
+    yield "feddense", GraphShape, DenseDualChannel
+    inputs = DenseNetwork(activate="inputs", width=7, hidden=9, layers=2)
+    yield "feddense-inputs", GraphShape, partial(DenseDualChannel, settings=inputs)
+    yield "fedsage+", NodeShape, MendedSAGE
+    loops = GCNNetwork(loops=True, activate=False, hidden=5)
+    yield "fedlit-gcn-loops", NodeShape, partial(GCN, settings=loops)
+    yield (
+        "one-layer",
+        NodeShape,
+        partial(NETWORKS["gin"][NodeShape], settings=NodeNetwork(layers=1)),
+    )
+    channels = MultiChannelNetwork(kinds=3, hidden=6)
+    yield "fed-mgcn", NodeShape, partial(MultiChannelGCN, settings=channels)
+    for view in ("learned", "fixed"):
+        clustering = LinkClustering(view=view)
+        build = partial(MultiChannelGCN, settings=channels, clustering=clustering)
+        yield f"fedlit-{view}", NodeShape, build
+    mean = MultiChannelNetwork(kinds=3, mean=True, degrees="channel", loops=True, activate=False)
+    yield "fed-mgcn-mean", NodeShape, partial(MultiChannelGCN, settings=mean)
+    residual = HGNNetwork(residual=True, decoder="dot", layers=1, heads=2)
+    yield "simple-hgn-dot", LinkShape, partial(SimpleHGN, settings=residual)
+    dot = LinkNetwork(decoder="dot", layers=1)
+    yield "sage-dot", LinkShape, partial(NETWORKS["sage"][LinkShape], settings=dot)
+
+
+def trained(build: Build, shape: Any) -> nn.Module:
+    """A network with random arrays, also where those of a new one are constant."""
+    torch.manual_seed(1)
+    model = build(shape)
+    with torch.no_grad():
+        for name, array in model.state_dict().items():
+            if name != "kinds.nodes":
+                array.add_(0.3 * torch.randn(array.shape))
+    return model.eval()
+
+
+def output(model: Any, example: Example) -> torch.Tensor:
+    """The logits of Ramet's network; those of links ordered by relation."""
+    graph = example.graph
+    if isinstance(graph, HeteroGraph):
+        assert example.pairs is not None
+        logits: torch.Tensor = model(graph, example.pairs)
+        return logits[example.pairs.kinds.argsort(stable=True)]
+    whole = graph.cut(torch.arange(graph.graphs)) if isinstance(graph, GraphBlock) else graph
+    result: torch.Tensor = model(whole)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("shape", "build"), [pytest.param(shape, build, id=name) for name, shape, build in networks()]
+)
+@torch.no_grad()
+def test_a_standalone_network_gives_the_same_output(shape: type, build: Build) -> None:
+    form = FORMS[shape]
+    model = trained(build, form.shape)
+    found = standalone(model, form.relations)
+    assert found is not None
+    for nodes in (12, 25):
+        example = invented(form, nodes, seed=nodes)
+        logits = found.network(**inputs_of(example.graph, found.network, example.pairs))
+        if isinstance(logits, dict):
+            logits = torch.cat([*logits.values()])
+        torch.testing.assert_close(logits, output(model, example), atol=1e-5, rtol=1e-5)
+
+
+def test_a_network_of_the_user_has_no_counterpart() -> None:
+    assert standalone(nn.Linear(2, 2)) is None
+
+
+def test_structure_encodings_are_those_of_training() -> None:
+    block = invented(FORMS[GraphShape], 25, seed=3).graph
+    assert isinstance(block, GraphBlock)
+    batch = block.cut(torch.arange(block.graphs))
+    for encoding in (ENCODING, StructureEncoding(3, 2, isolated_as_one=True)):
+        facts = encoding.degrees, encoding.walk, encoding.isolated_as_one
+        found = structure_encoding(batch.edge_index, batch.batch, *facts)
+        torch.testing.assert_close(found, encoding(block))
+
+
+def test_standalone_files_import_neither_ramet_nor_each_other() -> None:
+    known = {"torch", "torch_geometric", "safetensors"}
+    standard = {"__future__", "abc", "collections", "csv", "datetime", "importlib", "json", "math"}
+    standard |= {"pathlib", "types", "typing"}
+    for path in Path(standalone_files.__file__ or "").parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= known | standard, path
+
+
+def test_a_graph_of_nodes_without_links_is_fine() -> None:
+    form = FORMS[NodeShape]
+    graph = invented(form, 12, seed=0).graph
+    assert isinstance(graph, NodeGraph)
+    assert graph.degrees.min() == 0

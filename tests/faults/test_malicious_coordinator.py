@@ -1,0 +1,178 @@
+"""A coordinator that replays, reorders, swaps or forges messages of a secure sum gets nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from ramet.engine.secure_messages import SecureError, model_digest, step_request, to_bytes
+from ramet.engine.secure_server import PendingSum, sum_of
+from ramet.errors import RametError
+from ramet.methods.fixed_point import RingTotal
+from ramet.payload import Payload, digest
+from ramet.secure.adverts import Advert, Batch, Secrets
+from ramet.secure.identity import Identity
+from secure_sums import TRAIN, Sums, listed, unmask_message
+
+CASES = 10_000 if os.environ.get("RAMET_FAULTS") == "full" else 300
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> Sums:
+    agreed = Sums(5, tmp_path)
+    agreed.agree()
+    return agreed
+
+
+def test_another_message_for_an_answered_round_is_refused(sums: Sums) -> None:
+    sums.train("site00", 1)
+    other = replace(sums.train_message(1), arrays={"slope": np.zeros(1, np.float32)})
+    with pytest.raises(SecureError, match=r"has already answered round 1, to another message"):
+        sums.train("site00", 1, other)
+
+
+def test_a_second_list_of_survivors_is_refused(sums: Sums) -> None:
+    pending = sums.collect(1)
+    site = sums.sites["site00"]
+    site.answer(unmask_message(sums, pending, "site00"))
+    fewer = replace(pending, survivors=pending.survivors[:4])
+    with pytest.raises(SecureError, match=r"has already unmasked round 1 for another list"):
+        site.answer(unmask_message(sums, fewer, "site00"))
+    site.answer(unmask_message(sums, pending, "site00"))
+
+
+def test_a_list_below_the_threshold_is_refused(sums: Sums) -> None:
+    pending = sums.collect(1)
+    few = unmask_message(sums, replace(pending, survivors=pending.survivors[:2]), "site00")
+    with pytest.raises(SecureError, match=r"refuses a sum of 2 survivors; it needs 3"):
+        sums.sites["site00"].answer(few)
+
+
+def test_a_sum_below_the_policy_is_refused(sums: Sums) -> None:
+    pending = sums.collect(1)
+    site = replace(sums.sites["site00"], smallest=5)
+    four = unmask_message(sums, replace(pending, survivors=pending.survivors[:4]), "site00")
+    with pytest.raises(SecureError, match=r"refuses a sum of 4 survivors; it needs 5"):
+        site.answer(four)
+
+
+def test_a_coordinator_that_swaps_keys_is_refused(tmp_path: Path) -> None:
+    """It signs with a key of its own, replays the keys of another batch, or renames them."""
+    sums = Sums(3, tmp_path)
+    sums.agree()
+    assert sums.state.batch is not None
+    batch = replace(sums.state.batch, run="run")
+    texts = dict(sums.state.adverts)
+    new = Batch("run", "ab" * 16, batch.first, batch.last)
+    own = {name: site._advert(new) for name, site in sums.sites.items()}
+    secrets = Secrets.drawn(new, lambda _, count: bytes(count))
+    forged = Advert.of(secrets, new, "site01").text(new, Identity.simulated(9, "coordinator"))
+    for other, reason in (
+        (forged, "not signed by a key whose fingerprint"),
+        (texts["site01"], "not signed for this run"),
+        (own["site02"], "not signed by a key whose fingerprint"),
+    ):
+        keys = {f"keys/{name}": to_bytes(text) for name, text in {**own, "site01": other}.items()}
+        message = step_request("shares", (new.id, new.first, new.last), 1, True, keys)
+        with pytest.raises(RametError, match=reason):
+            sums.sites["site00"].answer(message)
+
+
+def test_sites_stop_if_they_were_told_two_stories(sums: Sums) -> None:
+    pending = sums.collect(1)
+    for name in sums.names[:3]:
+        sums.sites[name].answer(unmask_message(sums, pending, name))
+    other = replace(pending, survivors=pending.survivors[:4])
+    confirmed = {
+        name: sums.sites[name].answer(unmask_message(sums, other, name)).notes["confirmed"]
+        for name in sums.names[3:4]
+    }
+    for given in ("{}", json.dumps(confirmed)):
+        with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 1"):
+            sums.train("site00", 2, sums.train_message(2, confirmed=given))
+
+
+def test_a_model_for_one_site_only_gives_no_sum(sums: Sums) -> None:
+    """Masks cancel out only among sites that were sent the same."""
+    total = RingTotal()
+    for name in sums.names:
+        message = sums.train_message(1)
+        if name == "site02":
+            message = replace(message, arrays={"slope": np.full(1, 9, np.float32)})
+        total.add(sums.train(name, 1, message).arrays)
+    model = model_digest(sums.train_message(1))
+    pending = PendingSum(1, sums.names, total.arrays, model, {})
+    unmasked, _ = sum_of(sums.state, pending, True, sums.ask)
+    plain = sums.plain(sums.names)
+    assert not (unmasked["matrix"] == plain["matrix"]).any()
+
+
+def mutated(draw: random.Random, message: Payload, recorded: list[Payload], sums: Sums) -> Payload:
+    """A message with another round, list, batch or content, or one of another step."""
+    number = draw.choice([0, 1, 1, 2, 3, 21])
+    names = draw.sample([*sums.names, "nobody"], draw.randint(0, 5))
+    notes = dict(message.notes)
+    notes[draw.choice(["survivors", "members", "batch", "secure", "confirmed"])] = draw.choice(
+        [listed(*names), json.dumps(names), "", "{}", "unmask", "keys", "shares", "[]"]
+    )
+    extras = dict(draw.choice(recorded).extras if draw.random() < 0.3 else message.extras)
+    if extras and draw.random() < 0.5:
+        name = draw.choice([*extras])
+        content = extras[name].copy()
+        content[draw.randrange(len(content))] ^= draw.randrange(1, 256)
+        extras[name] = content
+    return replace(
+        message, notes=notes, extras=extras, numbers={**message.numbers, "round": number}
+    )
+
+
+def test_no_mutated_request_reveals_a_second_secret(sums: Sums) -> None:
+    """Whatever is asked, a site reveals one kind of share per peer and round, for one list."""
+    draw = random.Random(1)
+    pending = sums.collect(1)
+    recorded = [message for _, _, message in sums.messages]
+    genuine = {name: unmask_message(sums, pending, name) for name in sums.names}
+    expected = {
+        name: sums.sites[name].answer(message).extras["shares"].tobytes()
+        for name, message in genuine.items()
+    }
+    sent = {name: digest(r.arrays) for step, name, r in sums.replies if step == TRAIN}
+    refused = 0
+    for _ in range(CASES):
+        client = draw.choice(sums.names)
+        message = mutated(draw, draw.choice([genuine[client], *recorded]), recorded, sums)
+        site = sums.sites[client]
+        try:
+            is_step = "secure" in message.notes
+            reply = site.answer(message) if is_step else site.earlier_reply(message)
+        except RametError:
+            refused += 1
+            continue
+        if reply is not None and "shares" in reply.extras:
+            assert reply.extras["shares"].tobytes() == expected[client]
+        if reply is not None and reply.arrays:
+            assert digest(reply.arrays) == sent[client]
+    assert refused > CASES // 2
+
+
+def test_what_the_coordinator_sees_is_uniform(tmp_path: Path) -> None:
+    """A chi-squared test over the bytes of masked replies, whose terms are all zero."""
+    sums = Sums(3, tmp_path)
+    sums.agree()
+    zeros = Payload({"matrix": np.zeros((256, 64), np.uint64)})
+    seen = []
+    for name in sums.names:
+        message = sums.train_message(1)
+        assert sums.sites[name].earlier_reply(message) is None
+        seen.append(sums.sites[name].masked(message, zeros).arrays["matrix"])
+    pair = seen[0] + seen[1]
+    for masked in (*seen, pair):
+        counts = np.bincount(np.frombuffer(masked.tobytes(), np.uint8), minlength=256)
+        assert chisquare(counts).pvalue > 1e-4

@@ -1,0 +1,78 @@
+"""Three joined sites with keys of their own, whose policies require secure sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, Message, MessageType, RecordDict
+
+from joined_sites import RUN, Joined, _inside, joined_site
+from own_sites import node_site
+from ramet.deploy.site import MEMBERS, POLICY, Site, add_member, join, node_config
+from ramet.engine import Answer, LocalWire
+from ramet.errors import RametError
+from ramet.experiment import Experiment
+from ramet.flower.client_app import app
+from ramet.flower.records import from_records, to_records
+from ramet.payload import Payload
+
+NAMES = ("north", "south", "east")
+
+
+@dataclass
+class SiteWire:
+    """Carries messages to the client apps of joined sites, in this process."""
+
+    joined: Joined
+    sites: dict[str, Site]
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        for client, request in requests:
+            site, notes = self.sites[client], {**request.notes, "run": RUN, "nonce": "ab" * 32}
+            content = to_records(replace(request, notes=notes))
+            context = Context(
+                1, 1, {**node_config(site.settings)}, RecordDict(), self.joined.config()
+            )
+            with _inside(site.folder):
+                try:
+                    reply = app(Message(content, 1, MessageType.TRAIN), context)
+                except RametError as error:
+                    yield client, str(error)
+                else:
+                    yield client, from_records(reply.content)
+
+
+def test_sites_accept_only_members_whose_keys_they_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joined_sites.SITES", NAMES)
+    joined = joined_site(tmp_path, monkeypatch, secure=True, rounds=1)
+    sites = {"north": joined.site}
+    for name in NAMES[1:]:
+        invitation = joined.coordinator.folder / "invitations" / f"{name}.toml"
+        data = node_site(tmp_path / "graphs" / name)
+        sites[name], _ = join(invitation, data, tmp_path / name, 9094, lambda _: None)
+    for site in sites.values():
+        (site.folder / POLICY).write_text('secure = "required"\nmembers = 3\n')
+    data = node_site(tmp_path / "graphs" / "north").parent.parent
+    files = " ".join(str(data / name / "site.toml") for name in NAMES)
+    settings = joined.coordinator.consortium.settings(Path("absent"))
+    local = settings.model_copy(update={"options": {**settings.options, "sites": files}})
+    run = replace(Experiment(local).rounds(tmp_path / "server"), retry_delays=())
+    wire = SiteWire(joined, sites)
+    with pytest.raises(RametError, match=r"0 of 3 sites answered the step 'shares'"):
+        run.run(wire, lambda _: None)
+    for site in sites.values():
+        for name, other in sites.items():
+            add_member(other.folder / f"{name}.application.toml", site.folder)
+        assert (site.folder / MEMBERS).stat().st_mode & 0o077 == 0
+    sha256 = run.run(wire, lambda _: None)
+    plain = local.model_copy(update={"secure": False, "merge": "fixed-point"})
+    experiment = Experiment(plain)
+    expected = experiment.rounds(tmp_path / "plain-server").run(
+        LocalWire(lambda client: experiment.node(client, tmp_path / "plain")), lambda _: None
+    )
+    assert sha256 == expected

@@ -1,0 +1,106 @@
+"""The policy of a site that has joined a consortium, above its settings and the run config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from flwr.app import MessageType
+
+from command_line import ramet
+from joined_sites import Joined, joined_site
+from ramet.engine.audit import audit_entries
+from ramet.errors import RametError
+from ramet.events import read_lines
+from ramet.policy import PolicyError
+
+
+@pytest.fixture
+def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Joined:
+    return joined_site(tmp_path, monkeypatch)
+
+
+def set_policy(joined: Joined, **rules: Any) -> None:
+    (joined.site.folder / "policy.toml").write_text(tomli_w.dumps(rules))
+
+
+@pytest.mark.parametrize(
+    ("rules", "key"),
+    [
+        ({"methods": ["fedprox"]}, "methods"),
+        ({"secure": "required"}, "secure"),
+        ({"members": 3}, "members"),
+        ({"numbers": {"weight": False}}, "numbers.weight"),
+        ({"samples": 10_000}, "samples"),
+        ({"bytes": 100}, "bytes"),
+        ({"share": ["layers.0.*"]}, "share"),
+    ],
+)
+def test_a_run_that_the_policy_forbids_sends_nothing(
+    joined: Joined, rules: dict[str, Any], key: str
+) -> None:
+    set_policy(joined, **rules)
+    with pytest.raises(RametError, match=f"^`{key}`: "):
+        joined.send(joined.config())
+    refused, failed = read_lines(joined.site.events)
+    assert (refused["event"], failed["event"]) == ("run refused", "message failed")
+    assert not [*(joined.site.folder / "state").rglob("audit.jsonl")]
+    set_policy(joined)
+    assert joined.send(joined.config()).arrays
+
+
+def test_a_run_may_share_what_the_policy_leaves(joined: Joined) -> None:
+    set_policy(joined, share=["layers.0.*"])
+    reply = joined.send(joined.config(share="layers.0.bias"))
+    assert [*reply.arrays] == ["layers.0.bias"]
+    joined.allow(share=["*"])
+    with pytest.raises(RametError, match=r"`share`: .* layers.0.\* .* in its policy.toml"):
+        joined.send(joined.config())
+
+
+def test_numbers_leave_as_the_policy_says(joined: Joined) -> None:
+    set_policy(joined, numbers={"weight": 25, "loss": False, "work": False})
+    reply = joined.send(joined.config())
+    assert reply.numbers.keys() == {"weight", "up"}
+    assert reply.numbers["weight"] % 25 == 0
+    assert reply.notes["withheld"] == "loss work"
+    (entry,) = audit_entries(joined.site.folder / "state")[0]
+    assert {*entry.numbers} == {"weight", "up"}
+
+
+def test_removing_the_policy_closes_the_site(joined: Joined) -> None:
+    (joined.site.folder / "policy.toml").unlink()
+    for kind in (MessageType.QUERY, MessageType.TRAIN):
+        with pytest.raises(PolicyError, match=r"policy cannot be read, so it takes part in no run"):
+            joined.send(joined.config(), kind)
+
+
+def test_joining_again_keeps_the_policy(joined: Joined, tmp_path: Path) -> None:
+    from ramet.deploy.site import join
+
+    set_policy(joined, members=2)
+    said: list[str] = []
+    invitation = joined.coordinator.folder / "invitations" / "north.toml"
+    join(invitation, joined.site.settings.data, tmp_path / "site", 9094, said.append)
+    assert joined.site.policy.members == 2
+    assert "sites in a run: at least 2" in said
+
+
+def test_policy_check_says_what_would_be_refused(joined: Joined) -> None:
+    folder, consortium = joined.site.folder, joined.coordinator.folder / "consortium.toml"
+    invitation = joined.coordinator.folder / "invitations" / "north.toml"
+    for run in (consortium, invitation):
+        done = ramet("policy", "check", str(run), str(folder))
+        assert done.code == 0, done.stderr
+        assert "REFUSED" not in done.stdout
+    set_policy(
+        joined, methods=["fedstar"], members=3, samples=10_000, bytes=1000, share=["layers.0.*"]
+    )
+    done = ramet("policy", "check", str(consortium), str(folder))
+    assert done.code == 1
+    refused = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("REFUSED")]
+    assert refused == ["methods:", "members:", "share:", "samples:", "bytes:"]
+    shown = ramet("policy", "show", str(folder))
+    assert "sites in a run: at least 3" in shown.stdout

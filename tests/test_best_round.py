@@ -1,0 +1,96 @@
+"""The models of the best round are kept, beside those of the last."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import ramet
+from federations import PLANTED, wavering_run
+from ramet.engine import Snapshots
+from ramet.engine.state import model_arrays
+from ramet.errors import RametError
+from ramet.experiment import RunFolder
+from ramet.payload import digest
+from ramet.runs import local_wire
+from ramet.studies.trial.wires import StoppedError, StoppingWire
+
+ROUNDS, BEST, FIRST = 8, 4, "part-00"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> ramet.Result:
+    out = tmp_path_factory.mktemp("best") / "r"
+    finished = wavering_run(out, ROUNDS)
+    assert finished.summary.scores.best_val_round == BEST
+    return finished
+
+
+def best_models(run: ramet.Result) -> dict[str, str]:
+    clients = run.summary.scores.clients
+    return {client: digest(model_arrays(run.model(client, best=True))) for client in clients}
+
+
+def test_the_best_models_have_the_scores_of_their_round(result: ramet.Result) -> None:
+    frame, tests = result.frame, []
+    of_best = frame[frame["round"] == BEST].set_index("client")
+    for client in result.summary.scores.clients:
+        found = result.evaluation(client, best=True)
+        assert found["val"].metrics["accuracy"] == of_best["val"][client]
+        assert found["test"].metrics["accuracy"] == of_best["test"][client]
+        tests.append(found["test"].metrics["accuracy"])
+    assert fmean(tests) == pytest.approx(result.summary.scores.test_at_best_val)
+
+
+def test_the_server_keeps_its_arrays_of_the_best_round(result: ramet.Result) -> None:
+    best = Snapshots(result.folder / "server" / "best").load(BEST)
+    model = model_arrays(result.model(FIRST, best=True))
+    shared = [name for name in best.arrays if name in model]
+    assert shared
+    for name in shared:
+        assert_array_equal(best.arrays[name], model[name])
+    last = model_arrays(result.model(FIRST))
+    assert any(not np.array_equal(last[name], model[name]) for name in shared)
+
+
+def test_only_the_best_and_the_last_models_are_kept(result: ramet.Result) -> None:
+    kept = Snapshots(next(result.folder.glob(f"clients/*/{FIRST}/evaluated"))).steps()
+    assert kept == [BEST, ROUNDS]
+
+
+@pytest.mark.parametrize("stop", range(2, ROUNDS + 2))
+def test_a_stopped_run_keeps_the_same_models(
+    stop: int, result: ramet.Result, tmp_path: Path
+) -> None:
+    run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment().settings)
+    with suppress(StoppedError):
+        run.execute(StoppingWire(local_wire(run), stop), lambda _: None)
+    assert run.summary() is None
+    resumed = ramet.resume(run.path)
+    assert resumed.summary.sha256 == result.summary.sha256
+    assert best_models(resumed) == best_models(result)
+
+
+def test_the_personal_network_is_kept(tmp_path: Path) -> None:
+    result = ramet.run("ditto", "planted", rounds=3, out=tmp_path / "r", lr=0.01, **PLANTED)
+    best, frame = result.summary.scores.best_val_round, result.frame
+    expected = frame[(frame["round"] == best) & (frame["client"] == FIRST)]["val"].item()
+    assert result.evaluation(FIRST, best=True)["val"].metrics["accuracy"] == expected
+
+
+def test_a_run_of_an_older_version_has_only_its_last_models(
+    result: ramet.Result, tmp_path: Path
+) -> None:
+    shutil.copytree(result.folder, tmp_path / "r")
+    for folder in (tmp_path / "r").glob("clients/*/*/evaluated"):
+        shutil.rmtree(folder)
+    older = ramet.resume(tmp_path / "r")
+    assert older.model(FIRST)
+    with pytest.raises(RametError, match=rf"{FIRST} has not kept its model of round {BEST}.*final"):
+        older.model(FIRST, best=True)
