@@ -8,16 +8,20 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
 
 import ramet
+from command_line import ramet as command
 from federations import PLANTED, wavering_run
 from ramet.engine import Snapshots
 from ramet.engine.state import model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.payload import digest
+from ramet.prediction import Trained
 from ramet.runs import local_wire
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 
@@ -94,3 +98,25 @@ def test_a_run_of_an_older_version_has_only_its_last_models(
     assert older.model(FIRST)
     with pytest.raises(RametError, match=rf"{FIRST} has not kept its model of round {BEST}.*final"):
         older.model(FIRST, best=True)
+
+
+def test_the_best_models_predict_and_are_exported(result: ramet.Result, tmp_path: Path) -> None:
+    best, last = (result.predict(FIRST, best=chosen) for chosen in (True, False))
+    chances = [name for name in best.columns if name.startswith("p_")]
+    model, graph = result.model(FIRST, best=True), result.samples(FIRST).graph
+    with torch.no_grad():
+        expected = model(graph).softmax(dim=1).numpy()
+    assert_allclose(best[chances].to_numpy(), expected, atol=1e-6)
+    assert not np.allclose(last[chances].to_numpy(), expected, atol=1e-3)
+    out = tmp_path / "best.csv"
+    done = command("predict", result.folder, "--client", FIRST, "--best", "--out", out)
+    assert done.code == 0, done.stderr
+    assert_allclose(pd.read_csv(out)[chances].to_numpy(), best[chances].to_numpy(), atol=1e-9)
+    exported = result.export(FIRST, tmp_path / "model", programs=False, best=True)
+    card = (exported.folder / "README.md").read_text()
+    assert f"weights after round {BEST}, in which validation was best" in card
+
+
+def test_a_sites_own_folder_has_no_best_round(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match=r"does not know which round was best.*without --best"):
+        Trained.open(tmp_path, best=True)

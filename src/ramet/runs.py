@@ -107,6 +107,7 @@ class Result:
         relation: str | None = None,
         top: int = 10,
         known: bool = False,
+        best: bool = False,
     ) -> pd.DataFrame:
         """Predictions for a site's new data, or without ``site`` for the data of training.
 
@@ -120,14 +121,20 @@ class Result:
             relation: the edge type whose links are predicted.
             top: candidates for each node.
             known: whether links that the data already has are ranked too.
+            best: use the model of the best round instead of the final one.
         """
-        path = None if site is None else Path(site)
-        found = predicted(Trained.open(self.folder), path, client, Links(relation, top, known))
+        path, trained = None if site is None else Path(site), Trained.open(self.folder, best)
+        found = predicted(trained, path, client, Links(relation, top, known))
         found.frame.attrs["warnings"] = [*found.warnings]
         return found.frame
 
     def explain(
-        self, id_: str | int, client: str | None = None, site: Path | str | None = None
+        self,
+        id_: str | int,
+        client: str | None = None,
+        site: Path | str | None = None,
+        *,
+        best: bool = False,
     ) -> Explanation:
         """What the prediction for a node or graph rests on: its features and links.
 
@@ -135,13 +142,16 @@ class Result:
             id_: the id of the node or graph.
             client: whose model is used; default: the site's name.
             site: the TOML file that describes the data; default: the data of training.
+            best: use the model of the best round instead of the final one.
         """
         from ramet.prediction.explanation import explained
 
         path = None if site is None else Path(site)
-        return explained(Trained.open(self.folder), str(id_), path, client)
+        return explained(Trained.open(self.folder, best), str(id_), path, client)
 
-    def export(self, client: str, folder: Path | str, *, programs: bool = True) -> Exported:
+    def export(
+        self, client: str, folder: Path | str, *, programs: bool = True, best: bool = False
+    ) -> Exported:
         """Write a client's model into a new folder, where it works without Ramet.
 
         The folder gets the weights, the network as one Python file for PyTorch and PyG, the
@@ -152,10 +162,11 @@ class Result:
             folder: new or empty.
             programs: also write the network for `torch.export` and, if its packages are installed,
                 for ONNX. What could not be written is in ``left_out`` of the returned object.
+            best: the model of the best round instead of the final one.
         """
         from ramet.export import export  # imports PyTorch's compiler
 
-        trained = Trained.open(self.folder)
+        trained = Trained.open(self.folder, best)
         return export(trained, trained.client_of(None, client), Path(folder), programs)
 
     def samples(self, client: str) -> Any:

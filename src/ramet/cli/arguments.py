@@ -96,6 +96,13 @@ Patience = Annotated[
         help="Stop after N rounds without a better mean validation score. Default: never.",
     ),
 ]
+Best = Annotated[
+    bool,
+    typer.Option(
+        "--best",
+        help="Use the models of the round with the best mean validation score, not the last one's.",
+    ),
+]
 SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the train/validation/test split.")]
 Track = Annotated[
     list[str] | None,

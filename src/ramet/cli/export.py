@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ramet.cli.arguments import Best
 from ramet.cli.console import print_line
 
 app = typer.Typer()
@@ -20,6 +21,7 @@ def export(
     programs: Annotated[
         bool, typer.Option(help="Also write programs for torch.export and ONNX.")
     ] = True,
+    best: Best = False,
 ) -> None:
     """Export the model of a site in RUN to DIR, where it works without Ramet.
 
@@ -32,7 +34,7 @@ def export(
     from ramet.export import export as exported
     from ramet.prediction import Trained
 
-    trained = Trained.open(run)
+    trained = Trained.open(run, best)
     done = exported(trained, trained.client_of(None, site), folder, programs)
     for path in sorted(done.folder.rglob("*")):
         if path.is_file():

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli.arguments import Json
+from ramet.cli.arguments import Best, Json
 from ramet.cli.console import print_error, print_json, print_line, print_table
 
 app = typer.Typer()
@@ -46,6 +46,7 @@ def predict(
     known: Annotated[
         bool, typer.Option("--known", help="Also rank links that the data already has.")
     ] = False,
+    best: Best = False,
 ) -> None:
     """Predict for a site's new data with the model of the finished run in RUN.
 
@@ -64,7 +65,7 @@ def predict(
 
     if out is not None:
         check_output(out)
-    found = predicted(Trained.open(folder), site, client, Links(relation, top, known))
+    found = predicted(Trained.open(folder, best), site, client, Links(relation, top, known))
     for warning in found.warnings:
         print_error(f"warning: {warning}.")
     if out is None:
@@ -82,6 +83,7 @@ def explain(
     client: Client = None,
     top: Annotated[int, typer.Option(min=1, help="Features and links to list.")] = 10,
     out: Annotated[Path | None, typer.Option(help="Also draw a .png or .svg file.")] = None,
+    best: Best = False,
     as_json: Json = False,
 ) -> None:
     """Explain the prediction for one node or graph of a site's data.
@@ -98,7 +100,7 @@ def explain(
 
     if out is not None:
         check_output(out, (".png", ".svg"))
-    found = explained(Trained.open(folder), id_, site, client)
+    found = explained(Trained.open(folder, best), id_, site, client)
     if as_json:
         print_json(found.to_json())
     else:

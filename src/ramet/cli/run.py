@@ -10,6 +10,7 @@ import typer
 from ramet.cli import completion
 from ramet.cli.arguments import (
     Activation,
+    Best,
     Data,
     Json,
     Merge,
@@ -177,14 +178,7 @@ def evaluate(
     client: Annotated[
         list[str] | None, typer.Option(help="Evaluate only this client; repeatable.")
     ] = None,
-    best: Annotated[
-        bool,
-        typer.Option(
-            "--best",
-            help="Evaluate the models of the round with the best mean validation score instead of "
-            "the last one.",
-        ),
-    ] = False,
+    best: Best = False,
     as_json: Json = False,
 ) -> None:
     """Evaluate the models of the finished run in FOLDER with all metrics.

@@ -304,10 +304,17 @@ class RunFolder:
         return experiment.evaluation(client, self._model(experiment, client, best))
 
     def _model(self, experiment: Experiment, client: str, best: bool) -> nn.Module:
-        summary = self.summary()
-        if not best or summary is None or summary.scores.best_val_round == summary.rounds:
+        number = self.best_round() if best else None
+        if number is None:
             return experiment.final_model(client, self.clients)
-        return experiment.evaluated_model(client, self.clients, summary.scores.best_val_round)
+        return experiment.evaluated_model(client, self.clients, number)
+
+    def best_round(self) -> int | None:
+        """The round with the best mean validation score, if it is not the last one."""
+        summary = self.summary()
+        if summary is None or summary.scores.best_val_round == summary.rounds:
+            return None
+        return summary.scores.best_val_round
 
     def trackers(self) -> list[str]:
         """The names of the run's trackers."""

@@ -39,6 +39,7 @@ class Facts:
         schema: of the client's own tables; None for built-in data.
         preparation: of the columns in the schema.
         split: what the run recorded about each client's data; empty where it is not known.
+        best_round: whose weights these are, if not the last round's.
         summary: of the run; None at a site, which does not have it.
         evaluation: on the client's own test data; None where the data is not at hand.
         intervals: of the metrics in the evaluation.
@@ -61,6 +62,7 @@ class Facts:
     schema: Schema | None
     preparation: Preparation | None
     split: Mapping[str, Mapping[str, Any]]
+    best_round: int | None
     summary: Summary | None
     evaluation: Evaluation | None
     intervals: Mapping[str, tuple[float, float]]
@@ -225,7 +227,14 @@ def _left(facts: Facts) -> Iterator[str]:
             "Before round 1, counts and sums of columns, and the names of categories, each of at "
             "least the site's smallest count of rows."
         )
-    yield "With every reply: the number of samples, the loss, and scores on the site's own data."
+    numbers = "the number of samples, the loss, and scores on the site's own data"
+    if settings.secure:
+        yield (
+            "Parameters and numbers left masked. The server learned their sums over more than half "
+            f"of the sites, and the means of the numbers: {numbers}."
+        )
+    else:
+        yield f"With every reply: {numbers}."
     if summary is not None:
         traffic = summary.traffic
         yield (
@@ -244,7 +253,9 @@ def _limits(facts: Facts) -> Iterator[str]:
         f"It was trained for the data of {facts.client}. Other sites' data may have other columns "
         "and other frequencies of classes."
     )
-    if facts.summary is not None and facts.summary.scores.best_val_round < facts.summary.rounds:
+    if facts.best_round is not None:
+        yield f"These are the weights after round {facts.best_round}, in which validation was best."
+    elif facts.summary is not None and facts.summary.scores.best_val_round < facts.summary.rounds:
         yield (
             f"These are the weights after the last round; validation was best after round "
             f"{facts.summary.scores.best_val_round}."

@@ -75,6 +75,7 @@ def facts_of(
         schema=form.schema,
         preparation=form.preparation,
         split=_split(folder),
+        best_round=trained.best_round,
         summary=folder.summary() if folder.started else None,
         evaluation=evaluation,
         intervals=intervals,

@@ -26,16 +26,26 @@ class Trained:
 
     experiment: Experiment
     states: Path
+    best_round: int | None = None
+    """The round whose models are used instead of the last one's."""
 
     @staticmethod
-    def open(path: Path) -> Trained:
-        """Open the folder of a run, or a site's own folder, which has the latest finished run."""
+    def open(path: Path, best: bool = False) -> Trained:
+        """Open the folder of a run, or a site's own folder, which has the latest finished run.
+
+        With ``best``, the models are those of the round with the best mean validation score.
+        """
         folder = RunFolder(path.absolute())
         if not folder.started:
+            if best:
+                raise RametError(
+                    f"{path} is not the folder of a run: a site does not know which round was best "
+                    "over all sites. Use the final model, without --best."
+                )
             return _latest_of_site(folder.path)
         if folder.summary() is None:
             raise RametError(f"{path} is not finished. Continue it with `ramet resume {path}`.")
-        return Trained(folder.experiment(), folder.clients)
+        return Trained(folder.experiment(), folder.clients, folder.best_round() if best else None)
 
     @property
     def clients(self) -> list[str]:
@@ -65,8 +75,10 @@ class Trained:
         )
 
     def model(self, client: str) -> nn.Module:
-        """The client's final model, in evaluation mode."""
-        return self.experiment.final_model(client, self.states)
+        """The client's final or best model, in evaluation mode."""
+        if self.best_round is None:
+            return self.experiment.final_model(client, self.states)
+        return self.experiment.evaluated_model(client, self.states, self.best_round)
 
     def schema(self, client: str) -> Schema:
         """The schema of the client's own data, with columns as declared."""
