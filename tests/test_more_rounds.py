@@ -90,7 +90,8 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("engine", ["superlink", pytest.param("ray", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("engine", ["superlink", "ray"])
 def test_more_rounds_over_flower(engine: Literal["ray", "superlink"], tmp_path: Path) -> None:
     whole = ramet.run("fedstar", rounds=4, seed=2, out=tmp_path / "whole")
     ramet.run("fedstar", rounds=2, seed=2, engine=engine, out=tmp_path / "r")

@@ -367,6 +367,7 @@ def test_a_file_that_cannot_be_loaded_has_a_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.thorough
 def test_momentum_gives_the_same_bits_with_ray(own: Path, tmp_path: Path) -> None:
     local = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "local")
     ray = ramet.run(f"{own}/momentum.py:momentum", rounds=3, engine="ray", out=tmp_path / "ray")

@@ -143,7 +143,8 @@ def test_the_command_says_what_is_new(first: ramet.Result, tmp_path: Path) -> No
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("engine", ["superlink", pytest.param("ray", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("engine", ["superlink", "ray"])
 def test_engines_agree(
     engine: Literal["ray", "superlink"], first: ramet.Result, tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ def test_every_tutorial_is_tested() -> None:
 
 
 SLOW = (pytest.mark.e2e, pytest.mark.thorough)
-IN_CI = ("fedstar", "three_clinics")
+IN_CI = ("three_clinics",)
 
 
 @pytest.mark.parametrize(

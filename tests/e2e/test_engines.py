@@ -61,7 +61,8 @@ def tracked(folder: Path, name: str) -> dict[int, float]:
     return {event.step: event.value for event in events.Scalars(name)}
 
 
-@pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
 def test_engines_agree_on_nodes_and_latent_link_kinds(
     engine: Literal["ray", "superlink"], tmp_path: Path
 ) -> None:
@@ -86,7 +87,8 @@ def test_engines_agree_on_nodes_and_latent_link_kinds(
     assert result.frame.equals(expected.frame)
 
 
-@pytest.mark.parametrize("engine", ["ray", pytest.param("superlink", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
 def test_engines_agree_on_partial_requests(
     engine: Literal["ray", "superlink"], tmp_path: Path
 ) -> None:

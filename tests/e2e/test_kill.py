@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.e2e
-ROUNDS, KILLS = 30, 10
+ROUNDS = 30
+KILLS = 10 if os.environ.get("RAMET_FAULTS") == "full" else 3
 
 
 def command(*arguments: str | Path) -> list[str]:

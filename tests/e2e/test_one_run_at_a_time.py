@@ -40,6 +40,7 @@ def test_of_two_commands_at_once_one_runs_and_the_other_is_refused(
     assert f"ramet deploy status {members.coordinator.folder} --watch" in loser.output
 
 
+@pytest.mark.thorough
 def test_a_run_that_outlived_its_command_is_followed_and_no_other_is_started(
     members: Members, tmp_path: Path
 ) -> None:

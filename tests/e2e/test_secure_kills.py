@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = pytest.mark.e2e
 ROUNDS = 8
-KILLS = 20 if os.environ.get("RAMET_FAULTS") == "full" else 3
+KILLS = 20 if os.environ.get("RAMET_FAULTS") == "full" else 1
 
 
 def command(*arguments: object) -> list[str]:

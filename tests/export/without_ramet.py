@@ -37,7 +37,12 @@ def nested(tensors: dict[str, Any]) -> dict[str, Any]:
 def flat(name: str, found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         return {name: found}
-    return {"/".join([name, *relation]): tensor for relation, tensor in found.items()}
+    return {f"{name}/{key}": tensor for key, tensor in named(found).items()}
+
+
+def named(tensors: dict[Any, Any]) -> dict[str, Any]:
+    """Tensors by the names of relations, as programs take and return them."""
+    return {key if isinstance(key, str) else "/".join(key): one for key, one in tensors.items()}
 
 
 if __name__ == "__main__":
@@ -52,5 +57,6 @@ if __name__ == "__main__":
         found = flat("probabilities", predict.probabilities(predict.load(), **inputs))
         if (folder / "model.pt2").exists():
             program = torch.export.load(folder / "model.pt2").module()
-            found |= flat("program-probabilities", predict.probabilities(program, **inputs))
+            given = {k: named(one) if isinstance(one, dict) else one for k, one in inputs.items()}
+            found |= flat("program-probabilities", predict.probabilities(program, **given))
         save_file(found, files / f"{folder.name}.outputs")

@@ -122,7 +122,7 @@ class GuardedFlower(Flower):
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("accepted", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accepted: bool) -> None:
     app, mark, out = tmp_path / "app", tmp_path / "mark", tmp_path / "out.json"
     (app / "stranger").mkdir(parents=True)

@@ -39,7 +39,7 @@ _CONTENTS = {
     "schema.json": "node types, columns, edge types and classes of the tables",
     "preparation.json": "how columns become features",
     "example": "invented tables and tensors, and the expected probabilities",
-    PT2: "the network as a program for `torch.export.load`",
+    PT2: "the network as a program for `torch.export.load`; relations are called `head/name/tail`",
     ONNX: "the network as a program for ONNX Runtime",
 }
 _TOLERANCE = 1e-5

@@ -1,14 +1,15 @@
 """The network as a program that runs without its Python code: `torch.export` and ONNX.
 
 The numbers of nodes, links, graphs and pairs are left open, so that a program takes graphs of any
-size. A program is kept only if it gives the network's output for a graph of another size.
+size. A program is kept only if it gives the network's output for a graph of another size. Saved
+programs have names as keys, so relations are called `head/name/tail` in them.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,9 +53,10 @@ def write_programs(
 
 def _write_pt2(network: nn.Module, inputs: Inputs, other: Inputs, path: Path) -> None:
     with _reason_of_failure():
-        torch.export.save(_exported(network, inputs), path)
+        named = network if "x" in inputs else _NamedRelations(network)
+        torch.export.save(_exported(named, _with_names(inputs)), path)
         loaded = torch.export.load(path).module()
-        _check(network, other, [*flat({"": loaded(**other)}).values()])
+        _check(network, other, [*flat({"": loaded(**_with_names(other))}).values()])
 
 
 def _write_onnx(network: nn.Module, inputs: Inputs, other: Inputs, path: Path) -> None:
@@ -83,6 +85,37 @@ def run_onnx(path: Path, inputs: Inputs) -> list[Tensor]:
     session = InferenceSession(path, providers=["CPUExecutionProvider"])
     given = {name: tensor.numpy() for name, tensor in flat(inputs).items()}
     return [torch.from_numpy(output) for output in session.run(None, given)]
+
+
+class _NamedRelations(nn.Module):
+    """A network of links that takes and returns tensors by the names of relations."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(
+        self,
+        x_dict: Mapping[str, Tensor],
+        edge_index_dict: Mapping[str, Tensor],
+        edge_label_index_dict: Mapping[str, Tensor],
+    ) -> dict[str, Tensor]:
+        by_relation = (
+            {tuple(name.split("/")): pairs for name, pairs in by_name.items()}
+            for by_name in (edge_index_dict, edge_label_index_dict)
+        )
+        return _by_name(self.network(x_dict, *by_relation))
+
+
+def _with_names(inputs: Inputs) -> Inputs:
+    return {
+        argument: value if isinstance(value, Tensor) else _by_name(value)
+        for argument, value in inputs.items()
+    }
+
+
+def _by_name(tensors: Mapping[Any, Tensor]) -> dict[str, Tensor]:
+    return {key if isinstance(key, str) else "/".join(key): one for key, one in tensors.items()}
 
 
 @torch.no_grad()
