@@ -128,6 +128,7 @@ def processes_of(folder: Path) -> list[int]:
     return pids
 
 
+@pytest.mark.thorough
 def test_a_killed_run_over_ray_resumes(local_runs: str, tmp_path: Path) -> None:
     """kill -9 of the command leaves Flower's processes behind; `resume` kills them first."""
     out = tmp_path / "r"

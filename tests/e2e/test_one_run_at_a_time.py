@@ -15,6 +15,7 @@ from consortia import DeployRun, Members, consortium, kill
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.thorough,
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
 ]
 SITES = {"north": ("mass",), "south": ("mass", "charge")}
@@ -40,7 +41,6 @@ def test_of_two_commands_at_once_one_runs_and_the_other_is_refused(
     assert f"ramet deploy status {members.coordinator.folder} --watch" in loser.output
 
 
-@pytest.mark.thorough
 def test_a_run_that_outlived_its_command_is_followed_and_no_other_is_started(
     members: Members, tmp_path: Path
 ) -> None:

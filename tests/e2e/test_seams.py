@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 import ramet
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 
 METHOD = '''
 """SCAFFOLD with a stage before training, sent in 8 bits."""
@@ -53,7 +53,7 @@ def every_seam():
 '''
 
 
-@pytest.mark.parametrize("engine", [pytest.param("ray", marks=pytest.mark.thorough), "superlink"])
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
 def test_engines_agree_on_every_seam(engine: Literal["ray", "superlink"], tmp_path: Path) -> None:
     (tmp_path / "seams.py").write_text(METHOD)
     method = f"{tmp_path / 'seams.py'}:every_seam"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 ROUNDS = 8
 KILLS = 20 if os.environ.get("RAMET_FAULTS") == "full" else 1
 
