@@ -46,6 +46,7 @@ def test_a_site_before_its_coordinator_runs(site: Site) -> None:
     assert bad == {"coordinator"}
     assert "outgoing connections" in found["coordinator"].remedy
     assert "graphs" in found["data"].detail
+    assert found["policy"].detail == "secure sums allowed, 1 or more sites"
     assert found["accepted apps"].detail == f"{site.accepted} lists the app of the installed Ramet"
 
 
@@ -54,6 +55,7 @@ def test_problems_at_a_site(site: Site) -> None:
     (site.folder / "authority.pem").unlink()
     (site.folder / "client.pem").unlink()
     site.accepted.write_text(f"{'0' * 64}  # another\n")
+    (site.folder / "policy.toml").write_text("membres = 3\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", site.settings.runtime_port))
         taken.listen()
@@ -65,6 +67,8 @@ def test_problems_at_a_site(site: Site) -> None:
     assert (
         "rerun `ramet deploy join`, and send the application" in found["client certificate"].remedy
     )
+    assert "policy.toml: membres: Extra inputs are not permitted" in found["policy"].detail
+    assert not found["policy"].ok
     assert found["accepted apps"].remedy.endswith(app_hash(THIN_APP))
     assert not found["accepted apps"].ok
     assert not found[f"port {site.settings.runtime_port}"].ok

@@ -271,7 +271,7 @@ def test_start_scripts_use_production_options(workspace: Workspace) -> None:
     for words in (
         "--host 127.0.0.1",
         "--isolation process",
-        "--database superlink.db",
+        "--database 'sqlite:///superlink.db?timeout=25'",
         "--enable-supernode-auth",
         "--superexec-auth-secret-file superexec.secret",
         "--disable-runtime-dependency-installation",

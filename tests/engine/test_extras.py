@@ -82,7 +82,7 @@ def test_extras_are_audited(tmp_path: Path) -> None:
     assert sent == [[("slope", "float32", 4, False), ("two", "float32", 8, True)], []]
 
 
-def sends(**tensors: Tensor) -> Callable[[Session], None]:
+def sends(**tensors: Any) -> Callable[[Session], None]:
     return lambda session: session.sending.update(tensors)
 
 
@@ -96,6 +96,11 @@ REFUSED: dict[str, tuple[Any, type[RametError], str]] = {
         sends(),
         RametError,
         r"the extra 'two' is missing in session.sending, but climbing declares it with shape \[2\]",
+    ),
+    "a NumPy array": (
+        sends(two=np.zeros(2)),
+        RametError,
+        r"the extra 'two' in session.sending is of type ndarray. Convert it to a tensor",
     ),
     "wrong shape": (sends(two=torch.zeros(3)), RametError, r"has shape \[3\] in session.sending"),
 }

@@ -71,6 +71,14 @@ def test_the_result_of_a_stage_reaches_training_in_the_same_round(tmp_path: Path
     assert federation.slopes("a", "memory/method/measured in", 4) == [1, 1, 2, 2]
 
 
+def test_mistakes_in_stages_and_penalties_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match=r"must be a tuple, such as stages=\(one,\)"):
+        climbing(stages=MEASURE)
+    federation = Federation(climbing(penalty=lambda session: None), tmp_path, TWO_CLIENTS)
+    with pytest.raises(RametError, match="the penalty returned NoneType, not a function"):
+        federation.node("a").answer(request(1, True, {}))
+
+
 def test_a_run_with_stages_goes_on_after_its_end(tmp_path: Path) -> None:
     whole = Federation(measuring(), tmp_path / "whole", TWO_CLIENTS)
     longer = Federation(measuring(), tmp_path / "longer", TWO_CLIENTS)

@@ -163,6 +163,21 @@ def test_error_pages_of_the_proxy_are_retried(
         coordinator.client().PullMessages(PullMessagesRequest())
 
 
+def test_errors_of_the_superlink_are_retried_a_few_times(coordinator: Coordinator) -> None:
+    failure = (500, JSON, b'{"detail": "database is locked"}')
+    client = coordinator.client()
+    coordinator.answers = [failure] * 7 + [(200, PROTOBUF, ONE_MESSAGE), failure]
+    for _ in range(7):
+        with pytest.raises(httpx.ConnectError):
+            client.PullMessages(PullMessagesRequest())
+    assert client.PullMessages(PullMessagesRequest()).messages_list
+    for _ in range(8):
+        with pytest.raises(httpx.ConnectError):
+            client.PullMessages(PullMessagesRequest())
+    with pytest.raises(httpx.HTTPStatusError):
+        client.PullMessages(PullMessagesRequest())
+
+
 def test_only_accepted_calls_are_news(coordinator: Coordinator, tmp_path: Path) -> None:
     news = tmp_path / "news"
     client = coordinator.client(news)

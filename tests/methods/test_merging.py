@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ramet.errors import RametError
 from ramet.methods import fedavg
 from ramet.methods.base import with_merging
-from ramet.methods.merging import OrderlessSum, Reply, WeightedMean
+from ramet.methods.merging import OrderlessSum, Reply, Total, WeightedMean
 from ramet.methods.robust import Median
 from ramet.methods.server import Server
 from ramet.payload import Payload
@@ -116,3 +116,8 @@ def test_only_a_plain_weighted_mean_can_be_replaced() -> None:
     own = replace(fedavg(), name="own", merging=Halved())
     with pytest.raises(RametError, match=r"own needs its own merging rule \(Halved\)"):
         with_merging(own, Median(), "median")
+
+
+def test_a_term_that_is_not_a_dict_is_explained() -> None:
+    with pytest.raises(RametError, match="returned list, not a dict of arrays"):
+        Total().add([np.zeros(2)])  # type: ignore[arg-type]

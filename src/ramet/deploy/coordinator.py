@@ -19,6 +19,8 @@ from ramet.errors import RametError, unknown
 from ramet.flower.programs import wait_until_up
 
 SETTINGS = "consortium.toml"
+_DATABASE = "sqlite:///superlink.db?timeout=25"
+"""SQLite waits 25 s for a lock; its 5 s were too few for ten sites on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Coordinator(Side):
                     *("--port", str(self.consortium.link_port)),
                     *("--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key"),
                     *("--ssl-ca-certfile", self.authority.name),
-                    *("--isolation", "process", "--database", "superlink.db"),
+                    *("--isolation", "process", "--database", _DATABASE),
                     *("--superexec-auth-secret-file", "superexec.secret"),
                     *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
                 ),

@@ -18,11 +18,12 @@ from ramet.deploy.health import check_services
 from ramet.deploy.opening import find_side
 from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import SYSTEM_PROGRAMS
-from ramet.deploy.site import CLIENT_CERTIFICATE, Site, SiteSettings
+from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, Site, SiteSettings
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower import THIN_APP
 from ramet.flower.guard import app_hash, read_accepted
+from ramet.policy import PolicyError, checked_policy
 
 _FLOWER_VERSION = "1.41."
 _MIN_FREE_BYTES = 2 * 10**9
@@ -85,6 +86,7 @@ def _check_site_side(side: Site) -> Iterator[Finding]:
     yield check_port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
     yield from check_services(side).values()
     yield _check_app(side.accepted)
+    yield _check_policy(side.folder / POLICY)
     yield _check_data(side)
     yield from side.check_connection()
 
@@ -152,6 +154,15 @@ def _check_app(accepted: Path) -> Finding:
     detail = f"{accepted} {'lists' if ok else 'does not list'} the app of the installed Ramet"
     remedy = f"If you trust the Ramet installed here, add this line to the list: {sha256}"
     return Finding("accepted apps", ok, detail, remedy)
+
+
+def _check_policy(path: Path) -> Finding:
+    """Check that the site's policy can be read; without it, the site takes part in no run."""
+    try:
+        policy = checked_policy(path)
+    except PolicyError as error:
+        return Finding("policy", False, str(error), "Correct it; see `ramet policy show`.")
+    return Finding("policy", True, f"secure sums {policy.secure}, {policy.members} or more sites")
 
 
 def _check_data(side: Site) -> Finding:

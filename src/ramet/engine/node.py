@@ -254,6 +254,11 @@ class Node:
                 )
         for name, like in due.items():
             value = session.sending.get(name)
+            if value is not None and not isinstance(value, torch.Tensor):
+                raise RametError(
+                    f"the extra '{name}' in session.sending is of type {type(value).__name__}. "
+                    "Convert it to a tensor, for example with torch.as_tensor."
+                )
             if value is None or value.shape != like.shape:
                 found = "is missing" if value is None else f"has shape {list(value.shape)}"
                 raise RametError(

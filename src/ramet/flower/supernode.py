@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from logging import ERROR, WARNING
@@ -51,6 +52,8 @@ _MAX_ABSENCE = 900.0
 Longer than a round waits for replies by default: a restart loses the reply to the last message.
 """
 _TOO_LARGE = 413
+_MOST_SERVER_ERRORS = 8
+"""How often in a row an error of the SuperLink, such as a locked database, may be temporary."""
 
 
 class Contact:
@@ -103,6 +106,7 @@ class SteadyClient(FleetHttpClient):
         self._contact = contact
         self._verify = verify
         self._pause = _FIRST_PAUSE
+        self._server_errors: Counter[str] = Counter()
         self._client = self._new_client()
 
     def ActivateNode(self, request: ActivateNodeRequest) -> ActivateNodeResponse:  # noqa: N802
@@ -144,7 +148,17 @@ class SteadyClient(FleetHttpClient):
             raise _retryable(f"{context.rpc_method}: {error!r}") from error
         if _is_from_proxy(response):
             raise _retryable(f"{context.rpc_method}: status {response.status_code} from the proxy")
+        if self._is_temporary(context.rpc_method, response):
+            raise _retryable(f"{context.rpc_method}: status {response.status_code}")
         return response
+
+    def _is_temporary(self, method: str, response: httpx.Response) -> bool:
+        """Whether to repeat a call at which the SuperLink failed; Flower would drop a message."""
+        if not response.is_server_error:
+            self._server_errors[method] = 0
+            return False
+        self._server_errors[method] += 1
+        return self._server_errors[method] <= _MOST_SERVER_ERRORS
 
     def _reconnect(self) -> None:
         """Read certificates again. Other threads may still use the old client."""

@@ -90,6 +90,8 @@ class Method:
     flaw: Callable[[Arrays], str | None] = no_flaw
 
     def __post_init__(self) -> None:
+        if not isinstance(self.stages, tuple):
+            raise RametError(f"stages of {self.name} must be a tuple, such as stages=(one,).")
         names = [stage.name for stage in self.stages]
         if len({*names}) < len(names):
             raise RametError(f"two stages of {self.name} have the same name.")

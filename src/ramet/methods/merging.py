@@ -11,13 +11,14 @@ adds to the sum, and what follows from the sum. All other rules see each reply a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
+from ramet.errors import RametError
 from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload, under
 
@@ -129,6 +130,10 @@ class Total:
         self._sums: dict[str, OrderlessSum] = {}
 
     def add(self, term: Arrays) -> None:
+        if not isinstance(term, Mapping):
+            raise RametError(
+                f"`term` of a merging rule returned {type(term).__name__}, not a dict of arrays."
+            )
         for name, array in term.items():
             if name not in self._sums:
                 self._sums[name] = OrderlessSum(array.shape)

@@ -13,6 +13,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from ramet.errors import RametError
 from ramet.randomness import Randomness
 from ramet.tasks import Samples, Task, TaskName
 
@@ -132,7 +133,7 @@ class LocalTraining:
         """Train in place and return the mean loss over all batches, without the penalty."""
         model, optimiser, task = session.model, session.optimiser, session.task
         model.train()
-        term = penalty(session) if penalty else None
+        term = _term(penalty, session) if penalty else None
         losses = []
         with session.randomness.torch_draws("training"):
             for epoch in range(self.epochs):
@@ -148,6 +149,16 @@ class LocalTraining:
                     optimiser.step()
                     session.steps += 1
         return float(torch.stack(losses).mean())
+
+
+def _term(penalty: Penalty, session: Session) -> Term:
+    term = penalty(session)
+    if not callable(term):
+        raise RametError(
+            f"the penalty returned {type(term).__name__}, not a function of a batch and the "
+            "network's output for it."
+        )
+    return term
 
 
 DEFAULT_TRAINING: dict[TaskName, LocalTraining] = {
