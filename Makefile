@@ -9,10 +9,10 @@ check:
 	ruff format --check .
 	ruff check .
 	mypy
-	pytest -q -n 2 -m "not e2e"
+	pytest -q -n 2 -m "not e2e and not thorough"
 
-e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9
-	pytest -n 2 -m e2e
+e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9; all that takes too long for CI
+	pytest -n 2 -m "e2e or thorough"
 
 faults:         ## full fault tests: bad replies, mutated messages, crashes, forgeries, malicious clients
 	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine

@@ -43,7 +43,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return output(start(tmp_path_factory.mktemp("undisturbed") / "r"))
 
 
-@pytest.mark.parametrize("number", range(KILLS))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, KILLS))]
+)
 def test_a_killed_run_ends_with_the_same_result(
     number: int, uninterrupted: dict[str, Any], tmp_path: Path
 ) -> None:

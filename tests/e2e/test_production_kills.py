@@ -79,6 +79,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baseline]:
         yield Baseline(members, local)
 
 
+@pytest.mark.thorough
 def test_four_kills_in_one_run(baseline: Baseline, tmp_path: Path) -> None:
     """The command is restarted if the run fails."""
     run = DeployRun(baseline.members, tmp_path / "r")
