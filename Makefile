@@ -2,7 +2,7 @@
 
 install:
 	pip install -c constraints.txt torch==2.13.0
-	pip install -c constraints.txt -e '.[explain,export,flower,gcfl,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb,docs,dev]'
+	pip install -c constraints.txt -e '.[explain,export,flower,gcfl,metis,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb,docs,dev]'
 	pre-commit install
 
 check:
@@ -43,6 +43,6 @@ bill-of-materials: ## CycloneDX bill of materials of an installation with all ex
 	rm -rf dist/bill dist/tool && python -m venv dist/bill && python -m venv dist/tool
 	dist/tool/bin/pip install -q cyclonedx-bom
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0
-	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[explain,export,flower,gcfl,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb]'
+	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[explain,export,flower,gcfl,metis,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb]'
 	dist/tool/bin/cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
 	rm -rf dist/bill dist/tool

@@ -497,7 +497,10 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")
-    settings = "acm-links, planted, cora, citeseer, coauthor-cs, twitch"
+    settings = (
+        "acm-links, planted, cora, citeseer, pubmed, coauthor-cs, coauthor-physics, photo, "
+        "computers, actor, chameleon, squirrel, minesweeper, tolokers, twitch"
+    )
     assert line.endswith(f"a setting for node-classification ({settings}).")
 
 

@@ -13,7 +13,8 @@ from ramet.data.sources.planted import PlantedKind, planted
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
 from ramet.partition import Reading
-from ramet.partition.by_community import EvaluatedOn, SubgraphSetting, communities, cora, pack
+from ramet.partition.by_community import EvaluatedOn, SubgraphSetting, cora
+from ramet.partition.node_cuts import communities, pack
 
 INPUTS = StructureEncoding(0, 0)
 

@@ -79,8 +79,11 @@ def node_fold_split(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Sp
     return Split(rest[~is_val], val, test)
 
 
-def node_split(labels: Tensor, seed: int) -> Split:
-    """Split 6:2:2, stratified by class, as FedSage's authors do."""
-    train, rest = _divide(torch.arange(labels.numel()), labels, 0.4, seed)
+def node_split(labels: Tensor, seed: int, share: float = 0.6) -> Split:
+    """Split 6:2:2, stratified by class, as FedSage's authors do.
+
+    ``share``: of the training nodes; the rest is halved.
+    """
+    train, rest = _divide(torch.arange(labels.numel()), labels, 1 - share, seed)
     val, test = _divide(rest, labels, 0.5, seed)
     return Split(train, val, test)

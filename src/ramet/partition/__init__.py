@@ -3,7 +3,20 @@
 from collections.abc import Callable
 
 from ramet.partition.base import Reading, Setting
-from ramet.partition.by_community import citeseer, coauthor_cs, cora
+from ramet.partition.by_community import (
+    actor,
+    chameleon,
+    citeseer,
+    coauthor_cs,
+    coauthor_physics,
+    computers,
+    cora,
+    minesweeper,
+    photo,
+    pubmed,
+    squirrel,
+    tolokers,
+)
 from ramet.partition.by_country import twitch
 from ramet.partition.by_dataset import (
     at_random,
@@ -39,7 +52,16 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "planted": planted_links,
     "cora": cora,
     "citeseer": citeseer,
+    "pubmed": pubmed,
     "coauthor-cs": coauthor_cs,
+    "coauthor-physics": coauthor_physics,
+    "photo": photo,
+    "computers": computers,
+    "actor": actor,
+    "chameleon": chameleon,
+    "squirrel": squirrel,
+    "minesweeper": minesweeper,
+    "tolokers": tolokers,
     "twitch": twitch,
     "amazon": amazon,
     "acm-hetero": acm_hetero,

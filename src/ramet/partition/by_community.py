@@ -1,32 +1,33 @@
-"""Clients that hold communities of one graph, without the links between clients."""
+"""Clients that hold parts of one graph, without the links between clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import torch
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
 from ramet.data.own import TaskName
 from ramet.data.sources.cache import cached
-from ramet.data.sources.node_graphs import read_nodes
+from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split
-from ramet.errors import RametError
+from ramet.options import ProperShare
 from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.flaws import NO_FLAWS, Flaws
+from ramet.partition.node_cuts import NodeCut, members
 
-_FORMAT = 1
+_FORMAT = 2
 EvaluatedOn = Literal["own", "whole"]
 
 
 @dataclass(frozen=True)
 class SubgraphSetting(BuiltIn):
-    """One graph whose nodes are distributed over the clients by Louvain communities.
+    """One graph whose nodes are distributed over the clients, by default by Louvain communities.
 
     A client holds its own nodes and the links among them. Links between clients are lost. The split
     into training, validation and test nodes is that of the whole graph. A single client holds
@@ -42,6 +43,11 @@ class SubgraphSetting(BuiltIn):
     read: Callable[[Path], NodeGraph]
     parts: int
     judged: EvaluatedOn = "own"
+    partition: NodeCut = "louvain"
+    alpha: float = 0.5
+    train: float = 0.6
+    flaws: Flaws = NO_FLAWS
+    metric: str | None = None
     rounds: int = 50
     task: ClassVar[TaskName] = "node-classification"
 
@@ -54,11 +60,20 @@ class SubgraphSetting(BuiltIn):
         return dict.fromkeys(self.clients, self.source)
 
     def client_data(self, client: str, reading: Reading) -> ClientData[NodeGraph, Split]:
+        number = self.clients.index(client)
+        held = self._part(number, reading)
+        return self.flaws.applied(held, reading.split_seed + number) if self.flaws else held
+
+    def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
+        whole = self.read(reading.data)
+        return ClientData(whole, node_split(whole.labels, reading.split_seed, self.train))
+
+    def _part(self, number: int, reading: Reading) -> ClientData[NodeGraph, Split]:
         everything = self.overview(reading)
         if self.parts == 1:
             return everything
-        whole, number = everything.content, self.clients.index(client)
-        own = (self._owners(whole, reading) == number).nonzero().flatten()
+        whole = everything.content
+        own = self._members(whole, reading)[number]
         part, split = whole.subgraph(own), everything.split.restricted_to(own, whole.nodes)
         if self.judged == "own":
             return ClientData(part, split)
@@ -66,71 +81,66 @@ class SubgraphSetting(BuiltIn):
             part, Split(split.train, everything.split.val, everything.split.test), whole
         )
 
-    def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
-        whole = self.read(reading.data)
-        return ClientData(whole, node_split(whole.labels, reading.split_seed))
-
-    def _owners(self, whole: NodeGraph, reading: Reading) -> Tensor:
-        """[nodes] index of the client that owns each node; cached because Louvain takes seconds."""
-        seed = reading.split_seed
+    def _members(self, whole: NodeGraph, reading: Reading) -> list[Tensor]:
+        """The nodes of each client; cached because Louvain takes seconds."""
+        seed, cut = reading.split_seed, self.partition
         name = self.source.partition(":")[2].lower()
         tensors = cached(
             reading.data,
             f"{name}-parts",
-            [_FORMAT, self.source, self.parts, seed],
-            lambda: {"owners": pack(communities(whole, seed), self.parts, whole.nodes)},
+            [_FORMAT, self.source, self.parts, seed, cut, self.alpha if cut == "label" else None],
+            lambda: dict(
+                zip(self.clients, members(cut, whole, self.parts, seed, self.alpha), strict=True)
+            ),
         )
-        return tensors["owners"]
+        return [tensors[client] for client in self.clients]
 
 
-def communities(graph: NodeGraph, seed: int) -> list[list[int]]:
-    """Louvain communities of the nodes, the largest first."""
-    import networkx  # slow to import
+def _settings(
+    about: str, family: str, name: str, width: int = 0, metric: str | None = None
+) -> Callable[..., SubgraphSetting]:
+    """A setting with the options that all parts of one graph have."""
 
-    links = networkx.Graph()
-    links.add_nodes_from(range(graph.nodes))
-    links.add_edges_from(zip(graph.left.tolist(), graph.right.tolist(), strict=True))
-    groups = networkx.community.louvain_communities(links, seed=seed)
-    return sorted((sorted(members) for members in groups), key=lambda m: (-len(m), m[0]))
+    def setting(
+        clients: PositiveInt = 5,
+        partition: NodeCut = "louvain",
+        alpha: PositiveFloat = 0.5,
+        judged: EvaluatedOn = "own",
+        train: ProperShare = 0.6,
+        features: NonNegativeInt = width,
+        flaws: Flaws = NO_FLAWS,
+    ) -> SubgraphSetting:
+        """``alpha``: of partition=label; the smaller, the more skewed the classes.
 
-
-def pack(groups: Iterable[list[int]], parts: int, nodes: int) -> Tensor:
-    """[nodes] part of each node: each group goes as a whole into the smallest part so far."""
-    owners = torch.full((nodes,), -1, dtype=torch.int64)
-    sizes = [0] * parts
-    for members in groups:
-        part = sizes.index(min(sizes))
-        owners[members] = part
-        sizes[part] += len(members)
-    if min(sizes) < 1:
-        raise RametError(
-            f"the graph has too few communities for {parts} clients. Use fewer clients."
+        ``train``: share of the nodes; the rest is halved into validation and test.
+        ``features``: number of random projections of the features; 0 keeps them.
+        """
+        way = {"louvain": "community", "label": "class"}.get(partition, f"{partition} parts")
+        return SubgraphSetting(
+            f"{about} by {way}, links between clients lost",
+            f"{family}:{name}",
+            lambda root: read_graph(root, family, name, features),
+            clients,
+            judged,
+            partition,
+            alpha,
+            train,
+            flaws,
+            metric,
         )
-    return owners
+
+    return setting
 
 
-def cora(clients: PositiveInt = 5, judged: EvaluatedOn = "own") -> SubgraphSetting:
-    return _setting("Cora's papers", "Planetoid", "Cora", clients, judged)
-
-
-def citeseer(clients: PositiveInt = 5, judged: EvaluatedOn = "own") -> SubgraphSetting:
-    return _setting("CiteSeer's papers", "Planetoid", "CiteSeer", clients, judged)
-
-
-def coauthor_cs(
-    clients: PositiveInt = 5, judged: EvaluatedOn = "own", features: NonNegativeInt = 512
-) -> SubgraphSetting:
-    """``features``: number of random projections of the 6,805 words; 0 keeps the words."""
-    return _setting("computer scientists", "Coauthor", "CS", clients, judged, features)
-
-
-def _setting(
-    about: str, family: str, name: str, clients: int, judged: EvaluatedOn, features: int = 0
-) -> SubgraphSetting:
-    return SubgraphSetting(
-        f"{about} by community, links between clients lost",
-        f"{family}:{name}",
-        lambda root: read_nodes(root, family, name, features),
-        clients,
-        judged,
-    )
+cora = _settings("Cora's papers", "Planetoid", "Cora")
+citeseer = _settings("CiteSeer's papers", "Planetoid", "CiteSeer")
+pubmed = _settings("PubMed's papers", "Planetoid", "PubMed")
+coauthor_cs = _settings("computer scientists", "Coauthor", "CS", 512)
+coauthor_physics = _settings("physicists", "Coauthor", "Physics", 512)
+photo = _settings("photography products on Amazon", "Amazon", "Photo")
+computers = _settings("computers on Amazon", "Amazon", "Computers")
+actor = _settings("actors who share a page on Wikipedia", "Actor", "Actor")
+chameleon = _settings("Wikipedia's pages on chameleons, filtered", "Filtered", "Chameleon")
+squirrel = _settings("Wikipedia's pages on squirrels, filtered", "Filtered", "Squirrel")
+minesweeper = _settings("fields of Minesweeper", "Heterophilous", "Minesweeper", 0, "roc-auc")
+tolokers = _settings("workers on Toloka", "Heterophilous", "Tolokers", 0, "roc-auc")

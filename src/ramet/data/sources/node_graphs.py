@@ -16,11 +16,31 @@ from ramet.errors import RametError
 
 _FORMAT = 1
 _SKETCH_SEED = 2021
+_LOADERS = {
+    "Planetoid": "Planetoid",
+    "Coauthor": "Coauthor",
+    "Twitch": "Twitch",
+    "Amazon": "Amazon",
+    "Actor": "Actor",
+    "Heterophilous": "HeterophilousGraphDataset",
+}
+"""PyG's class for each family. It has no filtered Chameleon and Squirrel."""
+_FILES = {
+    "Physics": "coauthor_phy",
+    "Photo": "amazon_photo",
+    "Computers": "amazon_cs",
+    "Actor": "actor",
+    "Chameleon": "chameleon_filtered",
+    "Squirrel": "squirrel_filtered",
+    "Minesweeper": "minesweeper",
+    "Tolokers": "tolokers",
+}
+"""Graphs that can also be read from `nodes/NAME.npz`."""
 
 
 @lru_cache(maxsize=4)
 def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
-    """Read a graph of PyG's `Planetoid`, `Coauthor` or `Twitch`.
+    """Read a graph with one of PyG's loaders.
 
     ``width`` projects the features to that many dimensions; 0 leaves them as they are.
     """
@@ -31,14 +51,23 @@ def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
     return NodeGraph(**tensors, classes=classes, kind_names=("link",), sums=None)
 
 
+def read_graph(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
+    """Read a graph from `nodes/NAME.npz` if there is one, and through PyG otherwise."""
+    file = _FILES.get(name)
+    if file and (_path(root, file).exists() or family not in _LOADERS):
+        return read_arrays(root, file, width)
+    return read_nodes(root, family, name, width)
+
+
 @lru_cache(maxsize=8)
 def read_arrays(root: Path, name: str, width: int) -> NodeGraph:
-    """Read a graph from `nodes/NAME.npz`, with its sparse features projected to ``width``.
+    """Read a graph from `nodes/NAME.npz`, with its features projected to ``width``.
 
     The file has ``edge_index`` [2, links], the features as a CSR matrix (``x_indptr``,
-    ``x_indices``, ``x_data``, ``x_shape``) and the classes ``y``.
+    ``x_indices``, ``x_data``, ``x_shape``) and the classes ``y``, or the names of Platonov et al.:
+    ``edges`` [links, 2], ``node_features`` and ``node_labels``. A width of 0 keeps the features.
     """
-    path = root / "nodes" / f"{name}.npz"
+    path = _path(root, name)
     if not path.exists():
         raise RametError(f"{path} does not exist. Point --data to a folder that has it.")
     tensors = cached(root, name, [_FORMAT, "nodes", name, width], lambda: _from_npz(path, width))
@@ -46,13 +75,23 @@ def read_arrays(root: Path, name: str, width: int) -> NodeGraph:
     return NodeGraph(**tensors, classes=classes, kind_names=("link",), sums=None)
 
 
+def _path(root: Path, name: str) -> Path:
+    return root / "nodes" / f"{name}.npz"
+
+
 def _from_npz(path: Path, width: int) -> dict[str, Tensor]:
     with np.load(path) as arrays:
+        if "node_features" in arrays:
+            features = torch.from_numpy(arrays["node_features"]).float()
+            labels, ends = (torch.from_numpy(arrays[k]).long() for k in ("node_labels", "edges"))
+            both = torch.unique(ends.T.sort(dim=0).values, dim=1)
+            return _tensors(sketch(features, width) if width else features, labels, both)
         indptr, indices = (torch.from_numpy(arrays[f"x_{p}"]).long() for p in ("indptr", "indices"))
         values, shape = torch.from_numpy(arrays["x_data"]).float(), arrays["x_shape"].tolist()
         words = torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=True)
         labels, ends = (torch.from_numpy(arrays[key]).long() for key in ("y", "edge_index"))
-    return _tensors(sketch(words, width), labels, ends.sort(dim=0).values)
+    features = sketch(words, width) if width else words.to_dense()
+    return _tensors(features, labels, ends.sort(dim=0).values)
 
 
 def sketch(features: Tensor, width: int) -> Tensor:  # [nodes, width]
@@ -87,11 +126,11 @@ def _tensors(features: Tensor, labels: Tensor, ends: Tensor) -> dict[str, Tensor
 
 
 def _load(folder: Path, family: str, name: str) -> Any:
-    from torch_geometric.datasets import Coauthor, Planetoid, Twitch
+    from torch_geometric import datasets
 
-    loaders = {"Planetoid": Planetoid, "Coauthor": Coauthor, "Twitch": Twitch}
+    loader = getattr(datasets, _LOADERS[family])
     try:
-        return loaders[family](str(folder), name)[0]
+        return loader(str(folder), *(() if family == name else (name,)))[0]
     except OSError as error:
         raise RametError(
             f"{name} is not in {folder} and could not be downloaded ({error}). Connect to "
