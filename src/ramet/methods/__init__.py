@@ -11,11 +11,13 @@ from ramet.methods.fedavg import fedavg
 from ramet.methods.fedbuff import fedbuff
 from ramet.methods.fedda import Explore, Restart, fedda
 from ramet.methods.feddense import feddense
+from ramet.methods.fedgta import fedgta
 from ramet.methods.fedlit import fed_mgcn, fedlit
 from ramet.methods.fedopt import fedadam, fedyogi
 from ramet.methods.fedper import fedper
 from ramet.methods.fedproto import fedproto
 from ramet.methods.fedprox import fedprox
+from ramet.methods.fedpub import fedpub
 from ramet.methods.fedsageplus import fedsage_plus
 from ramet.methods.fedstar import fedstar
 from ramet.methods.fixed_point import FixedPoint
@@ -47,6 +49,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
     "fedsage+": fedsage_plus,
+    "fedgta": fedgta,
+    "fedpub": fedpub,
 }
 
 
@@ -123,10 +127,12 @@ __all__ = [
     "fedbuff",
     "fedda",
     "feddense",
+    "fedgta",
     "fedlit",
     "fedper",
     "fedproto",
     "fedprox",
+    "fedpub",
     "fedsage_plus",
     "fedstar",
     "fedyogi",

@@ -7,7 +7,7 @@ from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS, embedding_size
 from ramet.models.node_sage import MendedSAGE, NodeSAGE
 from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
-from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
+from ramet.models.plain_node import MaskedNodeGCN, NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
 from ramet.models.settings import (
     DenseNetwork,
     GCNNetwork,
@@ -50,6 +50,7 @@ __all__ = [
     "LinkNetwork",
     "LinkSAGE",
     "LinkShape",
+    "MaskedNodeGCN",
     "MendedSAGE",
     "MultiChannelGCN",
     "MultiChannelNetwork",

@@ -165,8 +165,28 @@ class GCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, values: Rows, links: Linked) -> Tensor:
-        scaled = multiply(values, self.weight) * links.gcn_scale
+        scaled = multiply(values, self._used_weight()) * links.gcn_scale
         return self_and_neighbours(scaled, links) * links.gcn_scale + self.bias
+
+    def _used_weight(self) -> Tensor:
+        return self.weight
+
+
+class MaskedGCNLayer(GCNLayer):
+    """Graph convolution whose weights are multiplied by a mask of trained values.
+
+    Values of the mask below ``threshold`` count as 0 in evaluation.
+    """
+
+    def __init__(self, in_width: int, out_width: int, threshold: float) -> None:
+        super().__init__(in_width, out_width)
+        self.mask = nn.Parameter(torch.ones_like(self.weight))
+        self.threshold = threshold
+
+    def _used_weight(self) -> Tensor:
+        if self.training:
+            return self.weight * self.mask
+        return self.weight * self.mask * (self.mask.abs() >= self.threshold)
 
 
 class Dropout(nn.Module):

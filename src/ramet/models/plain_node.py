@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.attention import GATLayer
-from ramet.models.layers import Dropout, GCNLayer, GINLayer, SAGELayer
+from ramet.models.layers import Dropout, GCNLayer, GINLayer, MaskedGCNLayer, SAGELayer
 from ramet.models.settings import NodeAttentionNetwork, NodeNetwork
 from ramet.models.shape import NodeShape
 
@@ -66,6 +66,19 @@ class NodeGCN(_PlainNode):
 
     def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GCNLayer)
+
+
+class MaskedNodeGCN(_PlainNode):
+    """Graph convolutional network with a mask over each layer's weights."""
+
+    def __init__(
+        self,
+        shape: NodeShape,
+        settings: NodeNetwork = NodeNetwork(),  # noqa: B008
+        threshold: float = 0.0,
+    ) -> None:
+        super().__init__(shape, settings, partial(MaskedGCNLayer, threshold=threshold))
+        self.features = shape.features
 
 
 class PlainNodeSAGE(_PlainNode):

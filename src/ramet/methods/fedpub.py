@@ -1,0 +1,142 @@
+r"""FED-PUB: each client gets a mean weighted by how similarly networks act on a random graph.
+
+Baek et al., *Personalized Subgraph Federated Learning*, ICML 2023.
+
+.. math::
+    \alpha_{ij} = \frac{\exp(\tau \cos(h_i, h_j))}{\sum_k \exp(\tau \cos(h_i, h_k))}, \qquad
+    \theta_i \leftarrow \sum_j \alpha_{ij} \theta_j, \qquad
+    L_i = L + \lambda_1 \lVert \mu_i \rVert_1
+          + \lambda_2 \sum_W \lVert W - \bar W \rVert_2
+
+======================  ==============================================================
+paper symbol            name here
+======================  ==============================================================
+:math:`h`               the extra ``embedding``: mean over the nodes of a random graph
+:math:`\tau`            ``sharpness``
+:math:`\mu`             the private masks, one value for each weight of a layer
+:math:`\bar W`          the parameters that the client was sent
+:math:`\lambda_1`       ``sparsity``; smaller values of a mask count as 0 in evaluation
+:math:`\lambda_2`       ``nearness``; not in round 1
+======================  ==============================================================
+
+The random graph has five communities of 100 nodes with Gaussian features, the same at all sites.
+The embedding is what the last layer receives, after the activation, whereas the authors' program
+takes it before. In that program the two penalties are computed from detached copies and have no
+gradient; here they have. ``sharpness`` is the program's for Cora.
+
+An embedding tells the coordinator no more than the parameters, which it can evaluate on the random
+graph itself, except for the masks. Replies are compared, so they cannot be summed securely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import NonNegativeFloat, PositiveFloat
+from torch import Tensor, nn
+
+from ramet.data import NodeGraph
+from ramet.methods.base import Method
+from ramet.methods.extras import Extras
+from ramet.methods.personal_means import PersonalMeans, cosines
+from ramet.methods.training import Session, Term
+from ramet.models import MaskedNodeGCN, NodeNetwork, embedding_size
+from ramet.payload import Payload, nothing, only
+from ramet.tasks import NodeClassification
+
+_COMMUNITIES, _SIZE, _LINKED = 5, 100, 0.1
+
+
+@dataclass(frozen=True)
+class BySimilarity(PersonalMeans):
+    """Means weighted by the similarity of the clients' embeddings."""
+
+    sharpness: float
+
+    def weights(self, replies: Mapping[str, Payload]) -> NDArray[np.float64]:
+        similar = cosines(reply.extras["embedding"] for reply in replies.values())
+        weights = np.exp(self.sharpness * similar)
+        normalised: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+        return normalised
+
+
+@lru_cache(maxsize=4)
+def random_graph(features: int) -> NodeGraph:
+    """Communities of random links; nodes of different communities are not linked."""
+    draw = torch.Generator().manual_seed(0)
+    nodes = _COMMUNITIES * _SIZE
+    pairs = torch.triu_indices(nodes, nodes, offset=1)
+    inside = pairs[0] // _SIZE == pairs[1] // _SIZE
+    linked = inside & (torch.rand(pairs.size(1), generator=draw) < _LINKED)
+    left, right = pairs[:, linked].to(torch.int32)
+    return NodeGraph(
+        features=torch.randn(nodes, features, generator=draw),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        classes=1,
+        left=left,
+        right=right,
+        kinds=torch.zeros(left.numel(), dtype=torch.uint8),
+        kind_names=("link",),
+        trained=torch.zeros(nodes, dtype=torch.bool),
+    )
+
+
+def no_embedding(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:  # noqa: ARG001
+    return {"embedding": torch.zeros(embedding_size(model)[1])}
+
+
+@torch.no_grad()
+def send_embedding(session: Session) -> None:
+    """Send the mean embedding of the random graph's nodes."""
+    assert isinstance(session.model, MaskedNodeGCN)
+    session.model.eval()
+    graph = random_graph(session.model.features).to(session.device)
+    session.sending["embedding"] = session.task.encode(session.model, graph).mean(dim=0)
+
+
+@dataclass(frozen=True)
+class SparseAndNear:
+    """Sparse masks, and parameters near those that were sent."""
+
+    sparsity: float
+    nearness: float
+
+    def __call__(self, session: Session) -> Term:
+        shared = session.shared_parameters()
+        masks = [p for name, p in session.model.named_parameters() if name not in shared]
+        nearness = self.nearness if session.randomness.round > 1 else 0.0
+
+        def term(batch: Any, output: Tensor) -> Tensor:  # noqa: ARG001
+            sizes = torch.stack([mask.abs().sum() for mask in masks]).sum()
+            moved = [(now - session.start[name]).square().sum() for name, now in shared.items()]
+            distances = torch.stack([(square + 1e-12).sqrt() for square in moved]).sum()
+            return self.sparsity * sizes + nearness * distances
+
+        return term
+
+
+def fedpub(
+    network: NodeNetwork = NodeNetwork(),  # noqa: B008 (frozen)
+    sharpness: PositiveFloat = 3.0,
+    sparsity: NonNegativeFloat = 1e-3,
+    nearness: NonNegativeFloat = 1e-3,
+) -> Method:
+    """A mean for each client by the similarity of networks, with private masks over the weights."""
+    return Method(
+        name="fedpub",
+        paper="arXiv:2206.10206",
+        model=partial(MaskedNodeGCN, settings=network, threshold=sparsity),
+        task=NodeClassification(),
+        shared=only("*.weight", "*.bias"),
+        switchable=nothing,  # whole replies are weighed
+        merging=BySimilarity(sharpness),
+        penalty=SparseAndNear(sparsity, nearness),
+        after=send_embedding,
+        extras=Extras(no_embedding),
+    )
