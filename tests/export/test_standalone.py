@@ -29,6 +29,7 @@ from ramet.models import (
     LinkClustering,
     LinkNetwork,
     LinkShape,
+    MaskedNodeGCN,
     MendedSAGE,
     MultiChannelGCN,
     MultiChannelNetwork,
@@ -63,6 +64,7 @@ def networks() -> Iterator[tuple[str, type, Build]]:
     inputs = DenseNetwork(activate="inputs", width=7, hidden=9, layers=2)
     yield "feddense-inputs", GraphShape, partial(DenseDualChannel, settings=inputs)
     yield "fedsage+", NodeShape, MendedSAGE
+    yield "fedpub", NodeShape, partial(MaskedNodeGCN, threshold=0.9)
     loops = GCNNetwork(loops=True, activate=False, hidden=5)
     yield "fedlit-gcn-loops", NodeShape, partial(GCN, settings=loops)
     yield (

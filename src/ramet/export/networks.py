@@ -105,8 +105,12 @@ def _renamed(model: nn.Module) -> dict[str, Tensor]:
     arrays = model.state_dict()
     if isinstance(model, multi_channel_gcn.MultiChannelGCN) and model.view is not None:
         arrays["projection"] = model.view
+    layers: Any
+    if isinstance(model, plain_node.MaskedNodeGCN):
+        layers = enumerate(model.eval().layers)
+        arrays |= {f"layers.{number}.weight": layer.used_weight() for number, layer in layers}
     if isinstance(model, simple_hgn.SimpleHGN):
-        layers: Any = enumerate(model.layers)
+        layers = enumerate(model.layers)
         for number, layer in layers:
             arrays[f"layers.{number}.kinds"] = _stacked(layer.kinds, layer.names)
     if isinstance(model, LinkScorer) and len(model.decode):
@@ -274,6 +278,7 @@ _COUNTERPARTS: dict[type[nn.Module], tuple[type[nn.Module], Reader]] = {
     dense_dual_channel.DenseDualChannel: (DenseDualChannel, _dense_dual_channel),
     plain_node.NodeGIN: (NodeNetwork, _node_network("gin")),
     plain_node.NodeGCN: (NodeNetwork, _node_network("gcn")),
+    plain_node.MaskedNodeGCN: (NodeNetwork, _node_network("gcn")),
     plain_node.PlainNodeSAGE: (NodeNetwork, _node_network("sage")),
     plain_node.NodeGAT: (NodeNetwork, _node_network("gat")),
     node_sage.NodeSAGE: (NodeSAGE, _node_sage),

@@ -165,10 +165,10 @@ class GCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, values: Rows, links: Linked) -> Tensor:
-        scaled = multiply(values, self._used_weight()) * links.gcn_scale
+        scaled = multiply(values, self.used_weight()) * links.gcn_scale
         return self_and_neighbours(scaled, links) * links.gcn_scale + self.bias
 
-    def _used_weight(self) -> Tensor:
+    def used_weight(self) -> Tensor:
         return self.weight
 
 
@@ -183,7 +183,7 @@ class MaskedGCNLayer(GCNLayer):
         self.mask = nn.Parameter(torch.ones_like(self.weight))
         self.threshold = threshold
 
-    def _used_weight(self) -> Tensor:
+    def used_weight(self) -> Tensor:
         if self.training:
             return self.weight * self.mask
         return self.weight * self.mask * (self.mask.abs() >= self.threshold)
