@@ -118,9 +118,8 @@ def test_the_random_graph_is_the_same_everywhere() -> None:
 
 def test_small_masks_count_as_zero_in_evaluation() -> None:
     model = MaskedNodeGCN(NodeShape(2, 2), NodeNetwork(layers=1, dropout=0.0), threshold=0.1)
-    (layer,) = model.layers
     with torch.no_grad():
-        layer.mask.fill_(0.05)
+        model.get_parameter("layers.0.mask").fill_(0.05)
     assert model.train()(two_nodes()).abs().sum() > 0
     assert model.eval()(two_nodes()).abs().sum() == 0
 

@@ -69,7 +69,7 @@ class Alike(PersonalMeans):
         chosen = cosines(one["moments"] for one in extras) > self.threshold
         np.fill_diagonal(chosen, val=True)
         confidence = np.array([one["confidence"].item() for one in extras], np.float64)
-        weights = chosen * np.maximum(confidence, 1e-12)
+        weights: NDArray[np.float64] = chosen * np.maximum(confidence, 1e-12)
         return weights / weights.sum(axis=1, keepdims=True)
 
 
