@@ -69,8 +69,9 @@ class Alike(PersonalMeans):
         chosen = cosines(one["moments"] for one in extras) > self.threshold
         np.fill_diagonal(chosen, val=True)
         confidence = np.array([one["confidence"].item() for one in extras], np.float64)
-        weights: NDArray[np.float64] = chosen * np.maximum(confidence, 1e-12)
-        return weights / weights.sum(axis=1, keepdims=True)
+        weights = np.where(chosen, np.maximum(confidence, 1e-12), 0.0)
+        normalised: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+        return normalised
 
 
 @dataclass(frozen=True)
