@@ -1,8 +1,8 @@
-.PHONY: install check e2e faults docs ci package containers bundle bill-of-materials
+.PHONY: install check e2e faults pages docs ci package containers bundle bill-of-materials
 
 install:
 	pip install -c constraints.txt torch==2.13.0
-	pip install -c constraints.txt -e '.[explain,export,flower,gcfl,metis,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb,docs,dev]'
+	pip install -c constraints.txt -e '.[explain,export,flower,gcfl,metis,metrics,mlflow,parquet,privacy,report,secure,tensorboard,tune,wandb,docs,dev]'
 	pre-commit install
 
 check:
@@ -19,6 +19,9 @@ faults:         ## full fault tests: bad replies, mutated messages, crashes, for
 	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
 	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py \
 	  tests/e2e/test_kill.py tests/e2e/test_secure_kills.py
+
+pages:          ## tables, claims and ledger of the docs, from the kept runs
+	python results/pages.py
 
 docs:           ## docs site, in .ci/site
 	mkdocs build --strict
@@ -43,6 +46,6 @@ bill-of-materials: ## CycloneDX bill of materials of an installation with all ex
 	rm -rf dist/bill dist/tool && python -m venv dist/bill && python -m venv dist/tool
 	dist/tool/bin/pip install -q cyclonedx-bom
 	dist/bill/bin/pip install -q --no-compile -c constraints.txt torch==2.13.0
-	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[explain,export,flower,gcfl,metis,metrics,mlflow,parquet,report,secure,tensorboard,tune,wandb]'
+	dist/bill/bin/pip install -q --no-compile -c constraints.txt '.[explain,export,flower,gcfl,metis,metrics,mlflow,parquet,privacy,report,secure,tensorboard,tune,wandb]'
 	dist/tool/bin/cyclonedx-py environment dist/bill/bin/python --pyproject pyproject.toml --of JSON -o dist/ramet.cdx.json
 	rm -rf dist/bill dist/tool

@@ -1,8 +1,8 @@
-"""FedDA's tables from kept runs: `python results/links.py [PAGE] [--from FOLDER]`.
+"""FedDA's tables from kept runs: `python results/links.py [--from FOLDER]`.
 
 Prints a table for each dataset and number of clients, a table that tests FedDA's claim in each of
-them, and a table of FedDA's activation rules over FedStar and FedDense. With PAGE, replaces each
-table between its marks there, for example `<!-- amazon-8 -->` and `<!-- end -->`.
+them, and a table of FedDA's activation rules over FedStar and FedDense. `make pages` writes them
+into `docs/results-links.md`.
 
 Unless a column says otherwise, scores are those after the last round: the server's model on the
 whole graph, or the mean over the clients for Local and for graph classification. Differences and
@@ -13,7 +13,6 @@ brackets hold 95 % intervals of paired t-tests.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean, stdev
@@ -23,6 +22,7 @@ from differences import difference
 
 from ramet.experiment import MethodSpec
 from ramet.studies.archive import finished_runs
+from ramet.studies.choice import Choice
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.savings import POINTS_LOST, SHARE_SENT, saving
 
@@ -50,7 +50,6 @@ HEADS_CLAIM = (
     *("data", "clients", "rule", "seeds", "last round", "p", "best validation", "p"),
     *("worst seed", "bytes both ways"),
     f"within {POINTS_LOST:g} points at no more than {100 * SHARE_SENT:g} % of the bytes",
-    "worst seed no lower",
 )
 HEADS = (
     *("method", "seeds", "last round", "worst seed", "last ten rounds", "best validation"),
@@ -60,28 +59,23 @@ HEADS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("page", nargs="?", type=Path)
     parser.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
-    given = parser.parse_args()
+    for place, made in tables(parser.parse_args().folder).items():
+        print(f"{place}\n\n{made}\n")
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """All tables by the name of their place in the page."""
     cells: Cells = {
-        (setting, clients): named(given.folder / f"{setting}-{clients}")
+        (setting, clients): named(folder / f"{setting}-{clients}")
         for setting, numbers in CLIENTS.items()
         for clients in numbers
     }
-    tables = {
-        f"{setting}-{clients}": table(given.folder / CENTRAL[setting], runs)
+    made = {
+        f"{setting}-{clients}": table(folder / CENTRAL[setting], runs)
         for (setting, clients), runs in cells.items()
     }
-    tables["claim"] = claim(cells)
-    tables["single"] = over_methods(kept(given.folder / "single"))
-    text = given.page.read_text() if given.page else ""
-    for place, made in tables.items():
-        if given.page:
-            text = filled(text, place, made)
-        else:
-            print(f"{place}\n\n{made}\n")
-    if given.page:
-        given.page.write_text(text)
+    return {**made, "claim": claim(cells), "single": over_methods(kept(folder / "single"))}
 
 
 def table(central: Path, own: FinishedRuns) -> str:
@@ -111,12 +105,11 @@ def claim(cells: Cells) -> str:
                         str(clients),
                         name.removeprefix("FedDA, "),
                         str(saved.seeds),
-                        *difference(own, fedavg, after_last_round),
-                        *difference(own, fedavg, at_best_validation),
+                        *difference(own, fedavg, Choice.LAST, by_server=True),
+                        *difference(own, fedavg, Choice.BEST_VALIDATION, by_server=True),
                         f"{saved.worst:+.2f}",
                         f"{100 * saved.bytes_both:.1f} %",
-                        "**yes**" if saved.as_good_for_less else "no",
-                        "**yes**" if saved.worst_no_lower else "no",
+                        saved.as_good_for_less,
                     )
                 )
     return in_markdown(HEADS_CLAIM, rows)
@@ -159,9 +152,13 @@ def row_over(
         f"`{label.partition('activation=')[2] or 'everyone'}`",
         str(len(seeds)),
         spread(last),
-        *(("–", "–") if itself else difference(ours, theirs, after_last_round)),
+        *(("–", "–") if itself else difference(ours, theirs, Choice.LAST, by_server=False)),
         spread(best),
-        *(("–", "–") if itself else difference(ours, theirs, at_best_validation)),
+        *(
+            ("–", "–")
+            if itself
+            else difference(ours, theirs, Choice.BEST_VALIDATION, by_server=False)
+        ),
         f"{min(last):.2f}",
         f"{sent / 1e6:.1f}",
         f"{100 * sent / all_sent:.1f} %",
@@ -237,16 +234,6 @@ def after_last_round(run: FinishedRun) -> float:
 def at_best_validation(run: FinishedRun) -> float:
     on_all_data = run.on_all_data
     return run.summary.scores.test_at_best_val if on_all_data is None else on_all_data
-
-
-def filled(text: str, place: str, made: str) -> str:
-    pattern = rf"<!-- {place} -->\n.*?<!-- end -->"
-    changed, count = re.subn(
-        pattern, lambda _: f"<!-- {place} -->\n{made}\n<!-- end -->", text, flags=re.DOTALL
-    )
-    if count != 1:
-        raise SystemExit(f"the page has {count} places marked {place}, expected one.")
-    return changed
 
 
 if __name__ == "__main__":

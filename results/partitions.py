@@ -6,9 +6,9 @@
 The first form prints two tables of the server's model on the whole graph: at the round with the
 best validation score there, and after the last round. A cell has the mean ± standard deviation over
 seeds and, in brackets, the number of seeds if it is not five, the gain over Fed-GCN on common seeds
-with the p-value of a paired t-test, and the NMI of found and true link kinds after the last round.
-Local GCNs have no common model, so their cells are means over the clients' own test nodes and have
-no gain. The second form prints the mean over the given clients after the last round.
+with the p-value of a paired t-test if there are five, and the NMI of found and true link kinds in
+the last round. Local GCNs have no common model, so their cells are means over the clients' own test
+nodes and have no gain. The second form prints the mean over the given clients after the last round.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from statistics import fmean, stdev
 from typing import TypeAlias
 
 from ramet.studies.archive import finished_runs
-from ramet.studies.comparison import p_value
 from ramet.studies.finished_run import Draw, FinishedRun
+from ramet.studies.gains import paired_gain
 
 PARTITIONS, BASELINE = ("distinct", "dominant", "balanced", "central"), "fed-gcn"
 ByPartition: TypeAlias = Mapping[str, Mapping[Draw, FinishedRun]]
@@ -30,15 +30,28 @@ Score: TypeAlias = Callable[[FinishedRun], float]
 
 def main() -> None:
     setting, *clients = sys.argv[1:]
-    by_method = runs_by_method(setting)
     if clients:
-        of_clients = {method: without_central(cells) for method, cells in by_method.items()}
-        print(table(of_clients, on_clients(clients), comparable=lambda _: True))
+        print(of_clients(setting, *clients))
         return
-    print("At the round with the best validation score:\n")
-    print(table(by_method, at_best_validation, has_common_model, agreement=True))
-    print("\nAfter the last round:\n")
-    print(table(by_method, after_last_round, has_common_model))
+    found = tables(setting)
+    print(f"At the round with the best validation score:\n\n{found['best validation']}")
+    print(f"\nAfter the last round:\n\n{found['last round']}")
+
+
+def tables(setting: str) -> dict[str, str]:
+    """By the choice of the round."""
+    by_method = runs_by_method(setting)
+    return {
+        "best validation": table(by_method, at_best_validation, has_common_model, agreement=True),
+        "last round": table(by_method, after_last_round, has_common_model),
+    }
+
+
+def of_clients(setting: str, *clients: str) -> str:
+    """Only these clients' own test nodes, after the last round."""
+    by_method = runs_by_method(setting)
+    parts = {method: without_central(cells) for method, cells in by_method.items()}
+    return table(parts, on_clients(list(clients)), comparable=lambda _: True)
 
 
 def runs_by_method(setting: str) -> dict[str, dict[str, Mapping[Draw, FinishedRun]]]:
@@ -80,10 +93,10 @@ def cell(
     own = {seed: score(run) for seed, run in runs.items()}
     spread = f" ± {stdev(own.values()):.2f}" if len(own) > 1 else ""
     notes = [] if len(own) == 5 else [f"{len(own)} seeds"]
-    gains = [own[s] - score(baseline[s]) for s in sorted(own.keys() & baseline.keys())]
-    if gains and any(gains):
-        p = p_value(gains)
-        notes.append(f"{fmean(gains):+.2f}" + ("" if p is None else f", p {p:.3f}"))
+    gains = {s: own[s] - score(baseline[s]) for s in sorted(own.keys() & baseline.keys())}
+    if any(gains.values()):
+        p = paired_gain(gains, None).p_value
+        notes.append(f"{fmean(gains.values()):+.2f}" + ("" if p is None else f", p {p:.3f}"))
     known = [run.summary.scores.overview["nmi"] for run in runs.values() if has_nmi(run)]
     if known and agreement:
         notes.append(f"NMI {fmean(known):.2f}")

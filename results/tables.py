@@ -15,17 +15,16 @@ from statistics import fmean, stdev
 
 from ramet.report.study_tables import standing_columns
 from ramet.studies.archive import finished_runs
-from ramet.studies.comparison import p_value, standings
+from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
+from ramet.studies.gains import paired_gain
 
 
 def main() -> None:
     setting, *rest = sys.argv[1:]
     target = float(rest[0]) / 100 if rest else None
     by_label = finished_runs([Path(__file__).parent / setting])
-    print(overall(by_label, target))
-    print()
-    print(by_client(by_label))
+    print(both(by_label, target))
     whole = {label: on_whole_graph(runs) for label, runs in by_label.items()}
     overviews = [run.summary.scores.overview for runs in by_label.values() for run in runs.values()]
     if all("mrr" in overview for overview in overviews):
@@ -34,6 +33,11 @@ def main() -> None:
     elif any(whole.values()):
         print()
         print(whole_graph_table({label: scores for label, scores in whole.items() if scores}))
+
+
+def both(by_label: FinishedRuns, target: float | None) -> str:
+    """One row per method, and the scores by client."""
+    return f"{overall(by_label, target)}\n\n{by_client(by_label)}"
 
 
 def of_the_server(by_label: FinishedRuns) -> str:
@@ -107,11 +111,11 @@ def whole_graph_table(scores: Mapping[str, Mapping[Draw, float]]) -> str:
         "|---" * 5 + "|",
     ]
     for label, own in scores.items():
-        gains = [own[seed] - baseline[seed] for seed in own.keys() & baseline.keys()]
+        gains = {seed: own[seed] - baseline[seed] for seed in own.keys() & baseline.keys()}
         compared = own is not baseline and len(gains) > 1
         spread = f" ± {stdev(own.values()):.2f}" if len(own) > 1 else ""
-        p = p_value(gains) if compared else None
-        gain = f"{fmean(gains):+.2f}" if compared else "–"
+        p = paired_gain(gains, None).p_value if compared else None
+        gain = f"{fmean(gains.values()):+.2f}" if compared else "–"
         mean = f"{fmean(own.values()):.2f}{spread}"
         lines.append(
             f"| {label} | {len(own)} | {mean} | {gain} | {'–' if p is None else f'{p:.3f}'} |"

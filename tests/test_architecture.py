@@ -16,9 +16,10 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "metrics": set(),
     "events": {"errors"},
     "payload": {"errors"},
-    "policy": {"errors", "payload"},
     "secure": {"errors", "payload"},
     "options": {"errors"},
+    "privacy": {"errors", "options"},
+    "policy": {"errors", "payload", "privacy"},
     "data/graphs": {"errors"},
     "data": {"data/graphs", "errors"},
     "data/sources": {"data", "data/graphs", "errors"},
@@ -26,18 +27,19 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "partition": {"data", "data/graphs", "data/own", "data/sources", "errors", "options"},
     "models": {"data", "data/graphs", "errors"},
     "tasks": {"data", "data/graphs", "data/own", "errors", "metrics", "models"},
-    "methods": {"errors", "models", "options", "payload", "randomness", "tasks"},
-    "engine": {"errors", "events", "methods", "metrics", "payload", "policy", "randomness"}
-    | {"secure", "tasks"},
+    "methods": {"errors", "models", "options", "payload", "privacy", "randomness", "tasks"},
+    "engine": {"errors", "events", "methods", "metrics", "payload", "policy", "privacy"}
+    | {"randomness", "secure", "tasks"},
     "experiment": {"data", "data/own", "engine", "errors", "events", "methods", "metrics", "models"}
-    | {"options", "partition", "payload", "randomness", "secure", "tasks", "version"},
+    | {"options", "partition", "payload", "privacy", "randomness", "secure", "tasks", "version"},
     "prediction": {"data", "data/graphs", "data/own", "engine", "errors", "experiment", "models"}
     | {"payload"},
     "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
-    | {"options", "payload", "policy", "randomness"},
+    | {"options", "payload", "policy", "privacy", "randomness"},
     "tracking": {"engine", "errors", "experiment", "metrics"},
-    "export": {"data", "data/graphs", "data/own", "errors", "experiment", "methods", "metrics"}
-    | {"models", "options", "prediction", "tasks", "version"},
+    "leak": {"data", "engine", "errors", "experiment", "methods", "payload", "randomness", "tasks"},
+    "export": {"data", "data/graphs", "data/own", "errors", "experiment", "leak", "methods"}
+    | {"metrics", "models", "options", "prediction", "tasks", "version"},
     "notebook": {"errors", "metrics"},
     "runs": {"engine", "errors", "experiment", "export", "flower", "metrics", "notebook"}
     | {"prediction", "tracking"},
@@ -45,11 +47,11 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     | {"metrics", "policy", "secure", "tasks"},
     "studies": {"engine", "errors", "events", "experiment", "methods", "metrics", "models"}
     | {"options", "partition", "payload", "randomness", "runs", "tasks"},
-    "report": {"data/own", "engine", "errors", "experiment", "metrics", "partition", "prediction"}
-    | {"studies"},
-    "cli": {"data/own", "deploy", "engine", "errors", "experiment", "export", "flower", "methods"}
-    | {"metrics", "options", "partition", "payload", "policy", "prediction", "report", "runs"}
-    | {"source_names", "studies", "tracking", "version"},
+    "report": {"data/own", "engine", "errors", "experiment", "leak", "metrics", "partition"}
+    | {"prediction", "studies"},
+    "cli": {"data/own", "deploy", "engine", "errors", "experiment", "export", "flower", "leak"}
+    | {"methods", "metrics", "options", "partition", "payload", "policy", "prediction", "report"}
+    | {"runs", "source_names", "studies", "tracking", "version"},
     "__main__": {"cli"},
     "__init__": {"errors", "methods", "partition", "runs", "source_names", "studies", "version"},
 }

@@ -53,6 +53,8 @@ RUN = {
     "ramet run local --setting tiny --rounds 2 --json",
     "ramet run fedavg --setting planted --rounds 5 --out runs/planted",
     "ramet evaluate runs/planted --best",
+    "ramet run fedstar --setting tiny --rounds 5 --out audited",
+    "ramet leak audited --references 2 --canaries 0 --bar membership=0.7",
     "ramet resume runs/planted --rounds 8",
     "ramet tune fedavg fedprox --setting tiny --rounds 5 --trials 2 --out tuned",
     "ramet app my-app",

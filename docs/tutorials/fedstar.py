@@ -55,8 +55,8 @@ by_label = finished_runs([Path(runs.name)])
 print("\nmean test accuracy over the three sites, %, after round 20")
 for row in standings(by_label):
     gain = (
-        f"{100 * row.gain:+.1f} over local (p {row.p_value:.2f})"
-        if row.gain and row.p_value
+        f"{100 * row.gain:+.1f} [{100 * row.gain_low:+.1f}, {100 * row.gain_high:+.1f}] over local"
+        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
         else ""
     )
     up = row.up_per_client_round / 1024
@@ -65,13 +65,13 @@ for row in standings(by_label):
 
 # %% [markdown]
 # `standings` computes what `ramet compare` prints: means over seeds, the gain over the baseline on
-# the same seeds, and the p-value of a paired t-test. A site has 15 test graphs, so one graph is 2.2
-# points of a run's mean, and with three seeds hardly any gain is distinguishable from chance. What
-# crossed the network, however, is known exactly.
+# the same seeds, and its 95 % interval by a paired t-test. A site has 15 test graphs, so one graph
+# is 2.2 points of a run's mean, and with three seeds hardly any gain is distinguishable from
+# chance. What crossed the network, however, is known exactly.
 
 # %%
 alone, _, star = standings(by_label)
-is_sure = star.p_value is not None and star.p_value < 0.05
+is_sure = star.gain_low is not None and star.gain_low > 0
 luck = "more than luck" if is_sure else "not told from luck"
 gain = f"{100 * (star.test - alone.test):+.1f} points, {luck}"
 print(f"\nFedStar's gain on these made-up sites: {gain}.")

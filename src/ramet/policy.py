@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ramet.errors import RametError
 from ramet.payload import Payload
+from ramet.privacy.budget import Budget, Delta, Epsilon, Unit
 
 WITHHELD = "withheld"
 """The note that names the kinds of numbers that a site does not send."""
@@ -49,10 +50,14 @@ class Numbers(_Table):
     columns: bool = True
     """The sums of declared columns, before round 1."""
 
-    def permitted(self, reply: Payload) -> Payload:
-        """The reply with the numbers that may leave, and a note about those that may not."""
+    def permitted(self, reply: Payload, always: tuple[str, ...] = ()) -> Payload:
+        """The reply with the numbers that may leave, and a note about those that may not.
+
+        Kinds in ``always`` are in the note even if the reply has no such number.
+        """
         kept: dict[str, float] = {}
         withheld = {*reply.notes.get(WITHHELD, "").split()}
+        withheld |= {kind for kind in always if getattr(self, kind) is False}
         for name, value in reply.numbers.items():
             kind = _kind(name)
             rule = True if name in _COUNTED_BY_SERVER else getattr(self, kind)
@@ -62,6 +67,27 @@ class Numbers(_Table):
                 kept[name] = value if rule is True else _rounded(value, rule, kind == "weight")
         notes = {WITHHELD: " ".join(sorted(withheld))} if withheld else {}
         return replace(reply, numbers=kept, notes={**reply.notes, **notes})
+
+
+class Ceiling(_Table):
+    """The most that all private runs of the site may reveal of one unit, together."""
+
+    unit: Unit
+    epsilon: Epsilon
+    delta: Delta
+
+    def refusal(self, budget: Budget | None) -> str | None:
+        """Why a run with this budget is not allowed; None if it is, as far as it goes alone."""
+        if budget is None:
+            return f"updates leave with differential privacy per {self.unit} only; the run has none"
+        if budget.unit != self.unit:
+            return f"the run protects each {budget.unit}, but the policy asks for {self.unit}"
+        if budget.epsilon > self.epsilon or budget.delta > self.delta:
+            return f"the run's {budget.sentence} exceeds the policy's {self}"
+        return None
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g} per {self.unit}"
 
 
 class Policy(_Table):
@@ -79,10 +105,17 @@ class Policy(_Table):
     """The smallest number of training samples with which the site takes part."""
     bytes: int | None = Field(None, ge=0)
     """The largest number of bytes of arrays that leave in one run."""
+    privacy: Ceiling | None = None
+    """The most that may be spent over all runs; runs without differential privacy are refused."""
     numbers: Numbers = Numbers()
 
     def refusals(
-        self, method: str, code: str | None, members: int, secure: bool
+        self,
+        method: str,
+        code: str | None,
+        members: int,
+        secure: bool,
+        budget: Budget | None = None,
     ) -> Iterator[tuple[str, str]]:
         """The rules that a run breaks: the key in the policy, and the reason."""
         if self.methods is not None and (code or method) not in self.methods:
@@ -92,12 +125,21 @@ class Policy(_Table):
             yield "secure", "replies leave inside secure sums only, and the run has none"
         if members < self.members:
             yield "members", f"the run has {members} sites, fewer than {self.members}"
+        if self.privacy is not None and (reason := self.privacy.refusal(budget)):
+            yield "privacy", reason
         if self.numbers.weight is False and not secure:
             yield "numbers.weight", "the weight leaves inside a secure sum only"
 
-    def check(self, method: str, code: str | None, members: int, secure: bool) -> None:
+    def check(
+        self,
+        method: str,
+        code: str | None,
+        members: int,
+        secure: bool,
+        budget: Budget | None = None,
+    ) -> None:
         """Raise PolicyError for the first rule that a run breaks."""
-        for key, reason in self.refusals(method, code, members, secure):
+        for key, reason in self.refusals(method, code, members, secure, budget):
             raise PolicyError(f"`{key}`: this site's policy does not allow the run: {reason}.")
 
     def check_samples(self, manifest: Callable[[], Mapping[str, Any]]) -> None:
@@ -124,6 +166,7 @@ class Policy(_Table):
             f"methods: {methods or 'none'}",
             f"parameters that may leave: {share or 'none'}",
             f"secure sums: {self.secure}",
+            f"differential privacy: {self.privacy or 'not required'}",
             f"sites in a run: at least {self.members}",
             f"training samples: at least {self.samples}",
             f"bytes per run: {'no limit' if self.bytes is None else f'at most {self.bytes}'}",
@@ -195,6 +238,11 @@ DEFAULT_POLICY = """\
 # members = 3                      # the smallest number of sites in a run
 # samples = 50                     # the smallest number of training samples here
 # bytes = 1_000_000_000            # the most bytes of arrays per run
+
+# [privacy]                        # the most that all runs together may reveal
+# unit = "graph"                   # of one training graph, or of all data of the "site"
+# epsilon = 4
+# delta = 1e-5
 
 [numbers]                          # true, false, or the step to round to
 # weight = 10

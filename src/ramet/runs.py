@@ -196,6 +196,7 @@ def run(
     deadline: float = 600.0,
     norm_bound: float | None = None,
     secure: bool = False,
+    dp: str | None = None,
     threads: int = 1,
     split_seed: int = SPLIT_SEED,
     track: Sequence[str] = (),
@@ -236,6 +237,8 @@ def run(
         deadline: seconds without any reply after which a round continues without the missing nodes.
         norm_bound: refuse replies that are further than this from what was sent.
         secure: whether the server learns sums of replies only; for methods that merge by a sum.
+        dp: the budget of differential privacy, e.g. ``unit=graph,epsilon=4,delta=1e-5``. Noise is
+            drawn from the seed, so that a run of this function protects nothing.
         threads: PyTorch threads per client; another number may change the last bits of results.
         split_seed: decides the split into train, validation and test data.
         track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
@@ -262,6 +265,7 @@ def run(
         deadline=deadline,
         norm_bound=norm_bound,
         secure=secure,
+        dp=dp,
         threads=threads,
         split_seed=split_seed,
         options={key: str(value) for key, value in options.items()},

@@ -49,6 +49,13 @@ def the_panel(figure: Figure) -> Axes:
     return panel
 
 
+def test_curves_of_runs_that_leave_out_clients_say_so(single_runs: FinishedRuns) -> None:
+    restart = "fedstar,activation=restart"
+    panel = the_panel(figures.score_over_rounds({restart: single_runs[restart]}))
+    assert panel.get_ylabel() == "mean test accuracy of each round's clients, %"
+    assert not figures.leave_out_clients({"fedstar": single_runs["fedstar"]})
+
+
 def test_a_curve_is_the_mean_over_seeds(tiny_runs: FinishedRuns) -> None:
     panel = the_panel(figures.score_over_rounds(tiny_runs))
     assert panel.get_ylabel() == "mean test accuracy, %"
@@ -96,7 +103,7 @@ def test_loss_and_score_on_all_data_are_drawn_for_runs_that_have_them(
         "fedda,clients=8,activation=restart,beta=0.2 (3)",
     ]  # local-hgn has no server model
     loss = the_panel(figures.loss_over_rounds(acm_runs))
-    assert loss.get_ylabel() == "mean training loss"
+    assert loss.get_ylabel() == "mean training loss of each round's clients"
     assert len(loss.lines) == len(acm_runs)
     older = {"local": single_runs["local"], **acm_runs}  # kept before the loss was recorded
     assert "local (5)" not in legend(the_panel(figures.loss_over_rounds(older)))

@@ -9,6 +9,7 @@ import pytest
 
 import ramet
 from ramet.errors import RametError
+from ramet.studies.finished_run import Draw
 from ramet.studies.printed import Panel, Printed, figure, is_figure, table
 from ramet.studies.reproduction import ReproducedCell, Reproduction, orders
 
@@ -17,17 +18,35 @@ def cell(**facts: object) -> Printed:
     return Printed.parse("fedstar", {"table": "p t", "setting": "single", **facts})
 
 
-def test_a_number_is_inside_up_to_its_tolerance() -> None:
+def reproduced(printed: Printed, *scores: float) -> ReproducedCell:
+    """With a seed for each score."""
+    return ReproducedCell(printed, {Draw(123, seed): one for seed, one in enumerate(scores, 1)})
+
+
+def test_a_score_is_decided_by_its_interval() -> None:
     accuracy = cell(accuracy=75.0)
-    assert ReproducedCell(accuracy, [76.0, 78.0]).status == "inside"
-    assert ReproducedCell(accuracy, [77.01]).status == "outside"
-    assert ReproducedCell(accuracy, []).status == "not run"
-    assert ReproducedCell(cell(accuracy=75.0, tolerance=3.0), [77.01]).status == "inside"
-    assert ReproducedCell(cell(model_kb=57.0), [57.004]).status == "inside"
-    assert ReproducedCell(cell(model_kb=57.0), [57.006]).status == "outside"
+    assert reproduced(accuracy).status == "not run"
+    assert reproduced(accuracy, 75.0).status == "undecided"  # one seed decides nothing
+    assert reproduced(accuracy, 75.0, 75.1, 74.9, 75.0).status == "undecided"  # nor do four
+    # standard deviation 0.158: the interval is 0.196 to each side
+    assert reproduced(accuracy, 76.6, 76.7, 76.8, 76.5, 76.4).status == "holds"
+    assert reproduced(accuracy, 76.8, 76.9, 77.0, 76.7, 77.1).status == "undecided"
+    assert reproduced(accuracy, 77.3, 77.4, 77.5, 77.2, 77.6).status == "fails"
+    assert (
+        reproduced(cell(accuracy=75, tolerance=3), 77.3, 77.4, 77.5, 77.2, 77.6).status == "holds"
+    )
+    assert reproduced(accuracy, 71.0, 71.1, 70.9, 71.2, 70.8).status == "fails"
+    wide = (70.0, 80.0, 75.0, 72.0, 78.0)  # the mean is exact, but says little
+    assert reproduced(accuracy, *wide).status == "undecided"
+
+
+def test_numbers_that_do_not_vary_are_exact_or_within_their_tolerance() -> None:
+    assert reproduced(cell(model_kb=57.0), 57.004).status == "exact"
+    assert reproduced(cell(model_kb=57.0), 57.006).status == "fails"
+    assert reproduced(cell(payload_kb=97.7, tolerance=0.25), 97.5).status == "holds"
+    assert reproduced(cell(tensors=10), 10.0, 11.0).status == "fails"
     incomparable = cell(auc=75.0, not_comparable="other data")
-    assert ReproducedCell(incomparable, [50.0]).status == "not comparable"
-    assert ReproducedCell(cell(tensors=10), [10.0, 11.0]).status == "outside"
+    assert reproduced(incomparable, 50.0).status == "other data"
 
 
 def test_a_cell_has_exactly_one_number() -> None:
@@ -41,7 +60,9 @@ def test_sizes_of_feddenses_table_3_are_exact(data_root: Path, tmp_path: Path) -
     plan = Reproduction(table("feddense", "table3"), (1,), tmp_path, data=data_root)
     assert plan.sweeps() == []
     cells = plan.reproduced()
-    assert {one.status for one in cells} == {"inside"}
+    assert [one.status for one in cells].count("exact") == 7
+    (payload,) = (one for one in cells if one.status != "exact")
+    assert (payload.printed.name, payload.status) == ("fedavg", "holds")  # 97.50 for 97.70 KB
     scalars = {(o.printed.label, o.printed.kind): round(o.mean * 256) for o in cells if o.mean}
     assert scalars == {
         ("fedavg", "model_kb"): 32_706,
@@ -72,9 +93,9 @@ def test_fedavgs_tensors_for_dblps_shape_are_exact(tmp_path: Path) -> None:
     cells = [c for c in table("fedda", "table3", ["fed-hgn", "acm-hetero"]) if c.shape]
     plan = Reproduction(cells, (1,), tmp_path)
     assert plan.sweeps() == []
-    reproduced = plan.reproduced()
-    assert [one.ours for one in reproduced] == [[10_400.0], [20_800.0], [41_600.0]]
-    assert {one.status for one in reproduced} == {"inside"}
+    cells_now = plan.reproduced()
+    assert [one.mean for one in cells_now] == [10_400.0, 20_800.0, 41_600.0]
+    assert {one.status for one in cells_now} == {"exact"}
     (sweep,) = Reproduction(table("fedda", "table3", ["acm-hetero-4"]), (1,), tmp_path).sweeps()
     assert [spec.method for spec in sweep.methods] == ["fed-hgn", "fedda", "fedda"]
 
@@ -99,15 +120,16 @@ def test_a_group_has_one_setting_with_one_set_of_options() -> None:
 def test_only_clear_orders_are_compared() -> None:
     def ours(method: str, value: float, std: float, *scores: float) -> ReproducedCell:
         facts = {"table": "p t", "setting": "amazon", "auc": value, "std": std}
-        return ReproducedCell(Printed.parse(method, facts), scores)
+        return reproduced(Printed.parse(method, facts), *scores)
 
-    low, middle = ours("local-hgn", 50, 1, 60), ours("fed-hgn", 52.5, 1, 61)
+    low = ours("local-hgn", 50, 1, 60, 60.1, 60.2, 60.1, 60)
+    middle = ours("fed-hgn", 52.5, 1, 61, 61.2, 61.1, 61, 61.3)
     high, whole = ours("fedda", 53, 1), ours("fedavg", 54, 0.5, 60.5)
-    holds = {(o.higher, o.lower): o.holds for o in orders([low, middle, high], [whole])}
-    assert holds == {
-        ("fed-hgn", "local-hgn"): True,
-        ("fedda", "local-hgn"): None,
-        ("fedavg", "local-hgn"): True,
+    found = {(o.higher, o.lower): o.status for o in orders([low, middle, high], [whole])}
+    assert found == {
+        ("fed-hgn", "local-hgn"): "holds",
+        ("fedda", "local-hgn"): "not run",
+        ("fedavg", "local-hgn"): "undecided",  # one common seed
     }
 
 
@@ -139,9 +161,9 @@ def test_numbers_and_claims_are_computed_from_finished_runs(
         planted("fedda", tensors=1, not_comparable="other data"),
     ]
     plan = Reproduction(cells, (1,), tiny_runs, rounds=3, kept=tmp_path / "kept")
-    reproduced = plan.reproduced()
-    assert reproduced[3].status == "inside"
-    local, fedavg, mrr, _, fedda = (one.mean for one in reproduced)
+    cells_now = plan.reproduced()
+    assert cells_now[3].status == "exact"
+    local, fedavg, mrr, _, fedda = (one.mean for one in cells_now)
     assert local is not None
     assert fedavg is not None
     assert 20 < local < 100
@@ -150,12 +172,14 @@ def test_numbers_and_claims_are_computed_from_finished_runs(
     (exact,) = plan.tensor_counts()
     # 2 node and 3 link types, not DBLP's shape; 3 clients send all tensors in 3 rounds
     whole = exact.printed.value
-    assert (exact.status, exact.ours, whole % 9) == ("inside", [whole], 0)
+    assert (exact.status, exact.mean, whole % 9) == ("exact", whole, 0)
     assert whole < 65 * 9
     assert fedda is not None
     assert fedda < whole
     (order,) = plan.orders()
-    assert (order.higher, order.lower, order.gap) == ("fed-hgn", "local-hgn", fedavg - local)
+    assert (order.higher, order.lower, order.status) == ("fed-hgn", "local-hgn", "undecided")
+    assert order.gain is not None
+    assert order.gain.mean == pytest.approx(fedavg - local)
     (saving,) = plan.savings()
     assert (saving.group, saving.label, saving.seeds) == ("small", "fedda", 1)
     assert saving.tensors_up == fedda / whole

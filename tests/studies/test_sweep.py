@@ -226,8 +226,11 @@ def test_means_gains_and_p_values_match_hand_calculations() -> None:
     assert star.test == pytest.approx(0.81)
     assert star.spread == pytest.approx(0.0264575, rel=1e-5)  # of .80 .84 .79
     assert star.gain == pytest.approx(0.05)  # mean of .05 .07 .03
-    # paired t: mean .05, std .02, three pairs: t = .05 / (.02 / sqrt 3) = 4.330, p = .0494
-    assert star.p_value == pytest.approx(0.0494, abs=1e-4)
+    # three pairs, std .02: t(.975, 2) = 4.302653; half the width is 4.302653 · .02 / sqrt 3
+    assert star.gain_low == pytest.approx(0.05 - 0.049683, abs=1e-6)
+    assert star.effect == pytest.approx(2.5)
+    assert star.p_value is None  # fewer than five pairs
+    assert star.test_last_ten == pytest.approx((0.7 + 0.78 + 0.66333333) / 3)
     assert star.rounds_to_target == pytest.approx((3 + 2 + 3) / 3)
     assert star.worst == 0.79
     assert star.scalars == 15

@@ -85,6 +85,14 @@ Metric = Annotated[
         "balanced-accuracy, macro-f1, roc-auc or average-precision; for links ROC-AUC or mrr.",
     ),
 ]
+Dp = Annotated[
+    str | None,
+    typer.Option(
+        "--dp",
+        metavar="BUDGET",
+        help="Train with differential privacy: unit=graph|site,epsilon=…,delta=…[,clip=…].",
+    ),
+]
 Rounds = Annotated[
     int | None, typer.Option(help="Number of rounds. Default: depends on the setting.")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli import catalogue, data, deploy, export, predict, run, site, study, trial, tune
+from ramet.cli import catalogue, data, deploy, export, leak, predict, run, site, study, trial, tune
 from ramet.cli.console import out, print_error
 from ramet.errors import RametError
 from ramet.version import __version__
@@ -19,7 +19,7 @@ app = typer.Typer(
     suggest_commands=False,  # Click already does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (run, predict, export, trial, study, tune, data, catalogue, site, deploy):
+for group in (run, predict, export, leak, trial, study, tune, data, catalogue, site, deploy):
     app.add_typer(group.app)
 
 

@@ -12,6 +12,7 @@ from ramet.cli.arguments import (
     Activation,
     Best,
     Data,
+    Dp,
     Json,
     Merge,
     Metric,
@@ -110,6 +111,7 @@ def run(
             "--secure", help="Let the server learn sums of replies only, by secure summation."
         ),
     ] = False,
+    dp: Dp = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     split_seed: SplitSeed = 123,
     site: Sites = None,
@@ -132,6 +134,7 @@ def run(
     ramet run fedavg --merge trimmed-mean,share=0.3
     ramet run feddense --release 8-bit
     ramet run fedstar --secure
+    ramet run fedstar --dp unit=graph,epsilon=4,delta=1e-5
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
     ramet run fedavg --site north/site.toml --site south/site.toml
     ramet run fedstar --track tensorboard --track mlflow
@@ -162,11 +165,14 @@ def run(
         deadline=deadline,
         norm_bound=norm_bound,
         secure=secure,
+        dp=dp,
         threads=threads,
         split_seed=split_seed,
     )
     if secure:
         print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
+    if dp:
+        print_status("Differential privacy: noise follows from the seed. Simulated: no guarantee.")
     with progress() as observe:
         result = start(settings, folder, start_from=start_from, track=track or (), observe=observe)
     show_result(result, as_json)

@@ -30,8 +30,13 @@ def show_policy(folder: Side = Path()) -> None:
     from ramet.policy import checked_policy
 
     site = Site.open(folder.absolute())
-    for line in checked_policy(site.folder / POLICY).lines():
+    policy = checked_policy(site.folder / POLICY)
+    for line in policy.lines():
         print_line(line)
+    if policy.privacy is not None:
+        from ramet.deploy.policy_check import spent_privacy
+
+        print_line(f"privacy spent so far: {spent_privacy(site, policy.privacy)}")
 
 
 @policy_app.command("check")

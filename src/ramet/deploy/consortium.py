@@ -106,6 +106,7 @@ class Consortium(_File):
     metric: str | None = None
     share: tuple[str, ...] | None = None
     secure: bool = False
+    dp: str | None = None
     options: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -146,6 +147,7 @@ class Consortium(_File):
             activation=self.activation,
             share=self.share,
             secure=self.secure,
+            dp=self.dp,
             data=data,
             options={**self.options, **site_options(self.setting, self.sites)},
         )

@@ -275,6 +275,7 @@ def init(
             release=consortium.release,
             rounds=consortium.rounds,
             secure=consortium.secure,
+            dp=consortium.dp,
             options=consortium.options,
             authority=authority,
         )

@@ -9,14 +9,16 @@ from pathlib import Path
 from ramet.data.own import Preparation
 from ramet.deploy.consortium import Consortium, Invitation, read, site_options
 from ramet.deploy.probes import Finding
-from ramet.deploy.site import Site
+from ramet.deploy.site import STATE, Site
+from ramet.engine.ledger import NAME as LEDGER
+from ramet.engine.ledger import Ledger
 from ramet.engine.start import start_extras, start_shared
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
 from ramet.flower.permission import permitted_settings, site_limit
 from ramet.flower.records import to_run_config
 from ramet.methods import AssembledMethod
-from ramet.policy import Policy, training_samples
+from ramet.policy import Ceiling, Policy, training_samples
 from ramet.tasks import Shape
 
 _EDIT = "Edit policy.toml, or ask the coordinator for another run."
@@ -40,11 +42,21 @@ def check_run(run: Path, site: Site) -> Iterator[Finding]:
         yield Finding("site.toml", True, "allows the run")
     experiment = Experiment(settings)
     members = len(experiment.clients) if complete else policy.members
-    refused = dict(policy.refusals(settings.method, settings.code, members, settings.secure))
+    method, code, secure = settings.method, settings.code, settings.secure
+    refused = dict(policy.refusals(method, code, members, secure, settings.budget))
     for key, detail in _agreed(policy, members if complete else None).items():
         yield Finding(key, key not in refused, refused.get(key, detail), _EDIT)
+    if policy.privacy is not None and "privacy" not in refused:
+        detail = f"{spent_privacy(site, policy.privacy)} of {policy.privacy}"
+        yield Finding("privacy spent so far", True, detail, _EDIT)
     yield _sharing(experiment, site)
     yield from _sizes(experiment, site)
+
+
+def spent_privacy(site: Site, ceiling: Ceiling) -> str:
+    """What the site's runs have spent, by its ledger."""
+    spent = Ledger(site.folder / STATE / LEDGER).spent(ceiling.unit, ceiling.delta)
+    return f"ε = {spent:.3g} at δ = {ceiling.delta:g}"
 
 
 def run_settings(run: Path, site: Site) -> tuple[RunSettings, bool]:
@@ -62,6 +74,7 @@ def run_settings(run: Path, site: Site) -> tuple[RunSettings, bool]:
         share=given.share,
         release=given.release,
         secure=given.secure,
+        dp=given.dp,
         engine="superlink",
         data=site.settings.data,
         options={**given.options, **site_options(given.setting, [given.site])},
@@ -85,6 +98,7 @@ def _agreed(policy: Policy, members: int | None) -> dict[str, str]:
     return {
         "methods": "the method is allowed",
         "secure": "required, and the run has it" if policy.secure == "required" else "not required",
+        "privacy": "not required" if policy.privacy is None else f"at most {policy.privacy}",
         "members": f"at least {policy.members}; {known}",
         "numbers.weight": "may leave in this run",
     }

@@ -37,6 +37,8 @@ from ramet.flower.terms import Allow, SiteTerms
 from ramet.policy import DEFAULT_POLICY, Policy, read_policy
 
 SETTINGS, NODE_KEY, CLIENT_CERTIFICATE = "site.toml", "node.key", "client.pem"
+STATE = "state"
+"""The folder of the site's private state and its ledger."""
 MEMBERS = "members.toml"
 """The file with the fingerprints of the sites that this site accepts in secure sums."""
 POLICY = "policy.toml"
@@ -202,7 +204,7 @@ def node_config(settings: SiteSettings) -> dict[str, str]:
     return {
         "client": settings.site,
         "data": str(settings.data),
-        "state": "state",
+        "state": STATE,
         "key": NODE_KEY,
         NODE_SETTINGS: SETTINGS,
         NODE_POLICY: POLICY,

@@ -18,6 +18,7 @@ from ramet.engine.check import form_fault, same_form
 from ramet.engine.checkpoint import Snapshots
 from ramet.engine.kept_models import save_evaluated, save_final
 from ramet.engine.limit import SiteLimit
+from ramet.engine.private_site import PERMITTED, Noise, PrivateSite
 from ramet.engine.secure_messages import STEP
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
@@ -39,6 +40,7 @@ from ramet.methods.activation import requested
 from ramet.methods.base import declared_extras, sent_up, step_of
 from ramet.methods.extras import TRAINING, Stage
 from ramet.methods.fixed_point import terms_of
+from ramet.methods.private_training import fit_privately
 from ramet.methods.release import Exit
 from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
@@ -105,6 +107,8 @@ class Node:
     """The number of clients of the run."""
     secure: SecureSite | None = None
     """The site's side of secure sums, if the run has them."""
+    private: PrivateSite | None = None
+    """The site's side of differential privacy, if the run has it."""
     policy: Policy = NO_RULES
     """What may leave, and under which conditions."""
 
@@ -112,7 +116,7 @@ class Node:
         """Handle a message from the server and return the reply."""
         self._check_policy()
         with _denormals_flushed():
-            reply = self._answer(message) if self.secure is None else self._secured(message)
+            reply = self._reply(message)
         counts = {"up": reply.nbytes} | ({} if self.secure else {"memory": peak_memory()})
         reply = replace(reply, numbers={**reply.numbers, **counts})
         reply = self._permitted(reply)
@@ -126,6 +130,17 @@ class Node:
         self.policy.check_samples(lambda: self.samples.manifest)
         if self.policy.secure == "required" and self.secure is None:
             raise PolicyError("`secure`: this site's replies leave inside secure sums only.")
+        if self.policy.privacy is not None and self.private is None:
+            raise PolicyError(
+                "`privacy`: this site's replies leave with differential privacy only."
+            )
+
+    def _reply(self, message: Payload) -> Payload:
+        if self.secure is not None:
+            return self._secured(message)
+        if self.private is not None and message.numbers["train"]:
+            return self.private.once(message, lambda: self._answer(message))
+        return self._answer(message)
 
     def _secured(self, message: Payload) -> Payload:
         """A step of a secure sum, or the reply under masks; sent again, it has the same bytes."""
@@ -140,6 +155,11 @@ class Node:
         """The reply as the site's policy lets it out; nothing changes it afterwards."""
         if self.policy.bytes is not None and self.audit is not None:
             self.policy.check_bytes(reply, self.audit.bytes_sent())
+        return self._with_permitted_numbers(reply)
+
+    def _with_permitted_numbers(self, reply: Payload) -> Payload:
+        if self.private is not None:
+            reply = PERMITTED.permitted(reply, ("loss",))
         return self.policy.numbers.permitted(reply)
 
     def _answer(self, message: Payload) -> Payload:
@@ -167,9 +187,10 @@ class Node:
         else:
             client.begin_training(number)
             numbers = self._scores(client) if number > 1 else {}  # round 1: nothing to evaluate yet
-            numbers["weight"] = self.method.task.weight(self.samples)
+            numbers["weight"] = self._weight()
             count = not message.numbers["last"]  # every round costs the same
-            numbers |= self._train(client, session, count)
+            noise = self._noise(randomness)
+            numbers |= self._train(client, session, count, noise)
             state = model_arrays(client.model)
             declared = sent_up(self.method, self.method.shared.pick(state))
             names = requested(declared, spared_arrays(message))
@@ -178,10 +199,29 @@ class Node:
             sent = message.arrays if number > 1 else numpy_arrays(session.start)
             trained = {name for name in session.shared_parameters() if name in self.method.down}
             sent = {name: array for name, array in sent.items() if name in trained}
+            reply = self._with_noise(reply, sent, noise)
             reply = self._released(reply, sent, client.memory, randomness)
             reply = self._summand(reply)
         self.snapshots.save(snapshot(step, client))
         return reply
+
+    def _weight(self) -> float:
+        """The weight in means; 1 if all of the site's data is protected, also their number."""
+        whole_site = self.private is not None and not self.private.of_graphs
+        return 1 if whole_site else self.method.task.weight(self.samples)
+
+    def _noise(self, randomness: Randomness) -> Noise | None:
+        """The noise of this round, once it is in the site's ledger."""
+        if self.private is None:
+            return None
+        mechanism = self.private.spend(randomness.round, self.method.training, self.samples)
+        return Noise(mechanism, self.private.draws(randomness))
+
+    def _with_noise(self, reply: Payload, sent: Arrays, noise: Noise | None) -> Payload:
+        """The reply with a noisy update, if all of the site's data is protected."""
+        if self.private is None or noise is None or self.private.of_graphs:
+            return reply
+        return replace(reply, arrays=self.private.noisy(reply.arrays, sent, noise))
 
     def _work(self, stage: Stage, session: Session) -> None:
         """Do a stage's work, which must leave the shared arrays as they are."""
@@ -291,7 +331,7 @@ class Node:
         """What the reply adds to the sums of the run, if the server learns only those."""
         if self.method.summation is None:
             return reply
-        reply = self.policy.numbers.permitted(reply)
+        reply = self._with_permitted_numbers(reply)
         terms = terms_of(self.method, reply)
         encoded = self.method.summation.encode(terms, self.clients)
         return replace(reply, arrays=encoded, extras={})
@@ -342,7 +382,12 @@ class Node:
                 )
         return dict(scores)
 
-    def _train(self, client: ClientState, session: Session, count: bool) -> dict[str, float]:
+    def _train(
+        self, client: ClientState, session: Session, count: bool, noise: Noise | None
+    ) -> dict[str, float]:
+        if self.private is not None and self.private.of_graphs and noise is not None:
+            fit_privately(session, noise.mechanism, self.private.budget.clip, noise.draws)
+            return {}
         unsaved = Unsaved(client.model, client.optimiser)
         counting: AbstractContextManager[Work] = count_operations() if count else nullcontext({})
         with counting as work:
@@ -370,6 +415,8 @@ class Node:
             for name in state_names(client.model)
             if name in self.method.shared and name in self.method.down
         }
+        if self.private is not None and not self.private.of_graphs:
+            return {}  # the private part has no noise
         return {"private": digest({k: v for k, v in state.items() if k not in merged})}
 
     def _not_shared(self, action: str, name: str) -> NotSharedError:

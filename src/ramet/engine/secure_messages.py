@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -37,6 +38,18 @@ def step_request(
 def model_digest(message: Payload) -> str:
     """A digest of what a message to train sends: the parameters and the extras."""
     return f"{digest(message.arrays)} {digest(message.extras)}"
+
+
+def request_digest(message: Payload) -> str:
+    """SHA-256 of what a message asks for; it is the same if the message is sent again."""
+    notes = {key: note for key, note in message.notes.items() if key in (BATCH, MEMBERS, "spared")}
+    content = [
+        digest(message.arrays),
+        digest(message.extras),
+        sorted((key, float(value)) for key, value in message.numbers.items()),
+        sorted(notes.items()),
+    ]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def to_bytes(content: str | bytes) -> Array:

@@ -7,7 +7,6 @@ else, it refuses. So a killed site or server goes on, and no mask is used for tw
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -34,11 +33,12 @@ from ramet.engine.secure_messages import (
     SecureError,
     model_digest,
     names_in,
+    request_digest,
     signatures_in,
     to_bytes,
     to_text,
 )
-from ramet.payload import Payload, digest, under
+from ramet.payload import Payload, under
 from ramet.secure.adverts import Advert, Batch, Secrets, is_confirmed
 from ramet.secure.identity import Identity, Peers, simulated_peers
 from ramet.secure.masks import SEED_BYTES, derived
@@ -104,7 +104,7 @@ class SecureSite:
         if entry is None:
             self._check_new(message, number)
             return None
-        if entry["request"] != _request_digest(message):
+        if entry["request"] != request_digest(message):
             raise SecureError(
                 f"{self.site} has already answered round {number}, to another message. A second "
                 "answer could reveal the first."
@@ -123,7 +123,7 @@ class SecureSite:
         terms = mask_terms(reply.arrays, batch, number, self.site, secrets, others, model)
         sent = Payload(terms, {}, {k: v for k, v in reply.notes.items() if k == "private"})
         write_atomically(self._reply_file(number), save(dict(terms)))
-        request = _request_digest(message)
+        request = request_digest(message)
         self._note(number, {BATCH: batch.id, "request": request, "notes": dict(sent.notes)})
         self._reply_file(number - KEPT).unlink(missing_ok=True)
         return sent
@@ -307,15 +307,3 @@ def deployed_site(simulated: SecureSite, key: Path, members: Path, smallest: int
 def _adverts(facts: dict[str, Any], batch: Batch) -> dict[str, Advert]:
     """The keys of all members, which were verified when they arrived."""
     return {site: Advert.parse(text, batch) for site, text in facts["adverts"].items()}
-
-
-def _request_digest(message: Payload) -> str:
-    """SHA-256 of what a message asks for; it is the same if the message is sent again."""
-    notes = {key: note for key, note in message.notes.items() if key in (BATCH, MEMBERS, "spared")}
-    content = [
-        digest(message.arrays),
-        digest(message.extras),
-        sorted((key, float(value)) for key, value in message.numbers.items()),
-        sorted(notes.items()),
-    ]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

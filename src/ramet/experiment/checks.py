@@ -9,17 +9,24 @@ from typing import Any
 from pydantic import ValidationError
 
 from ramet.data.own import Aspect, check_fit
-from ramet.engine.start import start_extras, start_shared
+from ramet.engine.start import new_model, start_extras, start_shared, state_names
 from ramet.errors import RametError
 from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import RunSettings
 from ramet.methods import METHODS, AssembledMethod
-from ramet.methods.base import check_activation, check_merging, check_summation
+from ramet.methods.base import (
+    check_activation,
+    check_merging,
+    check_privacy,
+    check_summation,
+)
 from ramet.options import absolute_file
 from ramet.partition import SETTINGS, absolute_sites
 from ramet.partition.own import SITES
+from ramet.privacy.accounting import check_installed
+from ramet.privacy.budget import Budget
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -39,6 +46,8 @@ def checked_settings(**given: Any) -> RunSettings:
             given["data"],
         )
         given["rounds"] = parts.setting.rounds
+    if given.get("dp"):
+        given["dp"] = str(Budget.parse(given["dp"]))
     settings = _validated(given)
     check_names(Experiment(settings))
     return settings.model_copy(update={"code": code_sha256(settings)})
@@ -68,12 +77,33 @@ def check_names(experiment: Experiment) -> None:
     check_summation(method, settings.norm_bound)
     if settings.secure:
         _check_secure(clients)
+    if settings.budget is not None:
+        check_installed()
+        check_privacy(settings.budget, method, [*shared], _buffers(experiment))
+        check_start(settings)
     if method.pace is not None and not method.pace.simulated:
         _check_arrivals(experiment)
     if settings.quorum > clients:
         raise RametError(
             f"a quorum of {settings.quorum} is larger than the {clients} clients of "
             f"{settings.setting}. Choose a smaller one."
+        )
+
+
+def _buffers(experiment: Experiment) -> list[str]:
+    """The names of the network's arrays that are not trained."""
+    shape, seed = experiment.sizes.plain_shape(), experiment.settings.seed
+    model = new_model(experiment.method, shape, seed)
+    parameters = dict(model.named_parameters())
+    return [name for name in state_names(model) if name not in parameters]
+
+
+def check_start(settings: RunSettings) -> None:
+    """Check that a private run does not start with models that its budget does not cover."""
+    if settings.start_from and settings.dp:
+        raise RametError(
+            "a run with --dp cannot start with the models of another run: what they have learned "
+            "is not in its budget. Leave out --from or --dp."
         )
 
 
@@ -175,6 +205,8 @@ def _check_task(experiment: Experiment) -> None:
 def check_clients(experiment: Experiment) -> None:
     """Check that shared arrays have the same shape and meaning on all clients."""
     _check_schemas(experiment)
+    if experiment.settings.dp:
+        _check_no_sums(experiment)
     first, *others = experiment.clients
     expected = experiment.sizes.exchanged_shapes(first)
     for client in others:
@@ -185,6 +217,16 @@ def check_clients(experiment: Experiment) -> None:
                     f"{list(shape)} on {client}. Share only arrays that do not depend on a "
                     "client's features and classes."
                 )
+
+
+def _check_no_sums(experiment: Experiment) -> None:
+    """Check that no sums of columns were exchanged, which no noise covers."""
+    for site, schema in experiment.raw_schemas.items():
+        if schema.columns:
+            raise RametError(
+                f"{site} declares columns, whose sums would leave without noise before round 1. "
+                "Prepare the features at each site and give them as numbers, or leave out --dp."
+            )
 
 
 def _check_schemas(experiment: Experiment) -> None:

@@ -18,6 +18,9 @@ from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
 from ramet.engine.kept_models import evaluated_model, final_model
+from ramet.engine.ledger import NAME as LEDGER
+from ramet.engine.ledger import Ledger
+from ramet.engine.private_site import PrivateSite
 from ramet.engine.start import START, new_model, start_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import RametError, unknown
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 DATA_SHA256 = "data_sha256"
 """The hash of a client's data in the manifest."""
+PRIVATE = "private"
+"""The folder of a client's last replies, in runs with differential privacy."""
 SECURE = "secure"
 """The folder of a client's keys in secure sums."""
 _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
@@ -148,6 +153,7 @@ class Experiment:
             device=torch.device(self.settings.device),
             clients=len(self.clients),
             secure=self._secure_site(client, states) if self.settings.secure else None,
+            private=self._private_site(client, states),
             audit=AuditLog(
                 states / client / AUDIT,
                 states.name,
@@ -174,6 +180,20 @@ class Experiment:
 
         folder = states / client / SECURE
         return simulated_site(client, states.name, folder, self.settings.seed, self.clients)
+
+    def _private_site(self, client: str, states: Path) -> PrivateSite | None:
+        """A site whose noise is drawn from the seed, for simulations."""
+        budget = self.settings.budget
+        if budget is None:
+            return None
+        return PrivateSite(
+            budget=budget,
+            rounds=self.settings.rounds,
+            run=states.name,
+            data=self.data_sha256(client) or "",
+            folder=states / client / PRIVATE,
+            ledger=Ledger(states / client / LEDGER),
+        )
 
     def final_model(self, client: str, states: Path) -> nn.Module:
         """A client's final model, from the folder in which its node saved its state."""

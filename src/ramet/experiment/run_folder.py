@@ -2,7 +2,8 @@
 
 =======================  ===========================================================
 ``settings.json``        everything that decides the run's numbers
-``versions.json``        the run's name, its start and the versions of packages
+``versions.json``        the run's name, its start, the versions of packages, the
+                         commit, the processor and a hash of all clients' data
 ``split.json``           which client holds which samples, with hashes of data and split
 ``baselines.json``       numbers of samples, and scores of the most frequent class
 ``sites.json``           the schemas of the sites' graphs, for user data
@@ -27,6 +28,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 import warnings
@@ -46,6 +48,7 @@ from torch import nn
 from ramet.data.own import Preparation, Schema
 from ramet.engine import Observer, Snapshots, Wire
 from ramet.engine.checkpoint import write_atomically
+from ramet.engine.ledger import NAME as LEDGER
 from ramet.errors import RametError, RametWarning
 from ramet.events import NAME as EVENTS
 from ramet.events import events_written_to, log_event, outcome_logged
@@ -59,7 +62,7 @@ from ramet.metrics import Record, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.metrics.summary import Baseline
 from ramet.tasks.base import Predictions
-from ramet.version import versions
+from ramet.version import provenance, versions
 
 PREPARATION = "preparation.json"
 BASELINES = "baselines.json"
@@ -116,7 +119,8 @@ class RunFolder:
         manifest = experiment.manifest()
         make_folder(path)
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        folder.write("versions.json", {"run": uuid.uuid4().hex, "started": started, **versions()})
+        about = {"run": uuid.uuid4().hex, "started": started, **versions(), **provenance()}
+        folder.write("versions.json", about | _hash_of_all(manifest))
         folder.write("split.json", manifest)
         baselines = experiment.baselines()
         folder.write(BASELINES, {site: one.model_dump() for site, one in baselines.items()})
@@ -235,6 +239,11 @@ class RunFolder:
         with self.locked("run"):
             experiment, summary = self.experiment(), self.summary()
             planned, done = experiment.settings.rounds, self._committed(experiment)
+            if experiment.settings.dp and rounds != planned:
+                raise RametError(
+                    f"the noise of the run in {self.path} was chosen for {planned} rounds, so it "
+                    "cannot have another number. Start a new run; what it spends adds up."
+                )
             if summary is not None and summary.stopped_early:
                 raise RametError(
                     f"the run in {self.path} stopped early after round {done}, so it has no more "
@@ -282,7 +291,10 @@ class RunFolder:
                 observe(record)
 
             sha256 = rounds.run(wire, record_round, self.records())
-            summary = summarise(experiment, self.records(), sha256, self._baselines())
+            ledgers = (self.clients / client / LEDGER for client in experiment.clients)
+            simulated = any(ledger.exists() for ledger in ledgers)
+            baselines = self._baselines()
+            summary = summarise(experiment, self.records(), sha256, baselines, simulated)
             self.write("result.json", summary.to_json())
 
     def model(self, client: str, best: bool = False) -> nn.Module:
@@ -380,3 +392,11 @@ def _log_evaluated(record: Record) -> None:
         bytes_up=record.bytes_up,
         bytes_down=record.bytes_down,
     )
+
+
+def _hash_of_all(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """A hash of the data of all clients; none if some of it is on other machines."""
+    hashes = {client: facts.get(DATA_SHA256) for client, facts in manifest["clients"].items()}
+    if None in hashes.values():
+        return {}
+    return {"data": hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()}

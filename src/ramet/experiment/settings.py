@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ramet.experiment.method_spec import MethodSpec
 from ramet.options import without_folder
 from ramet.partition.own import ENDING, SITES
+from ramet.privacy.budget import Budget
 
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
@@ -64,11 +65,18 @@ class RunSettings(BaseModel):
     split_seed: int = Field(SPLIT_SEED, ge=0)
     secure: bool = False
     """Whether the server learns sums of replies only."""
+    dp: str | None = None
+    """The budget of differential privacy: `unit=graph,epsilon=4,delta=1e-5`, and perhaps `clip`."""
     threads: int = Field(1, ge=1)
     start_from: str | None = None
     """The folder and the SHA-256 of the run whose models this one starts with: `name@sha256`."""
     code: str | None = None
     """SHA-256 of the user-defined method, network and rules; None if all are built in."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget of differential privacy; None without it."""
+        return Budget.parse(self.dp) if self.dp else None
 
     @property
     def spec(self) -> MethodSpec:
@@ -114,6 +122,7 @@ class RunSettings(BaseModel):
         for kind, text in self.rules.items():
             words += [f"--{kind}", text]
         words += ["--secure"] if self.secure else []
+        words += ["--dp", self.dp] if self.dp else []
         return shlex.join(words)
 
 

@@ -20,6 +20,7 @@ from ramet.engine.server_rules import ServerRules
 from ramet.engine.start import START
 from ramet.engine.state import MODEL, model_arrays
 from ramet.errors import RametError
+from ramet.experiment.checks import check_start
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.settings import RunSettings
@@ -49,6 +50,7 @@ def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
     """Create the folder of a run that starts with the models of the finished run in ``other``."""
     source = _Source(RunFolder.open(other.absolute()))
     settings = settings.model_copy(update={"start_from": source.label})
+    check_start(settings)
     agreement = source.preparation(Experiment(settings).preparation)
     fresh: dict[str, list[str]] = {}
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from ramet.experiment.experiment import Experiment
 from ramet.metrics import Record, Summary
-from ramet.metrics.summary import Baseline, ModelSize, flops, merging, scores, sent, traffic
+from ramet.metrics.summary import (
+    Baseline,
+    ModelSize,
+    Privacy,
+    flops,
+    merging,
+    scores,
+    sent,
+    traffic,
+)
 from ramet.options import without_folder
 
 
@@ -15,8 +25,10 @@ def summarise(
     records: Sequence[Record],
     sha256: str,
     baselines: Mapping[str, Baseline],
+    simulated: bool = True,
 ) -> Summary:
-    settings = experiment.settings
+    """The summary; ``simulated`` says whether the noise of private runs follows from the seed."""
+    settings, budget = experiment.settings, experiment.settings.budget
     final = scores(records)
     clients = {client: final.clients.get(client) for client in experiment.clients}
     return Summary(
@@ -39,6 +51,7 @@ def summarise(
             shared_scalars=experiment.sizes.shared_scalars(),
         ),
         flops=flops(records),
+        privacy=None if budget is None else Privacy(**asdict(budget), simulated=simulated),
         merging=merging(records),
         sha256=sha256,
         seconds=round(sum(record.seconds for record in records), 3),

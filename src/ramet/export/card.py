@@ -11,6 +11,7 @@ from typing import Any
 from ramet.data.own import Preparation, Schema
 from ramet.experiment import RunSettings
 from ramet.export.networks import EdgeType
+from ramet.leak import ATTACKS, Audit
 from ramet.methods import AssembledMethod
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
@@ -48,6 +49,7 @@ class Facts:
         started: when the run started.
         files: the files of the folder, with what they contain.
         left_out: files that could not be written, with the reason.
+        audit: what `ramet leak` found about the run, if it was audited.
     """
 
     client: str
@@ -71,6 +73,7 @@ class Facts:
     started: str
     files: Mapping[str, str]
     left_out: Mapping[str, str]
+    audit: Audit | None = None
 
 
 def card(facts: Facts) -> str:
@@ -102,6 +105,7 @@ def card(facts: Facts) -> str:
         metrics=[*_metrics(facts)],
         resamples=facts.resamples,
         left=[*_left(facts)],
+        audited=[*_audited(facts.audit)],
         limits=[*_limits(facts)],
         files=[*facts.files.items()],
         versions=facts.versions,
@@ -227,7 +231,9 @@ def _left(facts: Facts) -> Iterator[str]:
             "Before round 1, counts and sums of columns, and the names of categories, each of at "
             "least the site's smallest count of rows."
         )
-    numbers = "the number of samples, the loss, and scores on the site's own data"
+    budget = settings.budget
+    loss = "" if budget else "the loss, "
+    numbers = f"the number of samples, {loss}and scores on the site's own data"
     if settings.secure:
         yield (
             "Parameters and numbers left masked. The server learned their sums over more than half "
@@ -245,7 +251,31 @@ def _left(facts: Facts) -> Iterator[str]:
     yield f"Applied to replies before they left: {releases or 'nothing; they left as they are'}."
     bound = settings.norm_bound
     yield f"Norm bound of replies: {'none' if bound is None else f'{bound:g}'}."
-    yield "No differential privacy was applied, so there is no formal guarantee."
+    if budget is None:
+        yield "No differential privacy was applied, so there is no formal guarantee."
+        return
+    simulated = summary is not None and summary.privacy is not None and summary.privacy.simulated
+    yield f"Differential privacy of what left in this run: {budget.sentence}."
+    yield (
+        "The noise followed from the run's seed (simulated), so there is no guarantee."
+        if simulated
+        else "Other runs on the same data add to it. The scores on held-out data are exact."
+    )
+    yield (
+        "This model was trained with the noise."
+        if budget.unit == "graph"
+        else "This model has private parts without noise: the guarantee is for what left the sites."
+    )
+
+
+def _audited(audit: Audit | None) -> Iterator[tuple[str, str, str, str, str]]:
+    """What attacks on the run achieved, as far as they apply."""
+    for one in audit.findings if audit is not None else ():
+        if one.value is not None:
+            low = "–∞" if one.low is None else f"{one.low:.3f}"
+            high = "∞" if one.high is None else f"{one.high:.3f}"
+            interval = f"{low} to {high}"
+            yield ATTACKS[one.attack], one.view, f"{one.value:.3f}", interval, f"{one.chance:.3f}"
 
 
 def _limits(facts: Facts) -> Iterator[str]:

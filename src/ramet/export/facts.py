@@ -14,6 +14,7 @@ from ramet.export.card import Facts
 from ramet.export.example import Form
 from ramet.export.inputs import edge_types
 from ramet.export.networks import Standalone
+from ramet.leak import stored_audit
 from ramet.metrics.classification import METRICS, Evaluation
 from ramet.models import LinkShape, NodeShape
 from ramet.prediction import Trained
@@ -21,7 +22,7 @@ from ramet.tasks import Predictions
 from ramet.version import versions
 
 RESAMPLES = 200
-_OF_RUN_OR_MACHINE = ("run", "started", "platform")
+_OF_RUN_OR_MACHINE = ("run", "started", "platform", "processor", "commit", "data")
 
 
 def form_of(trained: Trained, client: str) -> Form:
@@ -84,6 +85,7 @@ def facts_of(
         started=about.get("started", ""),
         files=files,
         left_out=left_out,
+        audit=stored_audit(folder.path),
     )
 
 

@@ -31,7 +31,10 @@ from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
 from ramet.engine import AuditLog, Node
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import write_atomically
+from ramet.engine.ledger import NAME as LEDGER
+from ramet.engine.ledger import Ledger
 from ramet.engine.limit import SiteLimit
+from ramet.engine.private_site import PrivateSite
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
@@ -77,6 +80,8 @@ def introduce(message: Message, context: Context) -> Message:
         described = _described(experiment, name) if experiment.setting.user_defined else {}
         if COLUMNS in described and not policy.numbers.columns:
             raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
+        if COLUMNS in described and experiment.settings.dp:
+            raise NotAllowedError("`dp`: sums of columns would leave this site without noise.")
         request, reply = from_records(message.content), Payload(notes={"client": name, **described})
         with write_errors_kept_local("write its state"):
             _keep_sums(context, experiment, name, reply)
@@ -98,6 +103,7 @@ def answer(message: Message, context: Context) -> Message:
             node = _node(experiment, name, _states(context, request))
             audit, secure = _audited(node.audit, context), _secured(node, context, policy)
             node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
+            node = replace(node, private=_private(node, context, policy))
             reply = node.answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
@@ -212,6 +218,16 @@ def _secured(node: Node, context: Context, policy: Policy) -> SecureSite | None:
     if SETTINGS in config or policy.secure == "required":
         raise PolicyError("`secure`: this site has no key or no list of members for secure sums.")
     return node.secure
+
+
+def _private(node: Node, context: Context, policy: Policy) -> PrivateSite | None:
+    """The site's side of differential privacy, with its own noise and ledger unless simulated."""
+    config, folder = context.node_config, context.run_config["folder"]
+    state = config.get("state") or folder
+    if node.private is None or (SETTINGS not in config and state == folder):
+        return node.private
+    ledger = Ledger(Path(str(state)) / LEDGER)
+    return replace(node.private, ledger=ledger, ceiling=policy.privacy, deployed=True)
 
 
 def _audited(audit: AuditLog | None, context: Context) -> AuditLog | None:

@@ -22,6 +22,7 @@ from ramet.methods import AssembledMethod
 from ramet.options import arguments
 from ramet.payload import Payload, Sharing, everything, only
 from ramet.policy import NO_RULES, Policy
+from ramet.privacy.budget import Budget
 
 SITES, TASK, SAME_SCHEMA = "sites", "task", "same_schema"
 _OWN = "own"
@@ -52,7 +53,8 @@ def permitted_settings(config: Mapping[str, Any], terms: SiteTerms) -> RunSettin
 def check_policy(experiment: Experiment, policy: Policy) -> None:
     """Raise a PolicyError if the site's policy does not allow the run."""
     settings = experiment.settings
-    policy.check(settings.method, settings.code, len(experiment.clients), settings.secure)
+    members = len(experiment.clients)
+    policy.check(settings.method, settings.code, members, settings.secure, settings.budget)
 
 
 def site_limit(
@@ -154,6 +156,9 @@ def _check_limits(settings: RunSettings, terms: SiteTerms) -> None:
         raise _refused("threads", value, f"at most {threads}", _allow("threads"))
     if terms.secure and not settings.secure:
         raise _refused("secure", "a run without secure sums", "secure sums only", _NEW_INVITATION)
+    if terms.dp and settings.budget != Budget.parse(terms.dp):
+        value = f"a run with --dp {settings.dp}" if settings.dp else "a run without --dp"
+        raise _refused("dp", value, terms.dp, _NEW_INVITATION)
     if terms.release is not None and settings.release != terms.release:
         value = f"the release {shown(str(settings.release))}"
         raise _refused("release", value, terms.release, _NEW_INVITATION)

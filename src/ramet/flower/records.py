@@ -142,7 +142,7 @@ def _number(value: Any) -> float:
     return value
 
 
-_OPTIONAL = ("network", "activation", "merge", "release", "metric", "start_from", "code")
+_OPTIONAL = ("network", "activation", "merge", "release", "metric", "start_from", "code", "dp")
 """Settings that are empty in the run config if they are not given."""
 
 

@@ -55,6 +55,7 @@ class AgreedRun(BaseModel):
     release: str | None = None
     rounds: int | None = None
     secure: bool = False
+    dp: str | None = None
     options: dict[str, str] = {}
 
 
@@ -104,6 +105,7 @@ class SiteTerms(AgreedRun):
             f"networks: {', '.join(networks)}",
             f"arrays that may leave: {sharing}",
             *release,
+            *([f"differential privacy: {self.dp}"] if self.dp else []),
             f"rounds per run: at most {self.largest_rounds or 'the default of ' + self.setting}",
             f"options that a run may choose: {options}",
             f"device and threads: {self.allow.device}, at most {self.allow.threads}",

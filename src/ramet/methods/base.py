@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
@@ -18,9 +18,10 @@ from ramet.methods.pace import FirstReplies
 from ramet.methods.release import Release
 from ramet.methods.robust import RobustMerging
 from ramet.methods.sharing import NetworkArrays, SharingRule
-from ramet.methods.training import DEFAULT_TRAINING, After, Penalty, Training
+from ramet.methods.training import DEFAULT_TRAINING, After, LocalTraining, Penalty, Training
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.payload import Arrays, Sharing, everything, only
+from ramet.privacy.budget import Budget
 from ramet.tasks import GraphClassification, StructureEncoding, Task
 
 Model: TypeAlias = Callable[[Any], nn.Module]
@@ -247,6 +248,33 @@ def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
                 f"{method.name} does not work with sums in fixed point or secure sums: {reason}, "
                 "but the server learns their sum only. Use a method that merges by a sum, such as "
                 "fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
+            )
+
+
+def check_privacy(
+    budget: Budget, method: AssembledMethod, shared: Sequence[str], buffers: Sequence[str]
+) -> None:
+    """Raise RametError if what a client sends cannot be covered by noise."""
+    graph = budget.unit == "graph"
+    task, training = method.task.name, type(method.training).__name__
+    obstacles = {
+        "its stages send extras computed from the data": bool(method.stages),
+        "it sends extras computed from the data": method.extras is not None,
+        f"its network has buffers ({', '.join(buffers[:1])}), which are computed from the data "
+        "without noise": bool(buffers),
+        f"its task is {task}, in which a client has one graph only": graph
+        and task != "graph-classification",
+        f"it has a training of its own ({training})": graph
+        and type(method.training) is not LocalTraining,
+        "it adds a term to the loss": graph and method.penalty is not None,
+        "it computes more after training": graph and method.after is not None,
+        "it shares nothing, so that no update leaves": not graph and not shared,
+    }
+    for reason, applies in obstacles.items():
+        if applies:
+            raise RametError(
+                f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use a method "
+                "such as fedavg, fedstar or feddense."
             )
 
 

@@ -86,6 +86,24 @@ class Flops(_Frozen):
     clients: dict[str, dict[str, int]] = {}
 
 
+class Privacy(_Frozen):
+    """The differential privacy of a run: what it reveals of one unit at most."""
+
+    unit: str
+    """`graph`: one training graph; `site`: all data of a site."""
+    epsilon: float
+    delta: float
+    clip: float
+    simulated: bool = False
+    """Whether the noise follows from the run's seed, so that nothing is guaranteed."""
+
+    @property
+    def sentence(self) -> str:
+        protected = "each training graph" if self.unit == "graph" else "all data of each site"
+        guarantee = f"ε = {self.epsilon:g}, δ = {self.delta:g} for {protected}"
+        return f"{guarantee} (simulated: no guarantee)" if self.simulated else guarantee
+
+
 class Summary(_Frozen):
     """The numbers of a finished run, stored in `result.json`. Older runs lack some of them."""
 
@@ -109,6 +127,8 @@ class Summary(_Frozen):
     sent: Sent | None = None
     model: ModelSize
     flops: Flops = Flops()
+    privacy: Privacy | None = None
+    """The budget of differential privacy; None without it."""
     merging: dict[str, dict[str, float]] = {}
     """What the merging rule reported in the first and the last round, and on average."""
     sha256: str

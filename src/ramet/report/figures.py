@@ -35,7 +35,7 @@ def score_over_rounds(by_label: FinishedRuns) -> Figure:
 
     Both are running means over a twentieth of the rounds. Test sets are small, so raw curves jump.
     """
-    title = f"mean test {metric_of(by_label)}, %"
+    title = f"mean test {metric_of(by_label)}{_over_whom(by_label)}, %"
     return _over_rounds(by_label, lambda one: one.test, title, percent=True)
 
 
@@ -52,7 +52,17 @@ def metric_of(by_label: FinishedRuns) -> str:
 
 def loss_over_rounds(by_label: FinishedRuns) -> Figure:
     """Mean training loss over clients and seeds."""
-    return _over_rounds(by_label, lambda one: one.loss, "mean training loss", percent=False)
+    title = f"mean training loss{_over_whom(by_label)}"
+    return _over_rounds(by_label, lambda one: one.loss, title, percent=False)
+
+
+def leave_out_clients(by_label: FinishedRuns) -> bool:
+    """Whether some run left out clients in some round, so that its means are over the others."""
+    return any(run.left_out_clients() for runs in by_label.values() for run in runs.values())
+
+
+def _over_whom(by_label: FinishedRuns) -> str:
+    return " of each round's clients" if leave_out_clients(by_label) else ""
 
 
 def _over_rounds(

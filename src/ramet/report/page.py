@@ -72,12 +72,32 @@ def write_report(
             versions=_versions(every),
             commands=[run.command for run in every],
             left_out=left_out,
+            privacy=_privacy(by_label),
             percent=percent,
             plural=plural,
             operations=operations,
         )
     )
     return page
+
+
+def _privacy(by_label: FinishedRuns) -> dict[str, str]:
+    """The differential privacy of each method's runs, where there is any."""
+    first = {label: next(iter(runs.values())) for label, runs in by_label.items()}
+    return {
+        label: run.summary.privacy.sentence
+        for label, run in first.items()
+        if run.summary.privacy is not None
+    }
+
+
+def _over_whom(by_label: FinishedRuns) -> str:
+    if not figures.leave_out_clients(by_label):
+        return ""
+    return (
+        " A round's mean is over the clients that took part in it; methods that leave out clients "
+        "have means over different clients in different rounds."
+    )
 
 
 def _pictures(
@@ -89,7 +109,8 @@ def _pictures(
             "score_over_rounds",
             f"{_capitalised(metric)} over rounds",
             f"Mean test {metric} over clients and seeds. The band is one sample standard deviation "
-            "over seeds, as in the table. Both are running means over a twentieth of the rounds.",
+            "over seeds, as in the table. Both are running means over a twentieth of the rounds."
+            + _over_whom(by_label),
             figures.score_over_rounds(by_label),
         ),
         _Picture(

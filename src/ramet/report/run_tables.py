@@ -44,9 +44,12 @@ def result_table(summary: Summary) -> Table:
         f"{summary.model.shared_scalars:,} scalars shared; "
         f"{size(traffic.up_per_client_round)} up and "
         f"{size(traffic.down_per_client_round)} down per client and round, "
-        f"{size(traffic.total)} in total; {summary.seconds:.0f} s, "
-        f"{size(summary.peak_memory)} of memory"
+        f"{size(traffic.total)} in total; {summary.seconds:.0f} s"
     )
+    if summary.peak_memory:
+        table.caption += f", {size(summary.peak_memory)} of memory"
+    if summary.privacy is not None:
+        table.caption += f"; differential privacy: {summary.privacy.sentence}"
     return table
 
 

@@ -10,11 +10,13 @@ from ramet.metrics.summary import common_metric
 from ramet.report.plain_table import plain_table
 from ramet.report.text import operations, percent, plural
 from ramet.studies.comparison import Standing
+from ramet.studies.gains import Gain
 from ramet.studies.printed import Printed
 from ramet.studies.reproduction import Order, ReproducedCell
 from ramet.studies.savings import POINTS_LOST, SHARE_SENT, Saving
 
-_COLOURS = {"inside": "green", "holds": "green", "outside": "red", "does not": "red"}
+_COLOURS = {"exact": "green", "holds": "green", "fails": "red"}
+_ALPHA = 0.05
 _SIZES = {"model_kb": "model KB", "payload_kb": "payload KB"}
 _KINDS = {"auc": ("ROC-AUC",), "mrr": ("MRR",), "tensors": ("tensors",)}
 
@@ -35,9 +37,9 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     for cells in zip(labels, *columns.values(), strict=True):
         table.add_row(*cells)
     table.caption = (
-        "best val: at the round with the best validation score; gain: over local, or over the "
-        "first method; p: paired t-test over the seeds of one split, or over splits, corrected for "
-        "their overlap; scalars: size of a client's model; up, GFLOPs: per client and round"
+        "last ten: mean of the last ten rounds; best val: at the round with the best validation "
+        "score; gain: over local, or over the first method, after the last round; p: see below; "
+        "scalars: size of a client's model; up, GFLOPs: per client and round"
     )
     if "all data" in columns:
         table.caption += (
@@ -46,6 +48,64 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     if target is not None:
         table.caption += f"; to {100 * target:g}: rounds needed to reach that score"
     return table
+
+
+def gain_table(rows: Sequence[Standing], margin: float | None) -> Table:
+    """The gain of each method that is compared, and what is known about it."""
+    compared = [row for row in rows if row.gain is not None]
+    over = next((row.label for row in rows if row.gain is None), "")
+    table = plain_table(f"gain over {over} in points, after the last round")
+    table.add_column("method", overflow="fold")
+    columns = {
+        "gain": [_points(row.gain) for row in compared],
+        "95 % interval": [_interval(row) for row in compared],
+        "effect": ["–" if row.effect is None else f"{row.effect:+.2f}" for row in compared],
+        "p": [_p(row.p_value) for row in compared],
+        "p (Holm)": [_p(row.p_holm) for row in compared],
+    }
+    if margin is not None:
+        columns[f"as good, ±{100 * margin:g}"] = [_equivalence(row, margin) for row in compared]
+    for head in columns:
+        table.add_column(head, justify="right", no_wrap=True)
+    for cells in zip((row.label for row in compared), *columns.values(), strict=True):
+        table.add_row(*cells)
+    table.caption = (
+        "interval and p: paired t-test over splits, corrected for their overlap, or over the seeds "
+        "of one split, which covers the randomness of training only; p needs five pairs; effect: "
+        "Cohen's d of the pairs; Holm: adjusted for the number of methods"
+    )
+    if margin is not None:
+        table.caption += "; as good: p of two one-sided tests that the gain is within the margin"
+    return table
+
+
+def _points(gain: float | None) -> str:
+    return "–" if gain is None else f"{100 * gain:+.2f}"
+
+
+def _interval(row: Standing) -> str:
+    if row.gain_low is None or row.gain_high is None:
+        return "–"
+    return f"[{_points(row.gain_low)}, {_points(row.gain_high)}]"
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _equivalence(row: Standing, margin: float) -> str:
+    if row.as_good is None or row.gain_low is None or row.gain_high is None:
+        return "–"
+    if row.as_good < _ALPHA:
+        return f"yes, p {row.as_good:.3f}"
+    outside = row.gain_low > margin or row.gain_high < -margin
+    return "no" if outside else f"undecided, p {row.as_good:.3f}"
+
+
+def reversal_sentence(pairs: Sequence[tuple[str, str]]) -> str:
+    """Which orders depend on the round that the scores are read at."""
+    named = "; ".join(f"{first} and {second}" for first, second in pairs)
+    return f"the order depends on the choice of the round for: {named}."
 
 
 def _draws(row: Standing) -> str:
@@ -62,10 +122,11 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
     """The cells of each column by its heading. The column "all data" is left out if it is empty."""
     columns = {
         "last round": [_percent_with_spread(row.test, row.spread) for row in rows],
+        "last ten": [percent(row.test_last_ten) for row in rows],
         "best val": [percent(row.test_at_best_val) for row in rows],
         "all data": [_percent_with_spread(row.overview, row.overview_spread) for row in rows],
-        "gain": ["–" if row.gain is None else f"{100 * row.gain:+.2f}" for row in rows],
-        "p": ["–" if row.p_value is None else f"{row.p_value:.3f}" for row in rows],
+        "gain": [_points(row.gain) for row in rows],
+        "p": [_p(row.p_value) for row in rows],
         "scalars": [f"{row.scalars:,.0f}" for row in rows],
         "up KB": [f"{row.up_per_client_round / 1024:.2f}" for row in rows],
         "GFLOPs": [operations(row.flops_per_client_round).removesuffix(" G") for row in rows],
@@ -118,14 +179,17 @@ def _allowances(cells: Sequence[ReproducedCell]) -> Iterator[str]:
     compared = [cell.printed for cell in cells if not cell.printed.not_comparable]
     allowed = sorted({printed.allowed for printed in compared if not printed.note})
     if allowed:
-        yield f"inside: off by at most {' or '.join(f'{off:g}' for off in allowed)}."
+        yield (
+            "holds: with its 95 % interval (over splits, or the seeds of one split; at least five) "
+            f"off by at most {' or '.join(f'{off:g}' for off in allowed)}."
+        )
     for note in dict.fromkeys(printed.note for printed in compared if printed.note):
         noted = [printed for printed in compared if printed.note == note]
         labels = ", ".join(dict.fromkeys(printed.label for printed in noted))
         yield f"{labels}, allowed {noted[0].allowed:g}: {note}."
     reasons = (cell.printed.not_comparable for cell in cells if cell.printed.not_comparable)
     for reason in dict.fromkeys(reasons):
-        yield f"not comparable: {reason}."
+        yield f"other data: {reason}."
 
 
 def order_table(orders: Sequence[Order]) -> Table:
@@ -138,8 +202,8 @@ def order_table(orders: Sequence[Order]) -> Table:
     table.add_column("our difference", justify="right", no_wrap=True)
     table.add_column("")
     for order in orders:
-        gap = "–" if order.gap is None else f"{order.gap:+.2f}"
-        table.add_row(order.group, order.higher, order.lower, gap, _verdict(order.holds))
+        gap = "–" if order.gain is None else _with_interval(order.gain)
+        table.add_row(order.group, order.higher, order.lower, gap, _coloured(order.status))
     return table
 
 
@@ -152,23 +216,22 @@ def saving_table(rows: Sequence[Saving], title: str, claim: bool = True) -> Tabl
         table.add_column(head, justify="right", no_wrap=True)
     if claim:
         table.add_column("as good for less")
-        table.add_column("worst seed no lower")
     for row in rows:
-        verdicts = (_verdict(row.as_good_for_less), _verdict(row.worst_no_lower)) if claim else ()
+        verdicts = (_coloured(row.as_good_for_less),) if claim else ()
         table.add_row(
             row.group,
             row.label,
             str(row.seeds),
-            f"{row.gain:+.2f}",
+            _with_interval(Gain(row.gain, row.gain_low, row.gain_high)),
             f"{row.worst:+.2f}",
             *(f"{100 * share:.1f} %" for share in (row.tensors_up, row.bytes_up, row.bytes_both)),
             *verdicts,
         )
     if claim:
         table.caption = (
-            f"as good for less: loses at most {POINTS_LOST:g} points and sends at most "
-            f"{100 * SHARE_SENT:g} % of the bytes, both ways; worst seed no lower: its worst seed "
-            "scores no lower than FedAvg's"
+            "points: with the 95 % interval over common seeds; worst seed: its score minus that of "
+            f"FedAvg's worst; as good for less: the interval is above −{POINTS_LOST:g} points, and "
+            f"at most {100 * SHARE_SENT:g} % of the bytes are sent, both ways"
         )
     return table
 
@@ -178,8 +241,10 @@ def _coloured(word: str) -> str:
     return f"[{colour}]{word}[/]" if colour else word
 
 
-def _verdict(holds: bool | None) -> str:
-    return _coloured({True: "holds", False: "does not", None: "not run"}[holds])
+def _with_interval(gain: Gain) -> str:
+    """A gain in points, with its interval if there is one."""
+    known = gain.low is not None and gain.high is not None
+    return f"{gain.mean:+.2f}" + (f" [{gain.low:+.2f}, {gain.high:+.2f}]" if known else "")
 
 
 def _ours(cell: ReproducedCell, digits: int) -> str:

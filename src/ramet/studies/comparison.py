@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from ramet.metrics import Summary
+from ramet.studies.choice import Choice, differences, samples_ratio, score
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.gains import Gain, holm, paired_gain
 
 
 @dataclass(frozen=True)
@@ -22,25 +23,41 @@ class Standing:
     test: float
     spread: float | None  # sample standard deviation over runs
     worst: float  # test score of the worst run
+    test_last_ten: float | None  # mean of the last ten rounds; None if clients were left out
     test_at_best_val: float
     overview: float | None  # server's model on all data, at the best validation round there
     overview_spread: float | None
     gain: float | None
-    p_value: float | None  # paired t-test over the common splits, or over the seeds of one split
+    gain_low: float | None  # 95 % interval over the common splits, or over the seeds of one split
+    gain_high: float | None
+    p_value: float | None  # of the same paired t-test; None for fewer than five pairs
+    p_holm: float | None  # adjusted for the number of methods that are compared
+    effect: float | None  # the gain in standard deviations of the pairs' differences
+    as_good: float | None  # p-value that the gain is within the margin; None without a margin
     scalars: float  # size of a client's model, mean over clients
     up_per_client_round: float
     flops_per_client_round: float | None
     rounds_to_target: float | None
 
 
-def standings(runs: FinishedRuns, target: float | None = None) -> list[Standing]:
-    """A row per method with a finished run. The baseline is `local`, or else the first method."""
+def standings(
+    runs: FinishedRuns, target: float | None = None, margin: float | None = None
+) -> list[Standing]:
+    """A row per method with a finished run. The baseline is `local`, or else the first method.
+
+    Args:
+        runs: by method and draw.
+        target: count the rounds until this test score.
+        margin: test whether each method is as good as the baseline, give or take this much.
+    """
     labels = [label for label, by_seed in runs.items() if by_seed]
     baseline = "local" if "local" in labels else next(iter(labels), "")
-    return [
-        _standing(label, runs[label], {} if label == baseline else runs[baseline], target)
+    rows = [
+        _standing(label, runs[label], {} if label == baseline else runs[baseline], target, margin)
         for label in labels
     ]
+    adjusted = holm([row.p_value for row in rows])
+    return [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
 
 
 def _standing(
@@ -48,11 +65,14 @@ def _standing(
     own: Mapping[Draw, FinishedRun],
     other: Mapping[Draw, FinishedRun],
     target: float | None,
+    margin: float | None,
 ) -> Standing:
     summaries = [run.summary for run in own.values()]
     tests = [one.scores.test for one in summaries]
     overviews = [run.on_all_data for run in own.values() if run.on_all_data is not None]
-    gain = _gain(own, other)
+    gain = gain_of(own, other)
+    scores = (score(run, Choice.LAST_TEN) for run in own.values())
+    last_tens = [one for one in scores if one is not None]
     return Standing(
         label=label,
         seeds=len({draw.seed for draw in own}),
@@ -61,11 +81,17 @@ def _standing(
         test=fmean(tests),
         spread=stdev(tests) if len(own) > 1 else None,
         worst=min(tests),
+        test_last_ten=fmean(last_tens) if len(last_tens) == len(own) else None,
         test_at_best_val=fmean(one.scores.test_at_best_val for one in summaries),
         overview=fmean(overviews) if overviews else None,
         overview_spread=stdev(overviews) if len(overviews) > 1 else None,
         gain=gain.mean if gain else None,
+        gain_low=gain.low if gain else None,
+        gain_high=gain.high if gain else None,
         p_value=gain.p_value if gain else None,
+        p_holm=None,
+        effect=gain.effect if gain else None,
+        as_good=gain.equivalence(margin) if gain and margin is not None else None,
         scalars=fmean(count for one in summaries for count in one.model.scalars.values()),
         up_per_client_round=fmean(one.traffic.up_per_client_round for one in summaries),
         flops_per_client_round=_flops(summaries),
@@ -79,22 +105,15 @@ def _flops(summaries: Iterable[Summary]) -> float | None:
     return next((flops for flops in counted if flops is not None), None)
 
 
-def p_value(gains: Sequence[float]) -> float | None:
-    """Return the p-value of a paired t-test; None for fewer than two or equal gains."""
-    return paired_gain({Draw(0, seed): gain for seed, gain in enumerate(gains)}, None).p_value
-
-
-def _gain(own: Mapping[Draw, FinishedRun], other: Mapping[Draw, FinishedRun]) -> Gain | None:
-    """The gain in the mean over clients; None without common draws."""
-    draws = sorted(own.keys() & other.keys())
-    if not draws:
-        return None
-    differences = {
-        draw: own[draw].summary.scores.test - other[draw].summary.scores.test for draw in draws
-    }
-    baselines = own[draws[0]].summary.baselines.values()
-    ratios = [one.test / max(one.train, 1) for one in baselines]
-    return paired_gain(differences, fmean(ratios) if ratios else None)
+def gain_of(
+    own: Mapping[Draw, FinishedRun],
+    other: Mapping[Draw, FinishedRun],
+    choice: Choice = Choice.LAST,
+    on_all_data: bool = False,
+) -> Gain | None:
+    """The gain on common draws; None without any, or if a run does not have the score."""
+    found = differences(own, other, choice, on_all_data)
+    return paired_gain(found, samples_ratio(own)) if found else None
 
 
 def _rounds_to(target: float | None, runs: Iterable[FinishedRun]) -> float | None:

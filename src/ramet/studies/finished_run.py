@@ -132,6 +132,11 @@ class FinishedRun:
         scores = self.summary.scores
         return (scores.overview or scores.besides)["mrr"]
 
+    def left_out_clients(self, last: int | None = None) -> bool:
+        """Whether clients took no part in some round, or in some of the last ones."""
+        rows = self.tensors if last is None else self.tensors[-last:]
+        return any(0 in row for row in rows)
+
     def matches(self, command: str, code: str | None) -> bool:
         """Whether this is the run of a command, with user-defined code of this SHA-256."""
         return self.command == command and self.versions.get("method") == code

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import sqrt
 from statistics import fmean, variance
+from typing import Literal
 
 from ramet.studies.finished_run import Draw
 
+FEWEST_PAIRS = 5
+"""With fewer pairs there is no p-value, and a paper's claim is undecided."""
 _LEVEL = 0.95
 _DIGITS = 12
 """Differences that agree to this many digits are equal."""
@@ -22,13 +26,41 @@ class Gain:
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
+    effect: float | None = None
+    """Cohen's d of the pairs: the mean difference in standard deviations of the differences."""
+    error: float | None = None
+    """Standard error of the mean."""
+    pairs: int = 1
+    """Splits, or with one split its seeds."""
 
     @property
     def verdict(self) -> str:
         """What the interval says: helps or hurts if it excludes 0, otherwise undecided."""
-        if self.low is not None and self.low > 0:
-            return "helps"
-        return "hurts" if self.high is not None and self.high < 0 else "undecided"
+        return {"holds": "helps", "fails": "hurts", "undecided": "undecided"}[self.at_least(0)]
+
+    @property
+    def has_enough_pairs(self) -> bool:
+        return self.pairs >= FEWEST_PAIRS
+
+    def at_least(self, least: float) -> Literal["holds", "undecided", "fails"]:
+        """Whether the gain is ``least`` or more: decided if the interval is on one side of it."""
+        if self.low is not None and self.low > least:
+            return "holds"
+        return "fails" if self.high is not None and self.high < least else "undecided"
+
+    def equivalence(self, margin: float) -> float | None:
+        """The p-value of two one-sided tests that the gain is between −margin and +margin.
+
+        None if there are too few pairs. https://doi.org/10.1007/BF01068419
+        """
+        if self.error is None or not self.has_enough_pairs:
+            return None
+        from scipy.special import stdtr
+
+        freedom = self.pairs - 1
+        not_lower = stdtr(freedom, -(self.mean + margin) / self.error)
+        not_higher = stdtr(freedom, (self.mean - margin) / self.error)
+        return float(max(not_lower, not_higher))
 
 
 def paired_gain(differences: Mapping[Draw, float], test_to_train: float | None) -> Gain:
@@ -49,13 +81,33 @@ def paired_gain(differences: Mapping[Draw, float], test_to_train: float | None) 
     several = len(by_split) > 1
     seeds = next(iter(by_split.values()))
     values = [fmean(of_split) for of_split in by_split.values()] if several else seeds
-    mean, overlap = fmean(values), test_to_train if several else 0.0
-    if len(values) < 2 or len(set(values)) == 1 or overlap is None:
-        return Gain(mean)
-    from scipy.stats import t  # takes half a second to import
+    mean, pairs, overlap = fmean(values), len(values), test_to_train if several else 0.0
+    if pairs < 2 or len(set(values)) == 1 or overlap is None:
+        return Gain(mean, pairs=pairs)
+    from scipy.special import stdtr, stdtrit  # scipy.stats takes half a second to import
 
-    freedom = len(values) - 1
-    error = sqrt(variance(values) * (1 / len(values) + overlap))
-    half = float(t.ppf((1 + _LEVEL) / 2, freedom)) * error
-    p_value = 2 * float(t.sf(abs(mean) / error, freedom))
-    return Gain(mean, mean - half, mean + half, p_value)
+    spread = variance(values)
+    error = sqrt(spread * (1 / pairs + overlap))
+    half = float(stdtrit(pairs - 1, (1 + _LEVEL) / 2)) * error
+    p_value = 2 * float(stdtr(pairs - 1, -abs(mean) / error))
+    return Gain(
+        mean=mean,
+        low=mean - half,
+        high=mean + half,
+        p_value=p_value if pairs >= FEWEST_PAIRS else None,
+        effect=mean / sqrt(spread),
+        error=error,
+        pairs=pairs,
+    )
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """The p-values, adjusted for their number by Holm's method; None stays None.
+
+    The smallest of m is multiplied by m, the next by m − 1, and so on; none may be smaller than the
+    one before it. https://www.jstor.org/stable/4615733
+    """
+    ordered = sorted(p for p in p_values if p is not None)
+    multiplied = (min(1.0, (len(ordered) - rank) * p) for rank, p in enumerate(ordered))
+    adjusted = dict(zip(ordered, accumulate(multiplied, max), strict=True))
+    return [None if p is None else adjusted[p] for p in p_values]

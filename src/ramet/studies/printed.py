@@ -81,6 +81,8 @@ class Panel(PrintedEntry):
     panel: str
     curves: tuple[str, ...]
     lines: Literal["mean", "best and worst"]
+    not_comparable: str = ""
+    """The reason if our curves cannot be compared with the drawn ones, else empty."""
 
 
 _T = TypeVar("_T", bound=PrintedEntry)

@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Literal
 
 from ramet.errors import RametError
-from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.experiment import SPLIT_SEED, Experiment, checked_settings, default_data
 from ramet.experiment.method_spec import MethodSpec
 from ramet.methods.activation import Everyone
 from ramet.models import LinkShape
 from ramet.studies.archive import keep, kept
-from ramet.studies.finished_run import FinishedRun, FinishedRuns
-from ramet.studies.printed import Panel, Printed, PrintedEntry, baselines
+from ramet.studies.choice import samples_ratio
+from ramet.studies.claims import Status
+from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
+from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.printed import ROUNDING, Panel, Printed, PrintedEntry, baselines
 from ramet.studies.savings import Saving, saving, savings
 from ramet.studies.sweep import Sweep
 
@@ -29,7 +31,7 @@ def _tensors_up(run: FinishedRun) -> float:
     return float(run.summary.sent.tensors.up)
 
 
-_FROM_RUNS: Mapping[str, Callable[[FinishedRun], float]] = {
+FROM_RUNS: Mapping[str, Callable[[FinishedRun], float]] = {
     "accuracy": lambda run: 100 * run.summary.scores.test,
     "auc": lambda run: 100 * run.score,
     "mrr": lambda run: 100 * run.mrr,
@@ -42,27 +44,74 @@ class ReproducedCell:
     """A printed number and ours: one per run, one exact number, or none yet."""
 
     printed: Printed
-    ours: Sequence[float]
+    ours: Mapping[Draw, float]
+    test_to_train: float | None = None
+    """For the interval over several splits."""
 
     @property
     def mean(self) -> float | None:
-        return fmean(self.ours) if self.ours else None
+        return fmean(self.ours.values()) if self.ours else None
 
     @property
     def spread(self) -> float | None:
-        return stdev(self.ours) if len(self.ours) > 1 else None
+        return stdev(self.ours.values()) if len(self.ours) > 1 else None
 
     @property
     def off(self) -> float | None:
         return None if self.mean is None else self.mean - self.printed.value
 
     @property
-    def status(self) -> Literal["inside", "outside", "not comparable", "not run"]:
+    def is_exact(self) -> bool:
+        """Whether our number is computed from shapes, so that it does not vary."""
+        return self.printed.kind not in FROM_RUNS or self.printed.shape is not None
+
+    @property
+    def status(self) -> Status:
+        """By the 95 % interval of our mean, if there are enough runs to decide."""
         if self.off is None:
             return "not run"
         if self.printed.not_comparable:
-            return "not comparable"
-        return "inside" if abs(self.off) <= self.printed.allowed else "outside"
+            return "other data"
+        if self.is_exact or self.printed.kind == "tensors":
+            return _by_size(abs(self.off), self.printed.allowed)
+        gain = paired_gain(
+            {draw: score - self.printed.value for draw, score in self.ours.items()},
+            self.test_to_train,
+        )
+        if not gain.has_enough_pairs:
+            return "undecided"
+        above, below = gain.at_least(-self.printed.allowed), gain.at_least(self.printed.allowed)
+        if above == "holds" and below == "fails":
+            return "holds"
+        return "fails" if above == "fails" or below == "holds" else "undecided"
+
+
+def exact_cell(printed: Printed, ours: float) -> ReproducedCell:
+    """A cell whose number is computed."""
+    return ReproducedCell(printed, {Draw(SPLIT_SEED, 1): ours})
+
+
+def size_cell(printed: Printed, runs: Mapping[Draw, FinishedRun]) -> ReproducedCell:
+    """A cell with a size in KB, which all runs have in common."""
+    for run in runs.values():
+        model = run.summary.model
+        of_client = model.scalars.get(printed.client or "")
+        scalars = model.shared_scalars if printed.kind == "payload_kb" else of_client
+        if scalars is not None:
+            return exact_cell(printed, scalars * _SCALAR_BYTES / _KB)
+    return ReproducedCell(printed, {})
+
+
+def cell_from_runs(printed: Printed, runs: Mapping[Draw, FinishedRun]) -> ReproducedCell:
+    """A cell whose number is measured."""
+    ours = {draw: FROM_RUNS[printed.kind](run) for draw, run in runs.items()}
+    return ReproducedCell(printed, ours, samples_ratio(runs))
+
+
+def _by_size(off: float, allowed: float) -> Status:
+    if off <= ROUNDING:
+        return "exact"
+    return "holds" if off <= allowed else "fails"
 
 
 @dataclass(frozen=True)
@@ -72,11 +121,13 @@ class Order:
     group: str
     higher: str
     lower: str
-    gap: float | None  # difference of our scores, in points
+    gain: Gain | None  # of our scores on common seeds, in points
 
     @property
-    def holds(self) -> bool | None:
-        return None if self.gap is None else self.gap > 0
+    def status(self) -> Status:
+        if self.gain is None:
+            return "not run"
+        return self.gain.at_least(0) if self.gain.has_enough_pairs else "undecided"
 
 
 def orders(cells: Sequence[ReproducedCell], shared: Sequence[ReproducedCell] = ()) -> list[Order]:
@@ -86,13 +137,19 @@ def orders(cells: Sequence[ReproducedCell], shared: Sequence[ReproducedCell] = (
             next(cell.printed.group for cell in (above, below) if cell not in shared),
             above.printed.name,
             below.printed.name,
-            None if above.mean is None or below.mean is None else above.mean - below.mean,
+            _paired(above, below),
         )
         for above, below in permutations([*shared, *cells], 2)
         if not (above in shared and below in shared)
         and above.printed.value - below.printed.value
         > (above.printed.std or 0.0) + (below.printed.std or 0.0)
     ]
+
+
+def _paired(above: ReproducedCell, below: ReproducedCell) -> Gain | None:
+    draws = sorted(above.ours.keys() & below.ours.keys())
+    gaps = {draw: above.ours[draw] - below.ours[draw] for draw in draws}
+    return paired_gain(gaps, above.test_to_train) if gaps else None
 
 
 @dataclass(frozen=True)
@@ -106,6 +163,7 @@ class Reproduction:
     data: Path | None = None
     kept: Path | None = None  # contains a folder of kept runs per group
     panels: Sequence[Panel] = field(default=())
+    splits: int = 1
 
     def sweeps(self) -> list[Sweep]:
         """The sweeps that have to be run. Model sizes need none."""
@@ -123,6 +181,7 @@ class Reproduction:
                 rounds=self.rounds,
                 data=self.data,
                 options=dict(entry.setting_options),
+                splits=self.splits,
                 kept=() if self.kept is None else kept(self.kept / group),
             )
             for group, entry in groups.items()
@@ -132,7 +191,7 @@ class Reproduction:
         saving_methods = baselines()
         compared = {cell.group for cell in self.cells if cell.method in saving_methods}
         for cell in self.cells:
-            if cell.kind in _FROM_RUNS and (cell.shape is None or cell.group in compared):
+            if cell.kind in FROM_RUNS and (cell.shape is None or cell.group in compared):
                 yield cell, [cell.label]
         for panel in self.panels:
             yield panel, panel.curves
@@ -156,20 +215,18 @@ class Reproduction:
         cells = []
         for cell in self.cells:
             if cell.shape is not None:
-                cells.append(ReproducedCell(cell, [self._tensors_of_shape(cell, *cell.shape)]))
-            elif cell.kind in _FROM_RUNS:
-                by_seed = runs[cell.group][cell.label]
-                ours = [_FROM_RUNS[cell.kind](run) for run in by_seed.values()]
-                cells.append(ReproducedCell(cell, ours))
+                cells.append(exact_cell(cell, self._tensors_of_shape(cell, *cell.shape)))
+            elif cell.kind in FROM_RUNS:
+                cells.append(cell_from_runs(cell, runs[cell.group][cell.label]))
             else:
-                cells.append(ReproducedCell(cell, [self._kilobytes(cell)]))
+                cells.append(exact_cell(cell, self._kilobytes(cell)))
         return cells
 
     def tensor_counts(self) -> list[ReproducedCell]:
         """Tensors that methods without an activation sent, and tensors × rounds × clients."""
         runs, cells = self.runs(), []
         for cell in self.cells:
-            own = runs.get(cell.group, {}).get(cell.label, {}).values()
+            own = runs.get(cell.group, {}).get(cell.label, {})
             if cell.kind != "tensors" or cell.activation or not own:
                 continue
             experiment = self._experiment(cell)
@@ -177,8 +234,7 @@ class Reproduction:
                 clients, rounds = len(experiment.clients), experiment.settings.rounds
                 count = len(experiment.sizes.shared_names()) * rounds * clients
                 exact = {"value": float(count), "not_comparable": "", "shape": None}
-                sent = [_FROM_RUNS["tensors"](run) for run in own]
-                cells.append(ReproducedCell(cell.model_copy(update=exact), sent))
+                cells.append(cell_from_runs(cell.model_copy(update=exact), own))
         return cells
 
     def orders(self) -> list[Order]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Literal
 
 from ramet.experiment import MethodSpec
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
+from ramet.studies.gains import FEWEST_PAIRS, Gain, paired_gain
 
 POINTS_LOST, SHARE_SENT = 0.5, 0.75
 """FedDA's claim as tested here: at most this many points lost, and this share of bytes sent."""
@@ -27,18 +27,21 @@ class Saving:
     label: str
     seeds: int
     gain: float
+    gain_low: float | None  # 95 % interval
+    gain_high: float | None
     worst: float  # worst seed's score minus that of the baseline
     tensors_up: float
     bytes_up: float
     bytes_both: float
 
     @property
-    def as_good_for_less(self) -> bool:
-        return self.gain >= -POINTS_LOST and self.bytes_both <= SHARE_SENT
-
-    @property
-    def worst_no_lower(self) -> bool:
-        return self.worst >= 0
+    def as_good_for_less(self) -> Literal["holds", "undecided", "fails"]:
+        """Decided by the interval of the gain, if there are enough seeds, and by the bytes."""
+        if self.bytes_both > SHARE_SENT:
+            return "fails"
+        if self.seeds < FEWEST_PAIRS:
+            return "undecided"
+        return Gain(self.gain, self.gain_low, self.gain_high).at_least(-POINTS_LOST)
 
 
 def savings(group: str, runs: FinishedRuns, baseline: str, labels: Iterable[str]) -> list[Saving]:
@@ -59,15 +62,18 @@ def saving(
     def share(kind: Literal["tensors", "bytes"]) -> float:
         return _sent_up(ours, kind) / _sent_up(theirs, kind)
 
+    gain = paired_gain({draw: 100 * (own[draw].score - whole[draw].score) for draw in draws}, None)
     return Saving(
         group=group,
         label=label,
         seeds=len(draws),
-        gain=100 * (fmean(s.score for s in ours) - fmean(s.score for s in theirs)),
+        gain=gain.mean,
+        gain_low=gain.low,
+        gain_high=gain.high,
         worst=100 * (min(s.score for s in ours) - min(s.score for s in theirs)),
         tensors_up=share("tensors"),
         bytes_up=share("bytes"),
-        bytes_both=_both_ways(ours) / _both_ways(theirs),
+        bytes_both=bytes_both_ways(ours) / bytes_both_ways(theirs),
     )
 
 
@@ -75,5 +81,6 @@ def _sent_up(runs: Iterable[FinishedRun], kind: Literal["tensors", "bytes"]) -> 
     return float(sum(getattr(sent, kind).up for run in runs if (sent := run.summary.sent)))
 
 
-def _both_ways(runs: Iterable[FinishedRun]) -> float:
+def bytes_both_ways(runs: Iterable[FinishedRun]) -> float:
+    """All bytes that the runs sent."""
     return float(sum(run.summary.traffic.total for run in runs))

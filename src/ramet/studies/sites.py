@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from ramet.methods import PAPER_NAMES
 from ramet.metrics.bootstrap import bootstrap_interval
 from ramet.metrics.classification import METRICS
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.gains import Gain, holm, paired_gain
 
 ALONE = "local"
 
@@ -38,6 +38,8 @@ class SiteStanding:
     alone: float
     together: float
     gain: Gain
+    p_holm: float | None = None
+    """The gain's p-value, adjusted for the number of sites."""
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "verdict": self.gain.verdict}
@@ -92,13 +94,14 @@ def _standings(
     pairs = {draw: (alone[draw], together[draw]) for draw in draws}
     first = next(iter(together.values()), None)
     sites = first.summary.scores.clients if first else {}
-    found = (_standing(site, pairs) for site in sites)
+    found = [one for site in sites if (one := _standing(site, pairs)) is not None]
+    adjusted = holm([one.gain.p_value for one in found])
     return SiteStandings(
         label=label,
         metric=first.summary.metric if first else "score",
         basis=_basis(pairs),
         runs=len(draws),
-        sites=[standing for standing in found if standing is not None],
+        sites=[replace(one, p_holm=p) for one, p in zip(found, adjusted, strict=True)],
     )
 
 

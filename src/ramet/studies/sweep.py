@@ -77,6 +77,8 @@ class Sweep:
     release: str | None = None
     """For methods that do not set their own."""
     metric: str | None = None
+    dp: str | None = None
+    """The budget of differential privacy of each run."""
     split_seed: int = SPLIT_SEED
     splits: int = 1
     """The number of splits, with consecutive split seeds."""
@@ -207,6 +209,7 @@ class Sweep:
             merge=whole.merge,
             release=whole.release,
             metric=self.metric,
+            dp=self.dp,
             split_seed=draw.split_seed,
         )
 

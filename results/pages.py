@@ -1,0 +1,83 @@
+"""Writes the tables and claims of the docs anew from the kept runs: `python results/pages.py`.
+
+In each page, what stands between a mark like `<!-- cross-sim -->` and `<!-- end -->` is replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import links
+import partitions
+import tables
+
+from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
+from ramet.studies.archive import finished_runs
+from ramet.studies.ledger import Ledger, ledger
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+BASELINES = ("local", "fedavg", "fedprox", "fedper", "fedsage", "gcfl", "gcfl+")
+METHODS = (*BASELINES, "fedstar", "feddense,width=16", "feddense,width=32")
+SAME_SIZE = ("local", "local,hidden=94", "fedavg", "fedavg,hidden=94", "fedstar")
+
+
+def pages() -> dict[Path, str]:
+    """The text of every page that is written here."""
+    made = {}
+    for page, blocks in _blocks(ledger(HERE)).items():
+        text = page.read_text()
+        for place, block in blocks.items():
+            text = filled(text, place, block)
+        made[page] = text
+    return made
+
+
+def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
+    return {
+        DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
+        DOCS / "results.md": {
+            "single": _table("single", 0.75, METHODS),
+            "cross-diff": _table("cross-diff", 0.65, METHODS),
+            "cross-sim": _table("cross-sim", 0.70, METHODS),
+            "same size": _table("single", None, SAME_SIZE),
+        },
+        DOCS / "results-nodes.md": {
+            f"{setting}, {name}": table
+            for setting in ("planted", "acm-links")
+            for name, table in partitions.tables(setting).items()
+        }
+        | {"acm-links, parts": partitions.of_clients("acm-links", "part-07", "part-08", "part-09")},
+        DOCS / "results-links.md": links.tables(HERE),
+        DOCS / "reproducing.md": {
+            "claims": claims_markdown(found.claims),
+            "totals": totals(found),
+        },
+    }
+
+
+def _table(setting: str, target: float | None, methods: tuple[str, ...]) -> str:
+    runs = finished_runs([HERE / setting])
+    return tables.both({label: own for label, own in runs.items() if label in methods}, target)
+
+
+def filled(text: str, place: str, made: str) -> str:
+    """The page with the block between the marks replaced."""
+    begin, end = f"<!-- {place} -->", "<!-- end -->"
+    pattern = rf"{re.escape(begin)}\n.*?{end}"
+    changed, count = re.subn(pattern, lambda _: f"{begin}\n{made}\n{end}", text, flags=re.DOTALL)
+    if count != 1:
+        raise SystemExit(f"the page has {count} places marked {place}, expected one.")
+    return changed
+
+
+def main() -> None:
+    for page, text in pages().items():
+        page.write_text(text)
+        print(page.relative_to(HERE.parent))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""A site's side of differential privacy: its noise, its ledger, and what it has answered.
+
+A site answers each round once: asked again by the same message, it sends the same bytes; asked by
+another, it refuses. Two answers with different noise would reveal more than one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from ramet.engine.checkpoint import KEPT, write_atomically
+from ramet.engine.ledger import Ledger, RunEntry
+from ramet.engine.secure_messages import request_digest
+from ramet.errors import RametError
+from ramet.methods.private_training import training_steps
+from ramet.methods.training import LocalTraining, Training
+from ramet.payload import Array, Arrays, Payload
+from ramet.policy import Ceiling, Numbers
+from ramet.privacy.accounting import Mechanism, needed_noise
+from ramet.privacy.budget import Budget
+from ramet.privacy.draws import Draws, SeededDraws, SystemDraws
+from ramet.randomness import Randomness
+
+PERMITTED = Numbers(loss=False, work=False)
+"""The loss and counted work depend on the training data, and no noise covers them."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much noise a round has, and where it is drawn from."""
+
+    mechanism: Mechanism
+    draws: Draws
+
+
+@dataclass(frozen=True)
+class PrivateSite:
+    """One site in one run with differential privacy.
+
+    Args:
+        budget: what the run may reveal.
+        rounds: the number of rounds that share the budget.
+        run: the run's name.
+        data: SHA-256 of the site's data.
+        folder: where replies are kept until the next rounds.
+        ledger: what the site has spent, over all its runs.
+        ceiling: the most that the site's policy allows.
+        deployed: whether noise comes from the operating system; otherwise from the run's seed.
+    """
+
+    budget: Budget
+    rounds: int
+    run: str
+    data: str
+    folder: Path
+    ledger: Ledger
+    ceiling: Ceiling | None = None
+    deployed: bool = False
+
+    @property
+    def of_graphs(self) -> bool:
+        """Whether single graphs are protected, by noise in every step of training."""
+        return self.budget.unit == "graph"
+
+    def spend(self, number: int, training: Training, samples: Any) -> Mechanism:
+        """Enter a round into the ledger, and return the noise of its steps."""
+        if not 1 <= number <= self.rounds:
+            raise RametError(f"this run has {self.rounds} rounds; round {number} is none of them.")
+        sampling, steps = 1.0, 1
+        if self.of_graphs:
+            assert isinstance(training, LocalTraining)
+            sampling, steps = training_steps(training, samples)
+        terms = f"{self.budget} rounds={self.rounds} sampling={sampling} steps={steps}"
+        known = self.ledger.runs().get(self.run)
+        if known is not None and known.terms == terms:
+            noise = known.noise
+        else:
+            of_run = self.budget.epsilon, self.budget.delta
+            noise = needed_noise(*of_run, sampling, steps * self.rounds)
+        entry = RunEntry(
+            unit=self.budget.unit,
+            terms=terms,
+            data=self.data,
+            noise=noise,
+            sampling=sampling,
+            steps=steps,
+        )
+        self.ledger.spend(self.run, entry, number, self.ceiling)
+        return entry.mechanism
+
+    def draws(self, randomness: Randomness) -> Draws:
+        """The source of noise and of the choice of graphs."""
+        if self.deployed:
+            return SystemDraws()
+        return SeededDraws(randomness.generator("simulated privacy"))
+
+    def noisy(self, arrays: Arrays, sent: Arrays, noise: Noise) -> dict[str, Array]:
+        """The arrays of a reply, their change since they were sent clipped and with noise."""
+        clip = self.budget.clip
+        changes = {name: array.astype(np.float64) for name, array in arrays.items()}
+        for name in changes.keys() & sent.keys():
+            changes[name] = changes[name] - sent[name]
+        norm = np.sqrt(sum(float(np.square(change).sum()) for change in changes.values()))
+        factor = min(1.0, clip / norm) if np.isfinite(norm) and norm > 0 else 0.0
+        noisy: dict[str, Array] = {}
+        for name, change in changes.items():
+            clipped = change * factor if factor else np.zeros_like(change)
+            drawn = noise.mechanism.noise * clip * noise.draws.normal(change.shape).numpy()
+            noisy[name] = (sent.get(name, 0.0) + clipped + drawn).astype(arrays[name].dtype)
+        return noisy
+
+    def once(self, message: Payload, answer: Callable[[], Payload]) -> Payload:
+        """The reply to a message to train; the same bytes if it was answered before."""
+        with self._locked():
+            number, request = int(message.numbers["round"]), request_digest(message)
+            earlier = self._earlier(number, request)
+            if earlier is not None:
+                return earlier
+            reply = answer()
+            facts = {"request": request, "numbers": reply.numbers, "notes": reply.notes}
+            metadata = {"facts": json.dumps(facts)}
+            write_atomically(self._file(number), save(dict(reply.arrays), metadata=metadata))
+            self._file(number - KEPT).unlink(missing_ok=True)
+            return reply
+
+    def _earlier(self, number: int, request: str) -> Payload | None:
+        """The reply that was sent to this message; None if none was sent in this round."""
+        path = self._file(number)
+        if not path.exists():
+            return None
+        with safe_open(path, framework="np") as file:
+            facts = json.loads(file.metadata()["facts"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if facts["request"] != request:
+            raise RametError(
+                f"this site has already answered round {number}, to another message. A second "
+                "answer with other noise would reveal more than the budget allows."
+            )
+        return Payload(arrays, facts["numbers"], facts["notes"])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(self.folder / ".lock"):
+            yield
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"reply-{number:06d}.safetensors"

@@ -1,0 +1,1 @@
+"""Differential privacy: budgets, the noise that they need, and where noise is drawn from."""

@@ -1,0 +1,63 @@
+"""A budget of differential privacy, as `--dp` gives it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, PositiveFloat
+from pydantic.dataclasses import dataclass
+
+from ramet.errors import RametError, unknown
+from ramet.options import build
+
+Unit: TypeAlias = Literal["graph", "site"]
+Delta: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+Epsilon: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_NAMES = ("unit", "epsilon", "delta", "clip")
+_REFUSED = {
+    "node": "a node's features reach its neighbours' gradients, so that clipping does not bound "
+    "what one node changes",
+    "link": "a link changes the gradients of all nodes near it, so that clipping does not bound "
+    "what one link changes",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may reveal of one unit: (ε, δ)-differential privacy for each client.
+
+    Args:
+        unit: what is protected: one training graph, or all data of a site.
+        epsilon: ε of the whole run.
+        delta: δ of the whole run.
+        clip: the largest L2 norm of one graph's gradient, or of a site's update.
+    """
+
+    unit: Unit
+    epsilon: Epsilon
+    delta: Delta
+    clip: PositiveFloat = 1.0
+
+    @staticmethod
+    def parse(text: str) -> Budget:
+        """Read `unit=graph,epsilon=4,delta=1e-5,clip=1`."""
+        given = dict(piece.strip().partition("=")[::2] for piece in text.split(","))
+        for name in given:
+            if name not in _NAMES:
+                raise unknown("option of --dp", name, _NAMES)
+        unit = given.get("unit")
+        if unit in _REFUSED:
+            raise RametError(
+                f"--dp unit={unit} is not offered: {_REFUSED[unit]}, and no noise can be accounted "
+                "for. Use unit=site, or unit=graph for graph classification."
+            )
+        return build(Budget, given, "--dp")
+
+    def __str__(self) -> str:
+        return f"unit={self.unit},epsilon={self.epsilon:g},delta={self.delta:g},clip={self.clip:g}"
+
+    @property
+    def sentence(self) -> str:
+        """The guarantee in words, for tables and reports."""
+        protected = "each training graph" if self.unit == "graph" else "all data of each site"
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {protected}"

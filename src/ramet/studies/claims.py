@@ -1,0 +1,202 @@
+"""Claims of papers, from `experiments/papers/*.toml`, and what our kept runs say about them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from ramet.studies.archive import kept
+from ramet.studies.choice import Choice, differences, samples_ratio
+from ramet.studies.finished_run import Draw, FinishedRun
+from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.printed import experiments
+from ramet.studies.savings import bytes_both_ways
+
+Status: TypeAlias = Literal[
+    "exact", "holds", "undecided", "fails", "other data", "not to be had", "not run"
+]
+Runs: TypeAlias = Mapping[Draw, FinishedRun]
+RunsByFolder: TypeAlias = Mapping[str, Mapping[str, Runs]]
+"""Kept runs by folder, label and draw."""
+
+
+class Claim(BaseModel):
+    """`better` is above `than` on a setting by at least so many points."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    paper: str
+    says: str
+    better: str
+    than: str
+    setting: str
+    folder: str
+    at_least: float = 0.0
+    round: Choice = Choice.LAST
+    on_all_data: bool = False
+    """Whether the score is that of the server's model on all data."""
+    whole_graph: bool = False
+    """Whether `than` has clients that were evaluated on the whole graph."""
+    share_of_bytes: float | None = None
+    """The largest share of the other's bytes, both ways."""
+    fewer_operations: float | None = None
+    """A claim about operations instead of scores: so many times fewer than `than`."""
+
+
+class UnmeasuredCells(BaseModel):
+    """Printed cells that no run of ours stands for, with the reason."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    status: Literal["other data", "not to be had", "not run"]
+    reason: str
+
+
+class Protocol(BaseModel):
+    """The number of splits, and of seeds of each, that a paper's cells ask for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    splits: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One file of `experiments/papers`."""
+
+    name: str
+    protocol: Protocol
+    claims: Sequence[Claim]
+    cells: Sequence[UnmeasuredCells]
+
+
+def papers() -> dict[str, Paper]:
+    """Every paper by name."""
+    files = sorted((experiments() / "papers").glob("*.toml"))
+    return {path.stem: _paper(path.stem, tomllib.loads(path.read_text())) for path in files}
+
+
+def _paper(name: str, content: Mapping[str, Any]) -> Paper:
+    return Paper(
+        name=name,
+        protocol=Protocol.model_validate(content["protocol"]),
+        claims=[one for entry in content.get("claims", []) for one in _expanded(name, entry)],
+        cells=[UnmeasuredCells.model_validate(entry) for entry in content.get("cells", [])],
+    )
+
+
+def _expanded(paper: str, entry: Mapping[str, Any]) -> Iterator[Claim]:
+    """All combinations of a `[[claims]]` entry; `{}` stands for each of its variants."""
+    lists = [_list(entry[key]) for key in ("better", "than", "setting")]
+    for variant, better, than, setting in product(entry.get("variants", [""]), *lists):
+        facts = {key: value for key, value in entry.items() if key != "variants"}
+        facts |= {
+            "better": better.format(variant),
+            "than": than.format(variant),
+            "setting": setting,
+        }
+        yield Claim.model_validate({"folder": setting, **facts, "paper": paper})
+
+
+def _list(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A claim, and what the kept runs of both methods with the same draws say about it."""
+
+    claim: Claim
+    status: Status
+    gain: Gain | None = None
+    """After the claim's round."""
+    splits: int = 0
+    seeds: int = 0
+    share_of_bytes: float | None = None
+    times_fewer_operations: float | None = None
+    other_rounds: Mapping[Choice, Status] = field(default_factory=dict)
+    """The status at the other choices of the round."""
+
+    @property
+    def depends_on_round(self) -> bool:
+        """Whether another choice of the round gives another status."""
+        return any(status != self.status for status in self.other_rounds.values())
+
+
+def outcome(claim: Claim, runs: RunsByFolder) -> Outcome:
+    """Judge a claim by the kept runs."""
+    by_label = runs.get(claim.folder, {})
+    own, other = by_label.get(claim.better, {}), by_label.get(claim.than, {})
+    draws = sorted(own.keys() & other.keys())
+    if not draws:
+        return Outcome(claim, "not run")
+    pair = ({draw: own[draw] for draw in draws}, {draw: other[draw] for draw in draws})
+    if claim.fewer_operations is not None:
+        return _by_operations(claim, claim.fewer_operations, *pair)
+    gain = _gain(claim, claim.round, *pair)
+    if gain is None:
+        return Outcome(claim, "not run")
+    share = bytes_both_ways(pair[0].values()) / (bytes_both_ways(pair[1].values()) or 1.0)
+    too_many = claim.share_of_bytes is not None and share > claim.share_of_bytes
+
+    def status(found: Gain) -> Status:
+        if too_many:
+            return "fails"
+        return found.at_least(claim.at_least / 100) if found.has_enough_pairs else "undecided"
+
+    others = {
+        choice: status(found)
+        for choice in Choice
+        if choice is not claim.round and (found := _gain(claim, choice, *pair)) is not None
+    }
+    return Outcome(
+        claim,
+        status(gain),
+        gain,
+        splits=len({draw.split_seed for draw in draws}),
+        seeds=len({draw.seed for draw in draws}),
+        share_of_bytes=share if claim.share_of_bytes is not None else None,
+        other_rounds=others,
+    )
+
+
+def _gain(claim: Claim, choice: Choice, own: Runs, other: Runs) -> Gain | None:
+    theirs_on_all = claim.on_all_data and not claim.whole_graph
+    found = differences(own, other, choice, claim.on_all_data, theirs_on_all)
+    return paired_gain(found, samples_ratio(own)) if found else None
+
+
+def _by_operations(claim: Claim, times: float, own: Runs, other: Runs) -> Outcome:
+    """Operations are counted, not sampled, so that one run decides."""
+    counts = [_operations(runs) for runs in (own, other)]
+    if None in counts:
+        return Outcome(claim, "not run")
+    ours, theirs = (count or 0.0 for count in counts)
+    ratio = theirs / ours
+    status: Status = "holds" if ratio >= times else "fails"
+    return Outcome(claim, status, splits=1, seeds=1, times_fewer_operations=ratio)
+
+
+def _operations(runs: Runs) -> float | None:
+    counts = (run.summary.flops.per_client_round for run in runs.values())
+    return next((count for count in counts if count is not None), None)
+
+
+def kept_by_folder(results: Path) -> dict[str, dict[str, dict[Draw, FinishedRun]]]:
+    """All kept runs below a folder. Those of `NAME-split-N` belong to `NAME`."""
+    found: dict[str, dict[str, dict[Draw, FinishedRun]]] = {}
+    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+        by_label = found.setdefault(folder.name.partition("-split-")[0], {})
+        for run in kept(folder):
+            by_label.setdefault(run.label, {})[run.draw] = run
+    return found

@@ -1,0 +1,251 @@
+"""The ledger: every printed cell with its status, the runs behind it, and what is left to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ramet.experiment import SPLIT_SEED, MethodSpec
+from ramet.partition import SETTINGS
+from ramet.studies.claims import (
+    Outcome,
+    Paper,
+    Protocol,
+    Runs,
+    RunsByFolder,
+    Status,
+    kept_by_folder,
+    outcome,
+    papers,
+)
+from ramet.studies.finished_run import Draw
+from ramet.studies.printed import Panel, Printed, PrintedEntry, figures, tables
+from ramet.studies.reproduction import FROM_RUNS, Reproduction, cell_from_runs, size_cell
+
+STATUSES: tuple[Status, ...] = (
+    *("exact", "holds", "undecided", "fails", "other data", "not to be had", "not run"),
+)
+MAIN_TABLES = ("feddense table2", "fedstar table2")
+_HOUR = 3600
+_SIMILAR = {"bio-sm": "cross-sim", "bio-sm-sn": "multi", "bio-sn-cv": "cross-diff"}
+"""Settings that differ by one to three small datasets, for estimates of time."""
+_REFERENCE = "fedstar"
+"""The method that has a run in every such setting."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One printed cell or curve."""
+
+    table: str
+    row: str
+    column: str
+    status: Status
+    seeds: int = 0
+    splits: int = 0
+    hours: float | None = 0.0
+    """Core-hours that are left to run; None if no kept run allows an estimate."""
+    reason: str = ""
+    """Why it is not run or cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that adds to the ledger."""
+
+    text: str
+    status: Status
+    runs: int
+    hours: float | None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Everything that the four papers print, and what our kept runs say about it."""
+
+    cells: Sequence[Entry]
+    queue: Sequence[Command]
+    """Most valuable first."""
+    claims: Sequence[Outcome]
+
+    def main_cells(self) -> list[Entry]:
+        """The cells of the two main tables that have a printed number."""
+        return [cell for cell in self.cells if cell.table in MAIN_TABLES and not cell.reason]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cells": [asdict(cell) for cell in self.cells]}
+
+
+def ledger(results: Path) -> Ledger:
+    """Compute the ledger from the kept runs below a folder."""
+    runs, known = kept_by_folder(results), papers()
+    wanted = list(_wanted(known))
+    printed = [one.entry(runs) for one in wanted]
+    unmeasured = [
+        Entry(cells.table, row, column, cells.status, reason=cells.reason)
+        for paper in known.values()
+        for cells in paper.cells
+        for row in cells.rows
+        for column in cells.columns
+    ]
+    return Ledger(
+        cells=sorted([*printed, *unmeasured], key=lambda cell: cell.table),
+        queue=_queue(wanted, runs),
+        claims=[outcome(claim, runs) for paper in known.values() for claim in paper.claims],
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The runs that a printed cell or curve asks for."""
+
+    printed: PrintedEntry
+    table: str
+    row: str
+    column: str
+    label: str
+    """Of the kept runs."""
+    method: str
+    """The method with its options, as `ramet compare` takes it."""
+    protocol: Protocol
+
+    def runs(self, runs: RunsByFolder) -> Runs:
+        """Kept runs with all rounds."""
+        rounds = SETTINGS[self.printed.setting]().rounds
+        found = runs.get(self.printed.group, {}).get(self.label, {})
+        return {draw: run for draw, run in found.items() if run.summary.rounds == rounds}
+
+    def missing(self, runs: RunsByFolder) -> int:
+        """The number of runs up to the protocol's splits, or with one split its seeds."""
+        own = self.runs(runs)
+        if self.protocol.splits > 1:
+            done = {draw.split_seed for draw in own}
+            return len(set(_split_seeds(self.protocol)) - done)
+        return max(0, self.protocol.seeds - len({draw.seed for draw in own}))
+
+    def status(self, runs: RunsByFolder) -> Status:
+        own = self.runs(runs)
+        if isinstance(self.printed, Printed):
+            return cell_from_runs(self.printed, own).status
+        return "other data" if own else "not run"
+
+    def entry(self, runs: RunsByFolder) -> Entry:
+        if isinstance(self.printed, Printed) and not _is_run(self.printed):
+            return Entry(self.table, self.row, self.column, self._computed(self.printed, runs))
+        own, missing = self.runs(runs), self.missing(runs)
+        return Entry(
+            self.table,
+            self.row,
+            self.column,
+            self.status(runs),
+            seeds=len({draw.seed for draw in own}),
+            splits=len({draw.split_seed for draw in own}),
+            hours=_hours(missing, self, runs),
+            reason=_reason(self.printed),
+        )
+
+    def _computed(self, printed: Printed, runs: RunsByFolder) -> Status:
+        if printed.shape is None:
+            return size_cell(printed, self.runs(runs)).status
+        (cell,) = Reproduction([printed], (1,), Path()).reproduced()
+        return cell.status
+
+    def command(self, runs: RunsByFolder) -> Command:
+        options = [f"--set {key}={value}" for key, value in self.printed.setting_options.items()]
+        splits = f" --splits {self.protocol.splits}" if self.protocol.splits > 1 else ""
+        seeds = "1" if self.protocol.seeds == 1 else f"1-{self.protocol.seeds}"
+        words = ["ramet compare", self.method, "--setting", self.printed.setting, *options]
+        text = f"{' '.join(words)} --seeds {seeds}{splits} --keep results/{self.printed.group}"
+        missing = self.missing(runs)
+        return Command(text, self.status(runs), missing, _hours(missing, self, runs))
+
+
+def _split_seeds(protocol: Protocol) -> range:
+    return range(SPLIT_SEED, SPLIT_SEED + protocol.splits)
+
+
+def _needs_runs(cell: Printed) -> bool:
+    return cell.kind in FROM_RUNS and cell.shape is None
+
+
+def _reason(entry: PrintedEntry) -> str:
+    assert isinstance(entry, Printed | Panel)
+    return entry.not_comparable
+
+
+def _wanted(known: Mapping[str, Paper]) -> Iterator[_Wanted]:
+    """All printed cells, and all curves of printed figures."""
+    for table, cells in tables().items():
+        for cell in cells:
+            column = cell.group if cell.kind == "accuracy" else f"{cell.group} {cell.kind}"
+            yield _wanting(cell, table, cell.name, column, cell.label, known)
+    for figure, panels in figures().items():
+        for panel in panels:
+            for curve in panel.curves:
+                column = f"{panel.panel}, {panel.lines}"
+                yield _wanting(panel, figure, curve, column, curve, known)
+
+
+def _wanting(
+    entry: PrintedEntry, table: str, row: str, column: str, label: str, known: Mapping[str, Paper]
+) -> _Wanted:
+    spec = MethodSpec.parse(label)
+    kept = MethodSpec(
+        spec.method, {**entry.setting_options, **spec.options}, activation=spec.activation
+    )
+    protocol = known[table.partition(" ")[0]].protocol
+    return _Wanted(entry, table, row, column, str(kept), label, protocol)
+
+
+def _queue(wanted: Sequence[_Wanted], runs: RunsByFolder) -> list[Command]:
+    """A command per method and setting that lacks runs: the cheapest first.
+
+    What cannot be compared with print comes last.
+    """
+    commands = {
+        command.text: (bool(_reason(one.printed)), command)
+        for one in wanted
+        if _is_run(one.printed) and one.missing(runs)
+        for command in [one.command(runs)]
+    }
+    ordered = sorted(
+        commands.values(), key=lambda pair: (pair[0], pair[1].hours is None, pair[1].hours or 0.0)
+    )
+    return [command for _, command in ordered]
+
+
+def _is_run(entry: PrintedEntry) -> bool:
+    return not isinstance(entry, Printed) or _needs_runs(entry)
+
+
+def _hours(missing: int, wanted: _Wanted, runs: RunsByFolder) -> float | None:
+    """Core-hours of the missing runs, from the seconds of kept ones."""
+    if not missing:
+        return 0.0
+    seconds = _seconds(wanted.printed.group, wanted.label, runs)
+    return None if seconds is None else round(missing * seconds / _HOUR, 2)
+
+
+def _seconds(folder: str, label: str, runs: RunsByFolder) -> float | None:
+    """The mean duration of the method's runs in this folder.
+
+    Without any: its duration on `single`, scaled by that of FedStar here and there.
+    """
+    here = runs.get(folder) or runs.get(_SIMILAR.get(folder, ""), {})
+    known = _duration(here.get(label, {}))
+    if known is not None:
+        return known
+    reference, usual = _duration(here.get(_REFERENCE, {})), runs.get("single", {})
+    there = _duration(usual.get(_REFERENCE, {}))
+    own = _duration(usual.get(label, {})) or there
+    if reference is not None and there and own:
+        return own * reference / there
+    durations = [seconds for found in here.values() if (seconds := _duration(found)) is not None]
+    return fmean(durations) if durations else None
+
+
+def _duration(runs: Mapping[Draw, Any]) -> float | None:
+    return fmean(run.summary.seconds for run in runs.values()) if runs else None

@@ -1,0 +1,65 @@
+"""Differential privacy over real engines, and in a consortium with its own noise and ledger."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import ramet
+from consortia import consortium
+from ramet.deploy.run import run_consortium
+from ramet.deploy.site import POLICY
+from ramet.engine.ledger import NAME, Ledger
+from ramet.errors import RametError
+from ramet.experiment import RunFolder
+
+pytestmark = pytest.mark.e2e
+GRAPH = "unit=graph,epsilon=2,delta=1e-3"
+SITE = "unit=site,epsilon=2,delta=1e-3"
+
+
+@pytest.mark.parametrize(
+    ("engine", "dp"),
+    [
+        pytest.param("ray", GRAPH, marks=pytest.mark.thorough),
+        ("superlink", GRAPH),
+        pytest.param("superlink", SITE, marks=pytest.mark.thorough),
+    ],
+)
+def test_engines_agree_on_private_runs(
+    engine: Literal["ray", "superlink"], dp: str, tmp_path: Path
+) -> None:
+    expected = ramet.run("fedavg", "tiny", rounds=2, dp=dp, out=tmp_path / "local")
+    result = ramet.run("fedavg", "tiny", rounds=2, dp=dp, engine=engine, out=tmp_path / "r")
+    for fact in ("sha256", "scores", "traffic", "privacy"):
+        assert getattr(result.summary, fact) == getattr(expected.summary, fact)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_a_consortium_spends_its_budget_once(tmp_path: Path) -> None:
+    """The second run would exceed the sites' ceilings, so they refuse its first round."""
+    three = dict.fromkeys(("north", "south", "east"), ("mass",))
+    with consortium(tmp_path, three, method="fedstar", rounds=2, seed=3, dp=GRAPH) as members:
+        for site in members.sites:
+            text = '[privacy]\nunit = "graph"\nepsilon = 2\ndelta = 1e-3\n'
+            (site.folder / POLICY).write_text(text)
+
+        def run(name: str) -> RunFolder:
+            coordinator, quiet = members.coordinator, lambda _: None
+            return run_consortium(coordinator, tmp_path / name, tmp_path, 300.0, quiet, quiet)
+
+        summary = run("first").summary()
+        assert summary is not None
+        assert summary.privacy is not None
+        assert not summary.privacy.simulated
+        for site in members.sites:
+            spent = Ledger(site.folder / "state" / NAME).spent("graph", 1e-3)
+            assert 1.9 < spent <= 2.0
+        with pytest.raises(RametError):
+            run("second")
+        for site in members.sites:
+            assert len(Ledger(site.folder / "state" / NAME).runs()) == 1
