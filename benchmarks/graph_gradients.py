@@ -1,6 +1,6 @@
 """The cost of training with differential privacy per graph: python benchmarks/graph_gradients.py
 
-Prints seconds of an epoch of FedDense's network on NCI1 (RAMET_DATA), plain, with gradients of
+Prints CPU-seconds of an epoch of FedDense's network on NCI1 (RAMET_DATA), plain, with gradients of
 single graphs in one pass, and for a part of the graphs one by one; last the ratio of one pass to
 plain.
 """
@@ -31,12 +31,12 @@ BATCHES = 2
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The shortest of several times."""
+    """The least CPU time of several repetitions."""
     times = []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 

@@ -244,6 +244,11 @@ class RunFolder:
                     f"the noise of the run in {self.path} was chosen for {planned} rounds, so it "
                     "cannot have another number. Start a new run; what it spends adds up."
                 )
+            if summary is not None and experiment.settings.secure and rounds != planned:
+                raise RametError(
+                    f"the run in {self.path} is closed by its last secure sum, so it has no more "
+                    "rounds. Start a new run from its models with --from."
+                )
             if summary is not None and summary.stopped_early:
                 raise RametError(
                     f"the run in {self.path} stopped early after round {done}, so it has no more "
