@@ -84,7 +84,7 @@ def test_a_run_that_stopped_early_is_over(tmp_path: Path) -> None:
 
 def test_a_finished_run_with_secure_sums_has_no_more_rounds(tmp_path: Path) -> None:
     run = ramet.run("fedstar", rounds=1, secure=True, out=tmp_path / "r")
-    with pytest.raises(RametError, match="closed by its last secure sum.*--from"):
+    with pytest.raises(RametError, match=r"closed by its last secure sum.*--from"):
         ramet.resume(run.folder, rounds=2)
     assert ramet.resume(run.folder).summary == run.summary
 
