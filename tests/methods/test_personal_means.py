@@ -12,11 +12,11 @@ import torch
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
-from ramet.methods.fedgta import Alike, confidence, moments, negative_confidence, propagated
-from ramet.methods.fedpub import BySimilarity, random_graph
+from ramet.methods.fedgta import Alike, confidence, moments, negative_confidence
+from ramet.methods.fedpub import BySimilarity
 from ramet.methods.merging import NEW_CLIENT
 from ramet.methods.personal_means import PersonalMeans
-from ramet.models import MaskedNodeGCN, NodeNetwork, NodeShape
+from ramet.models import MaskedNodeGCN, NodeNetwork, NodeShape, propagated, random_graph
 from ramet.payload import Payload
 from servers import server
 

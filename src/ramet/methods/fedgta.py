@@ -45,12 +45,11 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import NodeGraph
 from ramet.methods.base import Method
 from ramet.methods.extras import Extras
 from ramet.methods.personal_means import PersonalMeans, cosines
 from ramet.methods.training import Session
-from ramet.models import NodeGCN, NodeNetwork, embedding_size
+from ramet.models import NodeGCN, NodeNetwork, embedding_size, propagated
 from ramet.options import ProperShare
 from ramet.payload import Arrays, Payload, everything, nothing
 from ramet.tasks import NodeClassification, NodeSamples
@@ -108,16 +107,6 @@ class SendMoments:
         )
         session.sending["moments"] = moments(sharp, self.count)
         session.sending["confidence"] = confidence(flat, graph.degrees).reshape(1)
-
-
-def propagated(graph: NodeGraph, labels: Tensor, trained: Tensor, steps: int) -> Tensor:
-    """[nodes, classes] labels after some steps over the normalised links with self loops."""
-    scale, now = graph.gcn_scale, labels
-    for _ in range(steps):
-        scaled = scale * now
-        now = 0.5 * scale * (graph.whole.adjacency @ scaled + scaled) + 0.5 * labels
-        now = now.index_add(0, trained, labels[trained])
-    return now
 
 
 def moments(values: Tensor, count: int) -> Tensor:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,13 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from ramet.data import NodeGraph
 from ramet.methods.base import Method
 from ramet.methods.extras import Extras
 from ramet.methods.personal_means import PersonalMeans, cosines
 from ramet.methods.training import Session, Term
-from ramet.models import MaskedNodeGCN, NodeNetwork, embedding_size
+from ramet.models import MaskedNodeGCN, NodeNetwork, embedding_size, random_graph
 from ramet.payload import Payload, nothing, only
 from ramet.tasks import NodeClassification
-
-_COMMUNITIES, _SIZE, _LINKED = 5, 100, 0.1
 
 
 @dataclass(frozen=True)
@@ -64,27 +61,6 @@ class BySimilarity(PersonalMeans):
         weights = np.exp(self.sharpness * similar)
         normalised: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
         return normalised
-
-
-@lru_cache(maxsize=4)
-def random_graph(features: int) -> NodeGraph:
-    """Communities of random links; nodes of different communities are not linked."""
-    draw = torch.Generator().manual_seed(0)
-    nodes = _COMMUNITIES * _SIZE
-    pairs = torch.triu_indices(nodes, nodes, offset=1)
-    inside = pairs[0] // _SIZE == pairs[1] // _SIZE
-    linked = inside & (torch.rand(pairs.size(1), generator=draw) < _LINKED)
-    left, right = pairs[:, linked].to(torch.int32)
-    return NodeGraph(
-        features=torch.randn(nodes, features, generator=draw),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        classes=1,
-        left=left,
-        right=right,
-        kinds=torch.zeros(left.numel(), dtype=torch.uint8),
-        kind_names=("link",),
-        trained=torch.zeros(nodes, dtype=torch.bool),
-    )
 
 
 def no_embedding(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:  # noqa: ARG001

@@ -8,6 +8,8 @@ from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS, embedding_size
 from ramet.models.node_sage import MendedSAGE, NodeSAGE
 from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
 from ramet.models.plain_node import MaskedNodeGCN, NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
+from ramet.models.propagation import propagated
+from ramet.models.random_graph import random_graph
 from ramet.models.settings import (
     DenseNetwork,
     GCNNetwork,
@@ -64,4 +66,6 @@ __all__ = [
     "PlainNodeSAGE",
     "SimpleHGN",
     "embedding_size",
+    "propagated",
+    "random_graph",
 ]
