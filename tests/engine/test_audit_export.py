@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from ramet.cli.main import app
 from ramet.engine.audit import NAME, AuditLog
 from ramet.engine.audit_export import AuditExport
 from ramet.errors import RametError
@@ -29,11 +29,9 @@ def reply() -> Payload:
 
 
 def export(tmp_path: Path) -> list[dict[str, Any]]:
-    """One call of the command, as a process of its own."""
     words = ["audit", "export", str(tmp_path / "state"), "--cursor", str(tmp_path / "shipped.json")]
-    done = subprocess.run(
-        [sys.executable, "-m", "ramet", *words], capture_output=True, text=True, check=True
-    )
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

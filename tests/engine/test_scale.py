@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ramet.engine import Answer, Rounds, Snapshots
 from ramet.methods import AssembledMethod, assembled, fedavg
@@ -51,6 +52,7 @@ def test_replies_are_merged_as_they_arrive(tmp_path: Path) -> None:
     assert many < 1.3 * few
 
 
+@pytest.mark.thorough
 def test_ten_thousand_clients_of_which_a_hundred_are_active_per_round(tmp_path: Path) -> None:
     method = assembled(replace(fedavg(), activation=RandomClients(100)))
     hundred, _ = peak_memory(method, 100, tmp_path / "hundred")

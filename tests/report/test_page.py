@@ -133,6 +133,7 @@ def test_scores_on_all_data_and_saved_bytes_are_shown_for_runs_that_have_them(
     assert "Test ROC-AUC on all clients' data, smoothed as above." in read.text
 
 
+@pytest.mark.thorough
 def test_the_learned_kinds_of_links_are_drawn(tmp_path: Path) -> None:
     kept = Path(__file__).parents[2] / "results" / "planted-kinds"
     runs = finished_runs([kept])

@@ -39,7 +39,9 @@ def test_sparse_walks_equal_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["ENZYMES", "Letter-low", "DD"])
+@pytest.mark.parametrize(
+    "name", ["ENZYMES", "Letter-low", pytest.param("DD", marks=pytest.mark.thorough)]
+)
 def test_walks_equal_pygs(name: str, data_root: Path) -> None:
     encoding = StructureEncoding(16, 16)
     block = read_block(f"tu:{name}", encoding, data_root)
