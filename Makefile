@@ -18,7 +18,8 @@ faults:         ## full fault tests: bad replies, mutated messages, crashes, for
 	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
 	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
 	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py \
-	  tests/e2e/test_kill.py tests/e2e/test_secure_kills.py
+	  tests/e2e/test_kill.py tests/e2e/test_secure_kills.py \
+	  tests/e2e/test_secure_production_kills.py tests/e2e/test_secure_consortium.py
 
 pages:          ## tables, claims and ledger of the docs, from the kept runs
 	python results/pages.py

@@ -22,7 +22,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def measured(folder: Path, name: str, setting: str, rounds: int, given: Any) -> tuple[Any, float]:
     before = time.process_time()
-    result = ramet.run(name, setting, rounds=rounds, out=folder, **given)
+    result = ramet.run(name, setting, rounds=rounds, out=folder, workers=1, **given)
     return result.summary, time.process_time() - before
 
 

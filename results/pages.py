@@ -13,14 +13,18 @@ import links
 import partitions
 import tables
 
+from ramet.report import drawing
+from ramet.report.board import board_figure, board_markdown
 from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
 from ramet.studies.archive import finished_runs
+from ramet.studies.board import board
 from ramet.studies.ledger import Ledger, ledger
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 BASELINES = ("local", "fedavg", "fedprox", "fedper", "fedsage", "gcfl", "gcfl+")
 METHODS = (*BASELINES, "fedstar", "feddense,width=16", "feddense,width=32")
+BOARD = sorted(HERE.glob("board-*"))
 SAME_SIZE = ("local", "local,hidden=94", "fedavg", "fedavg,hidden=94", "fedstar")
 
 
@@ -37,6 +41,7 @@ def pages() -> dict[Path, str]:
 
 def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
     return {
+        DOCS / "board.md": {"board": board_markdown(board(BOARD))},
         DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
         DOCS / "results.md": {
             "single": _table("single", 0.75, METHODS),
@@ -74,6 +79,7 @@ def filled(text: str, place: str, made: str) -> str:
 
 
 def main() -> None:
+    drawing.save_as(board_figure(board(BOARD)), DOCS / "figures" / "board.png")
     for page, text in pages().items():
         page.write_text(text)
         print(page.relative_to(HERE.parent))

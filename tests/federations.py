@@ -18,6 +18,7 @@ from ramet.data import Batch, GraphBlock, Split
 from ramet.engine import Answer, AuditLog, LocalWire, Node, Rounds, Snapshot, Snapshots, Wire
 from ramet.engine.start import start_extras, start_shared
 from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import local_wire
 from ramet.methods import AssembledMethod, Method, assembled
 from ramet.methods.merging import Summing
 from ramet.methods.server import Server
@@ -25,7 +26,6 @@ from ramet.methods.training import LocalTraining
 from ramet.metrics import Record
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, only
-from ramet.runs import local_wire
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 from ramet.tasks import GraphClassification, GraphSamples, Scores
 

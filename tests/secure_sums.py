@@ -11,7 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from ramet.engine.node import request
-from ramet.engine.secure_messages import KEYS, SHARES, UNMASK, model_digest
+from ramet.engine.secure_messages import (
+    AGREE,
+    CONFIRMED,
+    KEYS,
+    SHARES,
+    STEP,
+    UNMASK,
+    context_digest,
+)
 from ramet.engine.secure_server import PendingSum, SecureState, sum_of, with_keys
 from ramet.engine.secure_site import SecureSite, simulated_site
 from ramet.errors import RametError
@@ -92,6 +100,12 @@ class Sums:
         self.replies.append((TRAIN, client, reply))
         return reply
 
+    def checked_message(self, client: str, number: int) -> Payload:
+        """A message to train that the site has accepted as a new one."""
+        message = self.train_message(number)
+        assert self.sites[client].earlier_reply(message) is None
+        return message
+
     def collect(self, number: int) -> PendingSum:
         total = RingTotal()
         present = [name for name in self.state.members if name not in self.away.get(TRAIN, ())]
@@ -99,7 +113,7 @@ class Sums:
             total.add(self.train(client, number).arrays)
         if len(present) < self.state.needed:
             raise RametError(f"{len(present)} instead of {self.state.needed} in train")
-        model = model_digest(self.train_message(number))
+        model = context_digest(self.train_message(number), "")
         return PendingSum(number, tuple(present), total.arrays, model, {})
 
     def run(self, number: int = 1) -> tuple[dict[str, Array], tuple[str, ...]]:
@@ -117,7 +131,10 @@ class Sums:
 
 
 def unmask_message(sums: Sums, pending: PendingSum, client: str, **changes: str) -> Payload:
-    """The server's request to a site to unmask a sum, with changed notes."""
+    """The server's request to a site to unmask a sum, with changed notes, and without signatures.
+
+    Signatures are needed for lists that lack a member; give them as ``confirmed``.
+    """
     caught: dict[str, Payload] = {}
 
     def catch(
@@ -126,6 +143,8 @@ def unmask_message(sums: Sums, pending: PendingSum, client: str, **changes: str)
         fault: Callable[[str, Payload], str | None],
         needed: int,
     ) -> Mapping[str, Payload]:
+        if step == AGREE:
+            return dict.fromkeys(requests, Payload(notes={CONFIRMED: ""}))
         caught.update(requests)
         raise RametError("caught")
 
@@ -134,6 +153,12 @@ def unmask_message(sums: Sums, pending: PendingSum, client: str, **changes: str)
     except RametError:
         message = caught[client]
     return replace(message, notes={**message.notes, **changes})
+
+
+def sign_message(sums: Sums, pending: PendingSum) -> Payload:
+    """The server's request to sign a list of survivors."""
+    message = unmask_message(sums, pending, pending.survivors[0])
+    return replace(message, notes={**message.notes, STEP: AGREE}, extras={})
 
 
 def listed(*names: str) -> str:

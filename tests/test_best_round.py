@@ -20,9 +20,9 @@ from ramet.engine import Snapshots
 from ramet.engine.state import model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import local_wire
 from ramet.payload import digest
 from ramet.prediction import Trained
-from ramet.runs import local_wire
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 
 ROUNDS, BEST, FIRST = 8, 4, "part-00"

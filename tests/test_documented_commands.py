@@ -86,7 +86,7 @@ NOT_STARTED = {
     "helm": "needs a cluster; tests/deploy/test_helm_chart.py renders the chart",
     "kubectl": "needs a cluster",
     **dict.fromkeys(
-        ("cp", "logrotate", "rm", "sqlite3", "tar"),
+        ("cp", "logrotate", "mkdir", "mv", "rm", "sqlite3", "tar"),
         "changes files of a consortium; tests/e2e/test_operations.py has one",
     ),
     "sha256sum": "needs the files of `make bundle`",

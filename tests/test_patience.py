@@ -13,7 +13,7 @@ from federations import PLANTED, wavering_run
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.experiment import RunFolder
-from ramet.runs import local_wire
+from ramet.experiment.local_engine import local_wire
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 
 PATIENCE = 2

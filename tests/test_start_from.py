@@ -18,8 +18,8 @@ from ramet.engine import Snapshots
 from ramet.engine.state import MODEL, model_arrays
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import local_wire
 from ramet.payload import under
-from ramet.runs import local_wire
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 
 

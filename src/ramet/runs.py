@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ramet.engine import LocalWire, Observer
+from ramet.engine import Observer
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import (
     SPLIT_SEED,
@@ -28,6 +28,7 @@ from ramet.experiment import (
     create_from,
     default_data,
 )
+from ramet.experiment.local_engine import local_engine
 from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
@@ -198,7 +199,9 @@ def run(
     secure: bool = False,
     dp: str | None = None,
     threads: int = 1,
+    workers: int | None = None,
     split_seed: int = SPLIT_SEED,
+    final_clients: int | None = None,
     track: Sequence[str] = (),
     observe: Observer | None = None,
     **options: Any,
@@ -240,7 +243,12 @@ def run(
         dp: the budget of differential privacy, e.g. ``unit=graph,epsilon=4,delta=1e-5``. Noise is
             drawn from the seed, so that a run of this function protects nothing.
         threads: PyTorch threads per client; another number may change the last bits of results.
+        workers: the number of processes that clients are computed in, for the engine ``local``; it
+            does not change the numbers. Default: this process, and for a run that takes long, one
+            process per core.
         split_seed: decides the split into train, validation and test data.
+        final_clients: send the final model to this many clients, drawn at random; the others get
+            it when it is asked for, and the mean test score has an interval. Default: all.
         track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
         observe: called with the record of each round; default: in IPython, shows the progress.
         options: arguments of the method, the setting, the network and the training, e.g.
@@ -268,9 +276,12 @@ def run(
         dp=dp,
         threads=threads,
         split_seed=split_seed,
+        final_clients=final_clients,
         options={key: str(value) for key, value in options.items()},
     )
-    return start(settings, out, start_from=start_from, track=track, observe=observe)
+    return start(
+        settings, out, start_from=start_from, track=track, observe=observe, workers=workers
+    )
 
 
 def start(
@@ -280,10 +291,13 @@ def start(
     start_from: Path | str | None = None,
     track: Sequence[str] = (),
     observe: Observer | None = None,
+    workers: int | None = None,
+    cores: int | None = None,
 ) -> Result:
-    """Like `run`, but with checked settings."""
+    """Like `run`, but with checked settings; ``cores`` limits the default of ``workers``."""
     check_device(settings.device)
     check_engine(settings.engine)
+    check_workers(workers, settings.engine)
     check_trackers(track)
     path = (Path(out) if out else _new_path(settings)).absolute()
     if start_from is None:
@@ -293,7 +307,7 @@ def start(
         folder = taken.folder
         for sentence in taken.sentences():
             warnings.warn(f"{sentence}.", RametWarning, stacklevel=2)
-    return _finish(folder, track, observe)
+    return _finish(folder, track, observe, workers, cores)
 
 
 def resume(
@@ -302,6 +316,8 @@ def resume(
     rounds: int | None = None,
     track: Sequence[str] = (),
     observe: Observer | None = None,
+    workers: int | None = None,
+    cores: int | None = None,
 ) -> Result:
     """Finish a run that was stopped; for a finished run, return its result.
 
@@ -310,6 +326,8 @@ def resume(
 
     The run's trackers continue without being named. Those in ``track`` also log all earlier rounds
     that they do not have yet, even those of a finished run.
+
+    ``workers`` is as in `run`, whatever it was before; ``cores`` limits its default.
     """
     run_folder = RunFolder.open(Path(folder).absolute())
     if rounds is not None:
@@ -320,9 +338,11 @@ def resume(
             if track:
                 trackers.start()
         return Result(run_folder.path, summary, trackers.failures)
-    check_device(run_folder.experiment().settings.device)
+    settings = run_folder.experiment().settings
+    check_device(settings.device)
+    check_workers(workers, settings.engine)
     run_folder.check_split()
-    return _finish(run_folder, track, observe)
+    return _finish(run_folder, track, observe, workers, cores)
 
 
 def check_device(device: str) -> None:
@@ -339,19 +359,38 @@ def check_engine(engine: str) -> None:
         )
 
 
+def check_workers(workers: int | None, engine: str) -> None:
+    if workers is None:
+        return
+    if workers < 1:
+        raise RametError(f"a run needs at least one worker, not {workers}.")
+    if engine != "local":
+        raise RametError(
+            f"the engine {engine} has its own processes. Leave out --workers, or use --engine "
+            "local."
+        )
+
+
 def _has_mps() -> bool:
     return torch.backends.mps.is_available()
 
 
-def _finish(folder: RunFolder, track: Sequence[str], observe: Observer | None) -> Result:
+def _finish(
+    folder: RunFolder,
+    track: Sequence[str],
+    observe: Observer | None,
+    workers: int | None,
+    cores: int | None,
+) -> Result:
     experiment = folder.experiment()
     try:
         with progress(observe) as shown, tracking(folder, track) as trackers:
             trackers.start()
             observer = trackers.wrap(shown)
             if experiment.settings.engine == "local":
-                with torch_threads(experiment.settings.threads):
-                    folder.execute(local_wire(folder), observer)
+                threads = torch_threads(experiment.settings.threads)
+                with threads, local_engine(folder, workers, cores) as wire:
+                    folder.execute(wire, observer)
             else:
                 from ramet.flower.launch import launch
 
@@ -368,12 +407,6 @@ def finished(folder: RunFolder, resume_command: str, untracked: Mapping[str, str
     if summary is None:
         raise RametError(f"the run ended without a result. Continue with `{resume_command}`.")
     return Result(folder.path, summary, untracked)
-
-
-def local_wire(folder: RunFolder) -> LocalWire:
-    """The clients of a run in this process."""
-    experiment = folder.experiment()
-    return LocalWire(lambda client: experiment.node(client, folder.clients))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
@@ -26,6 +27,7 @@ from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site, join
 from ramet.flower.programs import free_ports
 from servers import serving_tls
+from traffic import contents, recorded, share_found
 
 pytestmark = pytest.mark.skipif(
     shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS])) is None,
@@ -142,6 +144,22 @@ def test_only_admitted_sites_reach_the_superlink(tmp_path: Path) -> None:
         found.coordinator.revoke("north", lambda _: None)
         assert found.status(found.certificate) == 400
         assert len(found.received) == 1
+
+
+def test_what_passes_can_be_recorded_and_searched(tmp_path: Path) -> None:
+    """As the tests of secure sums do, which search the traffic for what sites have computed."""
+    draws = np.random.default_rng(0)
+    sent, kept = (draws.normal(size=(200, 64)).astype(np.float32) for _ in range(2))
+    with door(tmp_path) as found, recorded(found.coordinator, tmp_path / "traffic"):
+        found.admit()
+        connection = found.connect(found.certificate)
+        connection.request("POST", PATH, body=b"." + sent.tobytes())
+        assert connection.getresponse().status == 200
+        connection.close()
+    shares = share_found({"sent": sent, "kept": kept}, contents(tmp_path / "traffic"))
+    assert shares["sent"] > 0.99
+    assert shares["kept"] == 0.0
+    assert found.received == [(PATH, 1 + sent.nbytes)]
 
 
 def test_revoking_closes_the_connections_of_a_site(tmp_path: Path) -> None:

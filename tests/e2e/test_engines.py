@@ -14,6 +14,7 @@ from typing import Literal
 import pytest
 
 import ramet
+from federations import PLANTED
 from ramet.engine.state import model_arrays
 from ramet.payload import digest
 
@@ -84,6 +85,22 @@ def test_engines_agree_on_nodes_and_latent_link_kinds(
     for fact in ("sha256", "scores", "traffic", "model"):
         assert getattr(result.summary, fact) == getattr(expected.summary, fact)
     assert expected.summary.scores.overview["test"] > 0
+    assert result.frame.equals(expected.frame)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("method", ["fedgta", "fedpub", "fgssl", "fedtad", "fedtgp"])
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
+def test_engines_agree_on_methods_of_the_field(
+    engine: Literal["ray", "superlink"], method: str, tmp_path: Path
+) -> None:
+    """Means for each client, random views, and training at the server."""
+    expected, result = (
+        ramet.run(method, "planted", rounds=2, engine=one, out=tmp_path / one, **PLANTED)
+        for one in ("local", engine)
+    )
+    for fact in ("sha256", "scores", "sent", "model"):
+        assert getattr(result.summary, fact) == getattr(expected.summary, fact)
     assert result.frame.equals(expected.frame)
 
 

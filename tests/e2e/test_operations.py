@@ -100,8 +100,13 @@ def test_back_up_and_restore(operators: Operators) -> None:
     operators.type(site)
     for folder in folders:
         (folder / "later").touch()
+    ledger = folders[1] / "state" / "privacy.json"
+    ledger.parent.mkdir(exist_ok=True)
+    ledger.write_text('{"version": 1, "runs": {}}')
     operators.type(restore_coordinator)
     operators.type(restore_site)
+    assert ledger.read_text() == '{"version": 1, "runs": {}}'
+    assert not (operators.root / "hospitals-north.before").exists()
     assert not [folder for folder in folders if (folder / "later").exists()]
     operators.check_run()
     operators.type(online)

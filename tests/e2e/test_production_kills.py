@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from safetensors.numpy import load_file
 
 import ramet
-from consortia import DeployRun, Members, consortium, forks, kill
+from consortia import DeployRun, Members, consortium, kill
 from ramet.engine.audit import audit_entries
 from ramet.experiment import RunFolder
+from victims import VICTIMS, find_victim
 
 pytestmark = [
     pytest.mark.e2e,
@@ -34,33 +34,6 @@ SITES = {"north": ("mass",), "south": ("mass", "charge"), "east": ("spin", "mass
 ROUNDS = 10
 RUN_SECONDS = 75.0
 """How long ten rounds take on two cores; the moments of kills are drawn from this interval."""
-
-Find = Callable[[DeployRun, str], psutil.Process | None]
-
-
-def _coordinator_service(name: str) -> Find:
-    return lambda run, site: run.members.service("coordinator", name).process()
-
-
-def _site_service(name: str) -> Find:
-    return lambda run, site: run.members.service(site, name).process()
-
-
-def _client_app(run: DeployRun, site: str) -> psutil.Process | None:
-    apps = forks(run.members.service(site, "superexec"))
-    return apps[0] if apps else None
-
-
-VICTIMS: dict[str, Find] = {
-    "superlink": _coordinator_service("superlink"),
-    "superexec": _coordinator_service("superexec"),
-    "proxy": _coordinator_service("proxy"),
-    "server app": lambda run, site: run.server_app(),
-    "command": lambda run, site: psutil.Process(run.process.pid),
-    "supernode": _site_service("supernode"),
-    "site's superexec": _site_service("superexec"),
-    "client app": _client_app,
-}
 
 
 @dataclass(frozen=True)
@@ -87,7 +60,7 @@ def test_four_kills_in_one_run(baseline: Baseline, tmp_path: Path) -> None:
         while len(run.rounds()) < number:
             run.restart_if_failed()
             time.sleep(0.05)
-        victim = _find_victim(run, VICTIMS[name], [*SITES][number % len(SITES)])
+        victim = find_victim(run, VICTIMS[name], [*SITES][number % len(SITES)])
         assert victim is not None, f"the run was over before its {name} could be killed"
         kill(victim)
         baseline.members.start()
@@ -112,7 +85,7 @@ def test_any_process_may_be_killed_at_any_moment(
     started = time.monotonic()
     while (seconds := time.monotonic() - started) < moment and run.process.poll() is None:
         time.sleep(0.05)
-    victim = _find_victim(run, VICTIMS[name], site)
+    victim = find_victim(run, VICTIMS[name], site)
     at_round = len(run.rounds())
     assert victim is not None, f"the run was over before its {name} could be killed"
     kill(victim)
@@ -121,16 +94,6 @@ def test_any_process_may_be_killed_at_any_moment(
     record_property("killed", f"{name} ({site}), {seconds:.1f} s, round {at_round + 1}")
     record_property("attempts", run.attempts)
     _check(run, result, baseline.local)
-
-
-def _find_victim(run: DeployRun, find: Find, site: str) -> psutil.Process | None:
-    """Wait for the process to kill; None if the run ends first."""
-    while run.process.poll() != 0:
-        run.restart_if_failed()
-        if (victim := find(run, site)) is not None:
-            return victim
-        time.sleep(0.01)
-    return None
 
 
 def _check(run: DeployRun, result: dict[str, Any], expected: ramet.Result) -> None:

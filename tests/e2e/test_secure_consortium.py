@@ -6,23 +6,38 @@ import shlex
 import shutil
 import signal
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
+import psutil
 import pytest
 
 import ramet
 from consortia import DeployRun, Members, consortium
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import POLICY, add_member
-from ramet.engine.audit import audit_entries
+from ramet.engine.audit import SentTensor, audit_entries
+from ramet.engine.checkpoint import Snapshots
 from ramet.experiment import RunFolder
+from ramet.methods.fixed_point import FixedPoint, terms_of
+from ramet.payload import Array, Payload, under
+from traffic import contents, recorded, share_found
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.thorough,
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
 ]
-FIVE = dict.fromkeys(("north", "south", "east", "west", "centre"), ("mass",))
+Updates: TypeAlias = dict[str, Array]
+DEADLINE = 60.0
+FEATURES = ("mass", "charge", "spin", "colour", "age")
+FIVE = {
+    site: FEATURES[: count + 1]
+    for count, site in enumerate(("north", "south", "east", "west", "centre"))
+}
 
 
 def require_secure_sums(members: Members) -> None:
@@ -59,22 +74,121 @@ def test_three_sites_that_require_secure_sums(tmp_path: Path) -> None:
             assert not sent & clear
 
 
-def test_two_of_five_sites_die_and_the_run_completes(tmp_path: Path) -> None:
+def private_updates(members: Members, run: Path, weights: Mapping[str, float]) -> Updates:
+    """What the sites have computed in a run, from their private state: as floats and as integers.
+
+    The integers are the terms that a site masks. The key is the site, the round and the kind.
+    """
+    opened = RunFolder(run)
+    method = opened.experiment().method
+    updates: Updates = {}
+    for site in members.sites:
+        name = site.settings.site
+        snapshots = site.folder / "state" / "clients" / opened.run_name / name
+        for step in Snapshots(snapshots).steps():
+            state = under("model/", Snapshots(snapshots).load(step).arrays)
+            shared = {key: state[key] for key in method.shared.pick(state)}
+            reply = Payload(shared, {"weight": weights[name]})
+            terms = FixedPoint().encode(terms_of(method, reply), len(members.sites))
+            updates |= {f"{name}, round {step}, float {key}": a for key, a in shared.items()}
+            integers = under("parameters/", terms)
+            updates |= {f"{name}, round {step}, integer {key}": a for key, a in integers.items()}
+    return {key: array for key, array in updates.items() if array.size >= 64}
+
+
+def of_kind(updates: Updates, *words: str) -> Updates:
+    return {key: array for key, array in updates.items() if all(word in key for word in words)}
+
+
+def plain_run(members: Members, out: Path, traffic: Path, **settings: Any) -> DeployRun:
+    """One round without masks, whose traffic is recorded."""
+    members.change_settings(rounds=1, **settings)
+    with recorded(members.coordinator, traffic):
+        run = DeployRun(members, out)
+        run.result()
+    return run
+
+
+def check_search(members: Members, folder: Path) -> dict[str, float]:
+    """The search finds each update of plain runs in the traffic. Returns the sites' weights."""
+    run = plain_run(members, folder / "plain", folder / "plain-traffic")
+    weights = {site: own["weight"] for site, own in run.rounds()[0]["trained"].items()}
+    updates = private_updates(members, run.out, weights)
+    found = share_found(of_kind(updates, "float"), contents(folder / "plain-traffic"))
+    assert len(found) >= len(members.sites)
+    assert min(found.values()) > 0.8, found
+    run = plain_run(members, folder / "sums", folder / "sums-traffic", merge="fixed-point")
+    updates = of_kind(private_updates(members, run.out, weights), "integer")
+    found = share_found(updates, contents(folder / "sums-traffic"))
+    assert min(found.values()) > 0.8, found
+    logs = [entry for site in members.sites for entry in audit_entries(site.folder / "state")[0]]
+    sent = {t.sha256 for log in logs if log.run == RunFolder(run.out).run_name for t in log.tensors}
+    assert {SentTensor.of("", array).sha256 for array in updates.values()} <= sent
+    return weights
+
+
+def kill_site(members: Members, name: str) -> None:
+    """Kill all programs of a site with -9, those that restart others first: its machine is gone."""
+    programs = [service.process() for service in members.site(name).services()]
+    supervisors = [program.parent() for program in programs if program is not None]
+    assert supervisors
+    for supervisor in filter(None, supervisors):
+        for process in (supervisor, *supervisor.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+
+
+def steps_of(members: Members, name: str, run: str) -> set[tuple[int, str]]:
+    """The round and the step of all replies of a site in a run."""
+    entries, _ = audit_entries(members.site(name).folder / "state")
+    return {(entry.round, entry.stage) for entry in entries if entry.run == run}
+
+
+def kill_two(members: Members, run: DeployRun) -> None:
+    """Kill north before it answers in round 2, and south between its reply and the unmasking."""
+    folder = RunFolder(run.out)
+    while not run.rounds():
+        assert run.process.poll() is None, run.output
+        time.sleep(0.05)
+    kill_site(members, "north")
+    while (2, "") not in steps_of(members, "south", folder.run_name):
+        assert run.process.poll() is None, run.output
+        time.sleep(0.05)
+    time.sleep(5.0)  # until the reply has left
+    kill_site(members, "south")
+
+
+def test_two_of_five_sites_die_and_nothing_is_seen_without_masks(tmp_path: Path) -> None:
     with consortium(
-        tmp_path, FIVE, method="fedstar", rounds=3, seed=3, quorum=3, secure=True, deadline=20.0
+        tmp_path, FIVE, method="fedstar", rounds=3, seed=3, quorum=3, deadline=DEADLINE
     ) as members:
+        weights = check_search(members, tmp_path)
         require_secure_sums(members)
-        run, folder = DeployRun(members, tmp_path / "run"), RunFolder(tmp_path / "run")
-        while not (folder.started and folder.rounds_done()):
-            assert run.process.poll() is None, run.output
-            time.sleep(0.2)
-        for name in ("north", "south"):
-            for service in members.site(name).services():
-                process = service.process()
-                if process is not None:
-                    process.send_signal(signal.SIGKILL)
-            time.sleep(4.0)
-        assert run.result()["rounds"] == 3
-        last = folder.records()[-1]
-        assert {"north", "south"} <= last.failed.keys()
-        assert set(last.trained) == {"east", "west", "centre"}
+        members.change_settings(rounds=3, secure=True, merge=None)
+        traffic = tmp_path / "traffic"
+        with recorded(members.coordinator, traffic):
+            run = DeployRun(members, tmp_path / "run")
+            kill_two(members, run)
+            assert run.result()["rounds"] == 3
+        records, name = run.rounds(), RunFolder(run.out).run_name
+        assert [*records[1]["failed"]] == ["north"]
+        assert {"north", "south"} <= records[2]["failed"].keys()
+        assert records[2]["trained"].keys() == {"east", "west", "centre"}
+        assert (2, "") not in steps_of(members, "north", name)
+        assert (2, "") in steps_of(members, "south", name)
+        assert (2, "unmask") not in steps_of(members, "south", name)
+        assert {(2, "agree"), (2, "unmask")} <= steps_of(members, "east", name)
+
+        updates = private_updates(members, run.out, weights)
+        rounds = {site: len(of_kind(updates, site, "integer")) for site in FIVE}
+        assert rounds["north"] < rounds["south"] < rounds["east"]
+        first = of_kind(updates, "round 1,", "integer")
+        plain = private_updates(members, tmp_path / "sums", weights)
+        assert all(np.array_equal(plain[key], array) for key, array in first.items())
+
+        coordinator = members.coordinator.folder
+        places = (coordinator, run.out, run.out.with_suffix(".log"), traffic)
+        assert max(share_found(updates, contents(*places)).values()) == 0.0
+        planted = next(iter(of_kind(updates, "south, round 2", "integer").values()))
+        (coordinator / "planted").write_bytes(b"x" + planted.tobytes())
+        assert max(share_found(updates, contents(*places)).values()) == 1.0

@@ -31,7 +31,7 @@ def cases(count: int) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def check(count: int, step: str, away: tuple[int, ...], folder: Path) -> None:
-    sums = Sums(count, folder)
+    sums = Sums(count, folder, last=1)
     missing = [sums.names[number] for number in away]
     sums.away = {step: missing}
     total, survivors = sums.run()
@@ -48,10 +48,10 @@ def test_every_tolerated_set_of_drop_outs(count: int, tmp_path: Path) -> None:
         check(count, step, away, tmp_path / str(index))
 
 
-@pytest.mark.parametrize("count", [10, 20])
-def test_random_drop_outs(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "sets"), [(10, 800), (20, 200)])
+def test_random_drop_outs(count: int, sets: int, tmp_path: Path) -> None:
     draw = random.Random(count)
-    for case in range(500 if FULL else 1):
+    for case in range(sets if FULL else 1):
         step = draw.choice(STEPS)
         missing = draw.randint(0, tolerated(count, step))
         check(count, step, tuple(draw.sample(range(count), missing)), tmp_path / str(case))
@@ -81,6 +81,31 @@ def test_drop_outs_in_different_steps_of_one_round(tmp_path: Path) -> None:
     total, survivors = sums.run(2)
     assert [*survivors] == [*sums.names]
     assert digest(total) == digest(sums.plain(sums.names, 2))
+
+
+def test_a_site_drops_out_before_it_signs_the_survivors(tmp_path: Path) -> None:
+    sums = Sums(7, tmp_path)
+    sums.away = {TRAIN: sums.names[:1], "agree": sums.names[1:2], "unmask": sums.names[2:3]}
+    total, survivors = sums.run()
+    assert [*survivors] == [*sums.names[1:]]
+    assert digest(total) == digest(sums.plain(survivors))
+    sums.away = {}
+    total, survivors = sums.run(2)
+    assert digest(total) == digest(sums.plain(sums.names, 2))
+
+
+def test_too_few_signatures_of_the_survivors_unmask_nothing(tmp_path: Path) -> None:
+    sums = Sums(5, tmp_path)
+    sums.away = {TRAIN: sums.names[:1], "agree": sums.names[1:3]}
+    with pytest.raises(RametError, match=r"2 instead of 3 in agree"):
+        sums.run()
+    assert "unmask" not in [step for step, _, _ in sums.replies]
+
+
+def test_without_drop_outs_a_round_has_one_more_exchange(tmp_path: Path) -> None:
+    sums = Sums(3, tmp_path)
+    sums.run()
+    assert "agree" not in [step for step, _, _ in sums.messages]
 
 
 def test_sent_again_a_reply_has_the_same_bytes(tmp_path: Path) -> None:

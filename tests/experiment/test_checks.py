@@ -15,7 +15,7 @@ BUILT_IN = {name: factory().task for name, factory in SETTINGS.items() if factor
 
 
 GENERIC = [name for name, factory in METHODS.items() if factory().task is None]
-ON_ALL = [name for name in GENERIC if name != "fedproto"]  # which needs common classes
+ON_ALL = [name for name in GENERIC if name not in ("fedproto", "fedtgp")]  # need common classes
 
 
 @pytest.mark.parametrize("method", ON_ALL)
@@ -24,12 +24,13 @@ def test_a_method_without_a_task_runs_on_every_setting(method: str, tmp_path: Pa
         assert checked_settings(method=method, setting=setting, data=tmp_path).rounds > 0
 
 
-def test_prototypes_need_common_classes(tmp_path: Path) -> None:
-    assert checked_settings(method="fedproto", setting="cora", data=tmp_path).rounds > 0
+@pytest.mark.parametrize("method", ["fedproto", "fedtgp"])
+def test_prototypes_need_common_classes(method: str, tmp_path: Path) -> None:
+    assert checked_settings(method=method, setting="cora", data=tmp_path).rounds > 0
     with pytest.raises(RametError, match=r"'prototypes', whose size depends on.*of single"):
-        checked_settings(method="fedproto", setting="single", data=tmp_path)
+        checked_settings(method=method, setting="single", data=tmp_path)
     with pytest.raises(RametError, match="has no `embedding_size`"):
-        checked_settings(method="fedproto", setting="acm-hetero", data=tmp_path)
+        checked_settings(method=method, setting="acm-hetero", data=tmp_path)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in GENERIC])
@@ -52,7 +53,8 @@ def test_a_method_runs_on_every_setting_of_its_task_and_no_other(
 def test_the_error_lists_methods_for_the_task_of_the_setting(tmp_path: Path) -> None:
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
-        "fedproto, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub"
+        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
+        "fgssl, fedtad"
     )
     with pytest.raises(RametError) as error:
         checked_settings(method="fedstar", setting="cora", data=tmp_path)
@@ -64,7 +66,7 @@ def test_a_robust_rule_is_refused_if_extras_are_summed(rule: str, tmp_path: Path
     given = {"method": "fedproto", "setting": "planted", "data": tmp_path}
     with pytest.raises(RametError, match="shares nothing"):
         checked_settings(**given, merge=rule)
-    with pytest.raises(RametError, match="the extras of scaffold are sums"):
+    with pytest.raises(RametError, match="but not the extras of scaffold"):
         checked_settings(**{**given, "method": "scaffold"}, merge=rule)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ramet.engine import Answer, Node, Rounds, Snapshots, start_shared
-from ramet.engine.start import start_extras
+from ramet.engine.start import start_extras, start_model
 from ramet.methods import MERGES, METHODS, Method, assembled
 from ramet.methods.activation import Activation, RandomTensors
 from ramet.methods.base import with_merging
@@ -140,13 +140,16 @@ def recorded(
                     replies[client, int(payload.numbers["round"])] = reply
                     yield client, reply
 
+        shape = method.task.shape(nodes["rings"].samples)
         rounds = Rounds(
             method=method,
             clients=CLIENTS,
             rounds=BAD_ROUND,
             seed=0,
-            start=start_shared(method, method.task.shape(nodes["rings"].samples), 0),
-            extras=start_extras(method, method.task.shape(nodes["rings"].samples), 0),
+            start=start_shared(method, shape, 0),
+            extras=start_extras(method, shape, 0),
+            network=lambda: start_model(method, shape, 0, ""),
+            shape=shape,
             snapshots=Snapshots(tmp_path / "recorded"),
             norm_bound=1000,
         )

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ramet.engine.secure_messages import SecureError, model_digest, step_request, to_bytes
+from ramet.engine.secure_messages import SecureError, context_digest, step_request, to_bytes
 from ramet.engine.secure_server import PendingSum, sum_of
 from ramet.errors import RametError
 from ramet.methods.fixed_point import RingTotal
 from ramet.payload import Payload, digest
 from ramet.secure.adverts import Advert, Batch, Secrets
 from ramet.secure.identity import Identity
-from secure_sums import TRAIN, Sums, listed, unmask_message
+from secure_sums import TRAIN, Sums, listed, sign_message, unmask_message
 
 CASES = 10_000 if os.environ.get("RAMET_FAULTS") == "full" else 300
 
@@ -43,7 +43,7 @@ def test_a_second_list_of_survivors_is_refused(sums: Sums) -> None:
     site = sums.sites["site00"]
     site.answer(unmask_message(sums, pending, "site00"))
     fewer = replace(pending, survivors=pending.survivors[:4])
-    with pytest.raises(SecureError, match=r"has already unmasked round 1 for another list"):
+    with pytest.raises(SecureError, match=r"has already signed another list for round 1"):
         site.answer(unmask_message(sums, fewer, "site00"))
     site.answer(unmask_message(sums, pending, "site00"))
 
@@ -90,28 +90,104 @@ def test_sites_stop_if_they_were_told_two_stories(sums: Sums) -> None:
     for name in sums.names[:3]:
         sums.sites[name].answer(unmask_message(sums, pending, name))
     other = replace(pending, survivors=pending.survivors[:4])
-    confirmed = {
-        name: sums.sites[name].answer(unmask_message(sums, other, name)).notes["confirmed"]
-        for name in sums.names[3:4]
-    }
+    signed = sums.sites["site03"].answer(sign_message(sums, other))
+    confirmed = {"site03": signed.notes["confirmed"]}
     for given in ("{}", json.dumps(confirmed)):
         with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 1"):
             sums.train("site00", 2, sums.train_message(2, confirmed=given))
 
 
-def test_a_model_for_one_site_only_gives_no_sum(sums: Sums) -> None:
-    """Masks cancel out only among sites that were sent the same."""
+def test_a_list_of_its_own_for_each_site_unmasks_no_pair(sums: Sums) -> None:
+    """Shares for five lists of three sites would unmask the sum of the two that all have."""
+    pending, lists = sums.collect(1), {0: "012", 1: "013", 2: "012", 3: "013", 4: "014"}
+    for asked, members in lists.items():
+        survivors = tuple(sums.names[int(member)] for member in members)
+        told, site = replace(pending, survivors=survivors), sums.sites[sums.names[asked]]
+        signed = {site.site: site.answer(sign_message(sums, told)).notes["confirmed"]}
+        message = unmask_message(sums, told, site.site, confirmed=json.dumps(signed))
+        with pytest.raises(SecureError, match=r"reveals nothing: too few sites have signed"):
+            site.answer(message)
+
+
+def test_signatures_of_another_list_do_not_count(sums: Sums) -> None:
+    pending = sums.collect(1)
+    first, second = (replace(pending, survivors=pending.survivors[s : s + 4]) for s in (0, 1))
+    signed = {}
+    for name, told in zip(sums.names[1:4], (first, first, second), strict=True):
+        signed[name] = sums.sites[name].answer(sign_message(sums, told)).notes["confirmed"]
+    site = sums.sites["site01"]
+    message = unmask_message(sums, first, "site01", confirmed=json.dumps(signed))
+    with pytest.raises(SecureError, match=r"reveals nothing: too few sites have signed"):
+        site.answer(message)
+    signed["site00"] = sums.sites["site00"].answer(sign_message(sums, first)).notes["confirmed"]
+    message = unmask_message(sums, first, "site01", confirmed=json.dumps(signed))
+    assert site.answer(message).extras["shares"].shape == (5, 16)
+
+
+def test_shares_made_for_other_sites_cannot_be_opened(sums: Sums) -> None:
+    """Otherwise a coordinator could tell each site of few others, for a low threshold."""
+    batch = Batch("run", "ab" * 16, 1, 2)
+    identifier = (batch.id, batch.first, batch.last)
+    adverts = {name: to_bytes(site._advert(batch)) for name, site in sums.sites.items()}
+
+    def shares(client: str, told: tuple[str, ...]) -> Payload:
+        keys = {f"keys/{name}": adverts[name] for name in told}
+        return sums.sites[client].answer(step_request("shares", identifier, 1, True, keys))
+
+    few = shares("site00", sums.names[:3])
+    shares("site01", sums.names)
+    notes = {"batch": json.dumps(identifier), "members": listed(*sums.names)}
+    sums.train("site01", 1, sums.train_message(1, **notes))
+    given = {"shares/site00": few.extras["shares/site01"][:48]}
+    notes = {"survivors": listed(*sums.names)}
+    with pytest.raises(RametError, match=r"altered on their way, or were made for other sites"):
+        sums.sites["site01"].answer(step_request("unmask", identifier, 1, True, given, notes))
+
+
+@pytest.mark.parametrize("what", ["model", "train", "config"])
+def test_something_else_for_one_site_gives_no_sum(what: str, sums: Sums) -> None:
+    """Masks cancel out only among sites that have the same model, task and settings."""
     total = RingTotal()
     for name in sums.names:
         message = sums.train_message(1)
         if name == "site02":
-            message = replace(message, arrays={"slope": np.full(1, 9, np.float32)})
+            if what == "model":
+                message = replace(message, arrays={"slope": np.full(1, 9, np.float32)})
+            if what == "train":
+                message = replace(message, numbers={**message.numbers, "train": 0})
+            if what == "config":
+                sums.sites[name] = replace(sums.sites[name], config="lr=1e-300")
         total.add(sums.train(name, 1, message).arrays)
-    model = model_digest(sums.train_message(1))
+    model = context_digest(sums.train_message(1), "")
     pending = PendingSum(1, sums.names, total.arrays, model, {})
     unmasked, _ = sum_of(sums.state, pending, True, sums.ask)
     plain = sums.plain(sums.names)
     assert not (unmasked["matrix"] == plain["matrix"]).any()
+
+
+def test_a_part_of_the_arrays_is_refused(sums: Sums) -> None:
+    """Sites that are asked for different arrays would have the same masks for different terms."""
+    for note in ("spared", "stage"):
+        with pytest.raises(SecureError, match="all arrays of a secure sum at once"):
+            sums.train("site00", 1, sums.train_message(1, **{note: '["slope"]'}))
+
+
+def test_masks_depend_on_the_names_and_shapes_of_terms(sums: Sums) -> None:
+    total = RingTotal()
+    for name in sums.names:
+        terms = sums.terms(name, 1)
+        if name == "site02":
+            terms = {"matrix": terms["matrix"].reshape(2, 3), "number": terms["number"]}
+        sent = sums.sites[name].masked(sums.checked_message(name, 1), Payload(terms))
+        total.add(
+            {
+                key: array.reshape(sums.terms(name, 1)[key].shape)
+                for key, array in sent.arrays.items()
+            }
+        )
+    pending = PendingSum(1, sums.names, total.arrays, context_digest(sums.train_message(1), ""), {})
+    unmasked, _ = sum_of(sums.state, pending, True, sums.ask)
+    assert not (unmasked["matrix"] == sums.plain(sums.names)["matrix"]).any()
 
 
 def mutated(draw: random.Random, message: Payload, recorded: list[Payload], sums: Sums) -> Payload:
@@ -120,7 +196,7 @@ def mutated(draw: random.Random, message: Payload, recorded: list[Payload], sums
     names = draw.sample([*sums.names, "nobody"], draw.randint(0, 5))
     notes = dict(message.notes)
     notes[draw.choice(["survivors", "members", "batch", "secure", "confirmed"])] = draw.choice(
-        [listed(*names), json.dumps(names), "", "{}", "unmask", "keys", "shares", "[]"]
+        [listed(*names), json.dumps(names), "", "{}", "unmask", "agree", "keys", "shares", "[]"]
     )
     extras = dict(draw.choice(recorded).extras if draw.random() < 0.3 else message.extras)
     if extras and draw.random() < 0.5:

@@ -106,6 +106,20 @@ def test_sums_of_columns_are_in_the_audit_log_before_they_leave(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("events")
+def test_whether_a_class_is_rare_does_not_leave_with_privacy(tmp_path: Path) -> None:
+    toml = graph_site(tmp_path / "north", graphs=30)
+    labels = [f"g{number},{'ring' if number < 3 else 'path'}" for number in range(30)]
+    (toml.parent / "graphs.csv").write_text("\n".join(["id,label", *labels]) + "\n")
+    assert read_site(toml).sums.rare_classes
+    plain = send(tmp_path, MessageType.QUERY, toml, "own", named="fedavg")
+    assert "rare_classes" in plain.notes["columns"]
+    dp = "unit=graph,epsilon=4,delta=1e-5"
+    private = send(tmp_path, MessageType.QUERY, toml, "own", named="fedavg", dp=dp)
+    assert "columns" not in private.notes
+    assert private.notes["form"] == plain.notes["form"]
+
+
+@pytest.mark.usefixtures("events")
 def test_a_hostile_preparation_is_refused_before_training(tmp_path: Path) -> None:
     toml = messy_site(tmp_path / "north", 0, 50)
     agreement = agreed({"north": read_site(toml).sums}).text()

@@ -249,7 +249,7 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
 
 
-WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+", "fedproto", "fedgta", "fedpub"}
+WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+", "fedproto", "fedtgp", "fedgta", "fedpub", "fedtad"}
 OWN_PACE = {"fedbuff"}
 SHARES_NOTHING = {"local", "local-gcn", "local-hgn", "local-nodes"}
 TASK_OF = {
@@ -290,7 +290,7 @@ def _runs_of_every_method() -> Iterator[tuple[str, str]]:
     """Every method, also under its names in papers, with a setting of every task it runs on."""
     for name, factory in METHODS.items():
         task = factory().task
-        only = "node-classification" if name == "fedproto" else task and task.name
+        only = "node-classification" if name in ("fedproto", "fedtgp") else task and task.name
         for setting in [GENERATED[only]] if only else GENERATED.values():
             yield name, setting
     for name, paper in PAPER_NAMES.items():

@@ -52,7 +52,7 @@ def _runs() -> Iterator[ParameterSet]:
 def test_every_method_runs_on_every_task(
     method: str, given: dict[str, Any], network: str, tmp_path: Path
 ) -> None:
-    if method == "fedproto" and given is not NODES:
+    if method in ("fedproto", "fedtgp") and given is not NODES:
         with pytest.raises(RametError, match=r"whose size depends on|has no `embedding_size`"):
             ramet.run(method, network=network, rounds=2, out=tmp_path / "run", **given)
         return
@@ -61,7 +61,9 @@ def test_every_method_runs_on_every_task(
     losses = result.frame["loss"].dropna()  # FedDA pauses clients
     assert losses.map(math.isfinite).all()
     assert len(losses) > len(result.summary.scores.clients)
-    assert (result.summary.model.shared_scalars > 0) == (method not in {"local", "fedproto"})
+    assert (result.summary.model.shared_scalars > 0) == (
+        method not in {"local", "fedproto", "fedtgp"}
+    )
 
 
 def test_the_cases_cover_every_method_without_a_network() -> None:
@@ -77,6 +79,7 @@ def test_the_cases_cover_every_method_without_a_network() -> None:
         "fedyogi",
         "fedbuff",
         "fedproto",
+        "fedtgp",
         "gcfl",
         "gcfl+",
         "fedda",

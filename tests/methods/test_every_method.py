@@ -22,7 +22,7 @@ from ramet.tasks import TASKS, Samples
 CLIENTS = ("rings", "trees", "blocks")
 NodeMaker = Callable[..., Node]
 ON_ALL_TASKS = ("fedavg", "fedda", "local")  # test_any_task.py runs the others on all tasks
-SERVER_MOVES = ("fedadam", "fedyogi", "scaffold", "fedproto")
+SERVER_MOVES = ("fedadam", "fedyogi", "scaffold", "fedproto", "fedtgp")
 CASES = [
     (name, task)
     for name, factory in sorted(METHODS.items())
@@ -43,14 +43,17 @@ def method(request: pytest.FixtureRequest) -> AssembledMethod:
 def rounds_of(
     method: AssembledMethod, node: Node, folder: Path, clients: tuple[str, ...]
 ) -> Rounds:
+    shape = method.task.shape(node.samples)
     return Rounds(
         method=method,
         clients=clients,
         rounds=3,
         seed=0,
-        start=start_shared(method, method.task.shape(node.samples), 0),
+        start=start_shared(method, shape, 0),
         snapshots=Snapshots(folder),
-        extras=start_extras(method, method.task.shape(node.samples), 0),
+        extras=start_extras(method, shape, 0),
+        network=lambda: start_model(method, shape, 0, ""),
+        shape=shape,
     )
 
 

@@ -61,6 +61,8 @@ def test_a_budget_is_read_and_written() -> None:
         ("unit=graph,epsilon=inf,delta=1e-5", "epsilon"),
         ("unit=graph,epsilon=4,delta=1", "delta"),
         ("unit=graph,epsilon=4", "delta"),
+        ("unit=graph,epsilon=4,delta=1e-5,clip=1e-40", "clip"),
+        ("unit=graph,epsilon=4,delta=1e-5,clip=1e38", "clip"),
         ("unit=graph,epsilon=4,delta=1e-5,noise=3", "noise"),
         ("", "option of --dp"),
     ],

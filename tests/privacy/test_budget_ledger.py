@@ -19,6 +19,8 @@ from ramet.privacy.accounting import Mechanism, spent_epsilon
 KILLS = 200 if os.environ.get("RAMET_FAULTS") == "full" else 25
 ENTRY = RunEntry(unit="graph", terms="a", data="d", noise=40.0, sampling=1.0, steps=2)
 
+SITE_ENTRY = RunEntry(unit="site", terms="a", data="d", noise=40.0, sampling=1.0, steps=1)
+
 
 def test_two_runs_on_the_same_data_add_up(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "privacy.json")
@@ -28,6 +30,27 @@ def test_two_runs_on_the_same_data_add_up(tmp_path: Path) -> None:
     both = spent_epsilon([(Mechanism(40.0, 1.0, 2), 3)], 1e-5)
     assert ledger.spent("graph", 1e-5) == pytest.approx(both, abs=1e-6)
     assert ledger.spent("site", 1e-5) == 0
+    assert (ledger.uncounted("site"), ledger.uncounted("graph")) == (2, 0)
+
+
+def test_noise_for_sites_counts_for_graphs_too(tmp_path: Path) -> None:
+    """A graph is part of a site, whose update changes by two clipping norms at most."""
+    ledger = Ledger(tmp_path / "privacy.json")
+    ledger.spend("one", ENTRY, 1, None)
+    ledger.spend("two", SITE_ENTRY, 1, None)
+    both = spent_epsilon([(Mechanism(40.0, 1.0, 2), 1), (Mechanism(20.0), 1)], 1e-5)
+    assert ledger.spent("graph", 1e-5) == pytest.approx(both, abs=1e-6)
+    ceiling = Ceiling(unit="graph", epsilon=both, delta=1e-5)
+    with pytest.raises(PolicyError, match="would have spent"):
+        ledger.spend("three", SITE_ENTRY, 1, ceiling)
+
+
+def test_a_ceiling_per_site_cannot_be_kept_after_runs_per_graph(tmp_path: Path) -> None:
+    ledger, ceiling = Ledger(tmp_path / "l.json"), Ceiling(unit="site", epsilon=100, delta=1e-5)
+    ledger.spend("one", SITE_ENTRY, 1, ceiling)
+    ledger.spend("two", ENTRY, 1, None)
+    with pytest.raises(PolicyError, match="no ε per site can be stated"):
+        ledger.spend("one", SITE_ENTRY, 2, ceiling)
 
 
 def test_the_round_that_would_exceed_the_ceiling_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ramet.data import Batch
 from ramet.engine.start import start_model
 from ramet.methods import Method, assembled, fedavg, feddense, fedstar
-from ramet.methods.graph_gradients import clipped_sum, in_one_pass, one_by_one
+from ramet.methods.graph_gradients import Clipped, _Use, clipped_sum, in_one_pass, one_by_one
 from ramet.methods.private_training import fit_privately, training_steps
 from ramet.methods.training import LocalTraining, Session
 from ramet.models import GIN, GraphGCN, GraphNetwork, GraphSAGE
@@ -88,6 +88,64 @@ def test_clipped_gradients_by_hand(tiny_samples: SamplesMaker) -> None:
         expected += gradient * min(1.0, clip / float(gradient.norm()))
     found = clipped_sum(_OneLayer(features, classes), TASK, samples, graphs, clip)
     torch.testing.assert_close(found.gradients["map.weight"], expected, rtol=1e-5, atol=1e-6)
+
+
+def _distance(first: Clipped, second: Clipped) -> float:
+    changes = [first.gradients[name] - second.gradients[name] for name in first.gradients]
+    return float(torch.stack([change.double().square().sum() for change in changes]).sum().sqrt())
+
+
+@pytest.mark.parametrize("name", ["GIN", "FedDense"])
+@pytest.mark.parametrize("way", [in_one_pass, one_by_one])
+def test_a_graph_with_infinite_activations_contributes_nothing(
+    name: str, way: Callable[..., Clipped], tiny_samples: SamplesMaker
+) -> None:
+    """A bias so large that only the sum over the largest graph's nodes overflows."""
+    method, network = NETWORKS[name]
+    samples = tiny_samples("rings", method)
+    whole = assembled(method, network=network)
+    model: Any = start_model(whole, TASK.shape(samples), 1, "rings").eval()
+    train = samples.split.train
+    sizes = torch.tensor([samples.block.cut(graph).nodes for graph in torch.split(train, 1)])
+    largest, below = int(sizes.max()), int(sizes[sizes < sizes.max()].max())
+    others, target = train[sizes < largest][:6], train[sizes == largest][:1]
+    summed = model.mix if name == "FedDense" else model.layers[-1].second
+    with torch.no_grad():
+        summed.bias[0] = torch.finfo(torch.float32).max / ((largest + below) / 2)
+        model.hidden.bias[:] = 1
+        model.hidden.weight[:] = 0
+    found = way(model, TASK, samples, torch.cat([others[:3], target, others[3:]]), 1.0)
+    assert not torch.isfinite(found.norms[3])
+    assert _distance(found, way(model, TASK, samples, others, 1.0)) < 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e1, 1e3, 1e4, 1e6, 1e12, 1e38])
+def test_one_graph_changes_the_sum_by_the_clipping_norm_at_most(
+    scale: float, tiny_samples: SamplesMaker
+) -> None:
+    """However large the parameters, and so activations, gradients and norms are."""
+    method, network = NETWORKS["GCN"]
+    samples = tiny_samples("rings", method)
+    model = start_model(assembled(method, network=network), TASK.shape(samples), 1, "rings").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    graphs = samples.split.train[:6]
+    for way in (in_one_pass, one_by_one):
+        found = way(model, TASK, samples, graphs, 0.5)
+        assert _distance(found, way(model, TASK, samples, graphs[1:], 0.5)) < 0.5 * (1 + 1e-4)
+
+
+def test_terms_that_cancel_each_other_are_not_left_to_rounding(tiny_samples: SamplesMaker) -> None:
+    """Norms of rows see what their sum hides: here 1e9 each way, of which 1 remains."""
+    rows = torch.tensor([[1e9], [1.0], [-1e9]])
+    use = _Use(rows, weight="w", inputs=torch.ones(3, 1))
+    graph = torch.zeros(3, dtype=torch.long)
+    assert float(use.bounds(rows, graph, 1)) == pytest.approx(2e9)
+    assert float(use.squares(rows, graph, 1)) <= 1.0
+    tiny = torch.full((1, 1), 1e-25)
+    apart = _Use(tiny, weight="w", inputs=torch.full((1, 1), 1e25))
+    assert float(apart.squares(tiny, graph[:1], 1)) == pytest.approx(1.0)  # not 0 · inf
 
 
 def _session(samples: Any, model: nn.Module, training: LocalTraining) -> Session:

@@ -16,10 +16,12 @@ from ramet.engine.node import request
 from ramet.engine.private_site import Noise, PrivateSite
 from ramet.errors import RametError
 from ramet.methods import fedavg
+from ramet.methods.training import LocalTraining
 from ramet.policy import WITHHELD, Ceiling, Policy, PolicyError
-from ramet.privacy.accounting import Mechanism
+from ramet.privacy.accounting import Mechanism, spent_epsilon
 from ramet.privacy.budget import Budget
 from ramet.privacy.draws import SeededDraws
+from ramet.randomness import Randomness
 
 NodeMaker = Callable[..., Node]
 GRAPH, SITE = Budget("graph", 1.0, 1e-3), Budget("site", 1.0, 1e-3, 0.5)
@@ -76,6 +78,29 @@ def test_deployed_noise_does_not_follow_from_the_seed(tiny_node: NodeMaker, tmp_
     assert np.abs(reply("c", True) - reply("d", True)).max() > 1e-4
 
 
+def test_deployed_dropout_does_not_follow_from_the_seed(tmp_path: Path) -> None:
+    """Otherwise one graph more in a batch would shift the known masks of all others."""
+    site = PrivateSite(GRAPH, 3, "a" * 32, "", tmp_path, Ledger(tmp_path / "l.json"))
+    known = Randomness(1, "rings", 1)
+    assert site.other_draws(known) == known
+    secret = replace(site, deployed=True)
+    assert len({secret.other_draws(known).number("training") for _ in range(3)} - {1}) == 3
+
+
+def test_infinite_activations_of_one_graph_do_not_show_in_the_reply(
+    tiny_node: NodeMaker, tmp_path: Path
+) -> None:
+    """The sums over the nodes of some graphs overflow, those of the others do not."""
+    node = deployed(private(tiny_node("rings", fedavg()), GRAPH, tmp_path))
+    arrays = {
+        name: np.zeros_like(a) for name, a in node.answer(request(1, True, {})).arrays.items()
+    }
+    last = max(name for name in arrays if name.startswith("layers.") and name.endswith("bias"))
+    arrays[last][0] = np.finfo(np.float32).max / 14
+    reply = node.answer(request(2, True, arrays, last=1))
+    assert all(np.isfinite(array).all() for array in reply.arrays.values())
+
+
 def test_the_ceiling_of_the_policy_stops_a_run_before_its_reply(
     tiny_node: NodeMaker, tmp_path: Path
 ) -> None:
@@ -127,6 +152,15 @@ def test_the_noise_of_an_update_has_the_stated_deviation(tmp_path: Path) -> None
     noisy = site.noisy(zeros, zeros, noise)["a"]
     assert noisy.dtype == np.float32
     assert float(noisy.std()) == pytest.approx(3.0 * 0.5, rel=0.02)
+
+
+def test_the_noise_of_updates_covers_two_clipping_norms(tmp_path: Path) -> None:
+    """With other data, a site's update may point the opposite way; that it answers is public."""
+    budget, ledger = Budget("site", 4.0, 1e-5), Ledger(tmp_path / "l.json")
+    site = PrivateSite(budget, 10, "a" * 32, "", tmp_path, ledger)
+    noise = site.spend(1, LocalTraining(), None).noise
+    assert 3.9 < spent_epsilon([(Mechanism(noise / 2), 10)], 1e-5) <= 4.0
+    assert ledger.runs()["a" * 32].mechanism == Mechanism(noise / 2)
 
 
 def test_an_update_that_is_not_finite_leaves_as_noise(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import ramet
 from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import local_wire
 from ramet.payload import only
-from ramet.runs import local_wire
 from ramet.studies.trial.findings import reason_of_failure, undeclared
 from ramet.studies.trial.wires import WatchedWire
 

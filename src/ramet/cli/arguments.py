@@ -104,6 +104,15 @@ Patience = Annotated[
         help="Stop after N rounds without a better mean validation score. Default: never.",
     ),
 ]
+FinalClients = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Send the final model to N clients, drawn at random, which evaluate it; the others "
+        "get it when it is asked for. Default: all clients.",
+    ),
+]
 Best = Annotated[
     bool,
     typer.Option(
@@ -129,7 +138,18 @@ RunOut = Annotated[
     Path | None, typer.Option("--out", help="Run folder. Default: a new one in runs/.")
 ]
 Seeds = Annotated[str, typer.Option(help="Seeds, as a range (1-5) or a list (1,2,3).")]
-Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel runs, one core each.")]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="Number of parallel runs, which share the cores among them.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Processes that clients are computed in, with --engine local; the numbers are the "
+        "same. Default: one, and in long runs one per core.",
+    ),
+]
 Target = Annotated[
     float | None, typer.Option(help="Also show the rounds needed to reach this test score, in %.")
 ]

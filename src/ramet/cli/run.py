@@ -13,6 +13,7 @@ from ramet.cli.arguments import (
     Best,
     Data,
     Dp,
+    FinalClients,
     Json,
     Merge,
     Metric,
@@ -26,6 +27,7 @@ from ramet.cli.arguments import (
     Sites,
     SplitSeed,
     Track,
+    Workers,
     data_folder,
     setting_and_options,
 )
@@ -113,7 +115,9 @@ def run(
     ] = False,
     dp: Dp = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
+    workers: Workers = None,
     split_seed: SplitSeed = 123,
+    final_clients: FinalClients = None,
     site: Sites = None,
     track: Track = None,
     as_json: Json = False,
@@ -130,6 +134,7 @@ def run(
     ramet run fedavg --setting cora --rounds 300 --patience 20
     ramet run fedprox --setting cora --network sage --set mu=0.1 --set hidden=128
     ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20
+    ramet run fedavg --setting cora --set clients=50 --final-clients 10
     ramet run feddense --activation restart,alpha=0.4
     ramet run fedavg --merge trimmed-mean,share=0.3
     ramet run feddense --release 8-bit
@@ -137,6 +142,7 @@ def run(
     ramet run fedstar --dp unit=graph,epsilon=4,delta=1e-5
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
     ramet run fedavg --site north/site.toml --site south/site.toml
+    ramet run fedstar --setting single --workers 4
     ramet run fedstar --track tensorboard --track mlflow
     ramet run fedavg --site north/2027.toml --from runs/together
     ramet run mine.py:mine --set count=2 --json
@@ -168,13 +174,21 @@ def run(
         dp=dp,
         threads=threads,
         split_seed=split_seed,
+        final_clients=final_clients,
     )
     if secure:
         print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
     if dp:
         print_status("Differential privacy: noise follows from the seed. Simulated: no guarantee.")
     with progress() as observe:
-        result = start(settings, folder, start_from=start_from, track=track or (), observe=observe)
+        result = start(
+            settings,
+            folder,
+            start_from=start_from,
+            track=track or (),
+            observe=observe,
+            workers=workers,
+        )
     show_result(result, as_json)
 
 
@@ -228,6 +242,7 @@ def resume(
             min=1, help="Continue to this number of rounds in total, also if the run is finished."
         ),
     ] = None,
+    workers: Workers = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
@@ -242,5 +257,7 @@ def resume(
     from ramet.runs import resume as resume_run
 
     with progress() as observe:
-        result = resume_run(folder, rounds=rounds, track=track or (), observe=observe)
+        result = resume_run(
+            folder, rounds=rounds, track=track or (), observe=observe, workers=workers
+        )
     show_result(result, as_json)

@@ -1,4 +1,4 @@
-"""Commands for many runs: `ramet compare`, `ramet reproduce` and `ramet report`."""
+"""Commands for many runs: `ramet compare`, `reproduce`, `report` and `board`."""
 
 from __future__ import annotations
 
@@ -439,3 +439,39 @@ def _divergences(run: FinishedRun, data: Path) -> tuple[GraphInspection | None, 
         return inspect_graphs(setting, Reading(data, run.split_seed)), []
     except RametError as reason:
         return None, [f"the divergences between clients: {reason}"]
+
+
+@app.command()
+def board(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Folders that `ramet compare --keep` wrote."),
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the page and its figure.")] = (
+        Path("board")
+    ),
+    as_json: Json = False,
+) -> None:
+    """Rank methods on the same data and partition, from kept runs, with what leaves a site.
+
+    Writes board.md and a figure of scores over bytes; with --json, prints the entries instead. Two
+    methods are tied if the 95 % interval of their difference includes zero; a rank such as 1–3 is
+    what the ties leave open. What leaves a site, and whether replies can be summed securely, is
+    asked from the method's code. Each kept run has its command, commit and SHA-256.
+
+    Example: ramet board results/board-cora-metis-10
+    """
+    from ramet.experiment import make_folder
+    from ramet.report import drawing
+    from ramet.report.board import board_figure, board_markdown
+    from ramet.studies.board import board as ranked
+
+    panels = ranked(paths)
+    if as_json:
+        print_json([panel.to_json() for panel in panels])
+        return
+    make_folder(folder)
+    drawing.save(board_figure(panels), folder, "board")
+    page = folder / "board.md"
+    page.write_text(f"# Board\n\n{board_markdown(panels)}\n\n![Score over bytes](board.svg)\n")
+    print_line(f"Wrote {page} and its figure.")

@@ -55,8 +55,10 @@ def check_run(run: Path, site: Site) -> Iterator[Finding]:
 
 def spent_privacy(site: Site, ceiling: Ceiling) -> str:
     """What the site's runs have spent, by its ledger."""
-    spent = Ledger(site.folder / STATE / LEDGER).spent(ceiling.unit, ceiling.delta)
-    return f"ε = {spent:.3g} at δ = {ceiling.delta:g}"
+    ledger = Ledger(site.folder / STATE / LEDGER)
+    if runs := ledger.uncounted(ceiling.unit):
+        return f"without bound, by {runs} earlier runs with noise per graph"
+    return f"ε = {ledger.spent(ceiling.unit, ceiling.delta):.3g} at δ = {ceiling.delta:g}"
 
 
 def run_settings(run: Path, site: Site) -> tuple[RunSettings, bool]:

@@ -33,6 +33,10 @@ def save_evaluated(state: Path, model: nn.Module, number: int, best: Sequence[in
     kept.save(Snapshot(number, model_arrays(model)), pinned=best)
 
 
+def has_final_model(state: Path) -> bool:
+    return Snapshots(state / FINAL).latest_valid() is not None
+
+
 def final_model(
     method: AssembledMethod, shape: Shape, seed: int, client: str, state: Path
 ) -> nn.Module:

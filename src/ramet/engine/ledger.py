@@ -20,7 +20,7 @@ from ramet.engine.checkpoint import write_atomically
 from ramet.errors import RametError
 from ramet.policy import Ceiling, PolicyError
 from ramet.privacy.accounting import Mechanism, excess_epsilon, spent_epsilon
-from ramet.privacy.budget import Unit
+from ramet.privacy.budget import SENSITIVITY, Unit
 
 NAME = "privacy.json"
 _VERSION = 1
@@ -37,6 +37,7 @@ class RunEntry(BaseModel):
     data: str
     """SHA-256 of the site's data."""
     noise: float
+    """The standard deviation of the noise, divided by the clipping norm."""
     sampling: float
     steps: int
     rounds: tuple[int, ...] = ()
@@ -44,7 +45,8 @@ class RunEntry(BaseModel):
 
     @property
     def mechanism(self) -> Mechanism:
-        return Mechanism(self.noise, self.sampling, self.steps)
+        """What the accountant is given."""
+        return Mechanism(self.noise / SENSITIVITY[self.unit], self.sampling, self.steps)
 
 
 @dataclass(frozen=True)
@@ -99,14 +101,24 @@ class Ledger:
             write_atomically(self.path, content.encode())
 
     def spent(self, unit: Unit, delta: float) -> float:
-        """ε of everything that was sent so far, for a unit."""
+        """ε of everything that was sent so far, for a unit; see `uncounted`."""
         used = _used(self.runs(), unit)
         return spent_epsilon(used, delta) if used else 0.0
+
+    def uncounted(self, unit: Unit) -> int:
+        """The number of runs with noise for a smaller unit, which bound nothing for this one."""
+        runs = self.runs().values()
+        return sum(bool(entry.rounds) and not _covers(entry.unit, unit) for entry in runs)
 
 
 def check_ceiling(runs: dict[str, RunEntry], ceiling: Ceiling) -> None:
     """Refuse what exceeds the ceiling, over all runs; other data may have the same graphs."""
     used = _used(runs, ceiling.unit)
+    if any(entry.rounds and not _covers(entry.unit, ceiling.unit) for entry in runs.values()):
+        raise PolicyError(
+            f"`privacy`: this site has taken part in runs that protect each graph, for which no ε "
+            f"per {ceiling.unit} can be stated. Its policy can only have a ceiling per graph."
+        )
     spent = excess_epsilon(used, ceiling.epsilon, ceiling.delta)
     if spent is not None:
         raise PolicyError(
@@ -119,6 +131,11 @@ def _used(runs: dict[str, RunEntry], unit: Unit) -> list[tuple[Mechanism, int]]:
     """The mechanisms of all runs, and for how many rounds each was used."""
     rounds: Counter[Mechanism] = Counter()
     for entry in runs.values():
-        if entry.unit == unit and entry.rounds:
+        if entry.rounds and _covers(entry.unit, unit):
             rounds[entry.mechanism] += len(entry.rounds)
     return sorted(rounds.items(), key=str)
+
+
+def _covers(protected: Unit, unit: Unit) -> bool:
+    """Whether noise for one unit bounds what is told of another: a graph is part of a site."""
+    return protected in (unit, "site")

@@ -331,10 +331,13 @@ class Node:
         """What the reply adds to the sums of the run, if the server learns only those."""
         if self.method.summation is None:
             return reply
-        reply = self._with_permitted_numbers(reply)
-        terms = terms_of(self.method, reply)
-        encoded = self.method.summation.encode(terms, self.clients)
-        return replace(reply, arrays=encoded, extras={})
+        permitted = self._with_permitted_numbers(reply)
+        if self.secure is not None:  # the weight may leave inside the sum
+            weight = {name: reply.numbers[name] for name in ("weight",) if name in reply.numbers}
+            permitted = replace(permitted, numbers={**weight, **permitted.numbers})
+        terms = terms_of(self.method, permitted)
+        encoded = self.method.summation.encode(terms, self.clients, clip=self.secure is not None)
+        return replace(permitted, arrays=encoded, extras={})
 
     def _check_declared(self, reply: Payload) -> None:
         for name in reply.arrays:
@@ -386,6 +389,7 @@ class Node:
         self, client: ClientState, session: Session, count: bool, noise: Noise | None
     ) -> dict[str, float]:
         if self.private is not None and self.private.of_graphs and noise is not None:
+            session.randomness = self.private.other_draws(session.randomness)
             fit_privately(session, noise.mechanism, self.private.budget.clip, noise.draws)
             return {}
         unsaved = Unsaved(client.model, client.optimiser)

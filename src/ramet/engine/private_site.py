@@ -7,9 +7,10 @@ another, it refuses. Two answers with different noise would reveal more than one
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from ramet.methods.training import LocalTraining, Training
 from ramet.payload import Array, Arrays, Payload
 from ramet.policy import Ceiling, Numbers
 from ramet.privacy.accounting import Mechanism, needed_noise
-from ramet.privacy.budget import Budget
+from ramet.privacy.budget import SENSITIVITY, Budget
 from ramet.privacy.draws import Draws, SeededDraws, SystemDraws
 from ramet.randomness import Randomness
 
@@ -73,20 +74,22 @@ class PrivateSite:
         return self.budget.unit == "graph"
 
     def spend(self, number: int, training: Training, samples: Any) -> Mechanism:
-        """Enter a round into the ledger, and return the noise of its steps."""
+        """Enter a round into the ledger, and return the noise of its steps, in clipping norms."""
         if not 1 <= number <= self.rounds:
             raise RametError(f"this run has {self.rounds} rounds; round {number} is none of them.")
         sampling, steps = 1.0, 1
         if self.of_graphs:
             assert isinstance(training, LocalTraining)
             sampling, steps = training_steps(training, samples)
+        sensitivity = SENSITIVITY[self.budget.unit]
         terms = f"{self.budget} rounds={self.rounds} sampling={sampling} steps={steps}"
+        terms += f" sensitivity={sensitivity}" if sensitivity > 1 else ""
         known = self.ledger.runs().get(self.run)
         if known is not None and known.terms == terms:
             noise = known.noise
         else:
             of_run = self.budget.epsilon, self.budget.delta
-            noise = needed_noise(*of_run, sampling, steps * self.rounds)
+            noise = sensitivity * needed_noise(*of_run, sampling, steps * self.rounds)
         entry = RunEntry(
             unit=self.budget.unit,
             terms=terms,
@@ -96,13 +99,21 @@ class PrivateSite:
             steps=steps,
         )
         self.ledger.spend(self.run, entry, number, self.ceiling)
-        return entry.mechanism
+        return Mechanism(noise, sampling, steps)
 
     def draws(self, randomness: Randomness) -> Draws:
         """The source of noise and of the choice of graphs."""
         if self.deployed:
             return SystemDraws()
         return SeededDraws(randomness.generator("simulated privacy"))
+
+    def other_draws(self, randomness: Randomness) -> Randomness:
+        """The source of training's other draws, such as dropout.
+
+        A graph in the batch shifts the draws of those after it. If the coordinator could repeat
+        them, it would see more than one graph's clipped gradient change.
+        """
+        return replace(randomness, seed=secrets.randbits(128)) if self.deployed else randomness
 
     def noisy(self, arrays: Arrays, sent: Arrays, noise: Noise) -> dict[str, Array]:
         """The arrays of a reply, their change since they were sent clipped and with noise."""
@@ -116,7 +127,7 @@ class PrivateSite:
         for name, change in changes.items():
             clipped = change * factor if factor else np.zeros_like(change)
             drawn = noise.mechanism.noise * clip * noise.draws.normal(change.shape).numpy()
-            noisy[name] = (sent.get(name, 0.0) + clipped + drawn).astype(arrays[name].dtype)
+            noisy[name] = (sent.get(name, 0.0) + (clipped + drawn)).astype(arrays[name].dtype)
         return noisy
 
     def once(self, message: Payload, answer: Callable[[], Payload]) -> Payload:

@@ -2,9 +2,9 @@
 
 In each round clients train and reply, and replies are merged as they arrive. The merge is sent with
 the next message, and each client evaluates it before training again. After the last round a closing
-message delivers the final merge, so every site ends with it. There is one message per client and
-round, and each array crosses the wire once up and once down per round. Nothing is sent before
-round 1: server and sites draw the same initial arrays from the run's seed.
+message delivers the final merge to all clients, or to the final clients. There is one message per
+client and round, and each array crosses the wire once up and once down per round. Nothing is sent
+before round 1: server and sites draw the same initial arrays from the run's seed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ramet.engine.evaluations import Evaluations
 from ramet.engine.exchange import Exchange
 from ramet.engine.node import request
 from ramet.engine.run_state import HeldReply, InFlight, RunState
-from ramet.engine.secure_messages import model_digest
-from ramet.engine.server_rules import ServerRules
+from ramet.engine.secure_messages import context_digest
+from ramet.engine.server_rules import ReceivedExtras, ServerRules
 from ramet.events import log_event
 from ramet.methods import AssembledMethod
 from ramet.methods.activation import Choice, Spared
 from ramet.methods.base import declared_extras, step_of, switchable_arrays
 from ramet.methods.extras import TRAINING, Stage
 from ramet.methods.fixed_point import RingTotal, extra_sums, parameter_sums
-from ramet.methods.merging import Reply, Total
+from ramet.methods.merging import Merging, Reply
 from ramet.methods.server import CPU, SERVER, no_network
 from ramet.metrics import Record
 from ramet.metrics.best import History, best_of
@@ -96,6 +96,10 @@ class Rounds:
     device: torch.device = CPU
     secure: bool = False
     """Whether the server learns sums only."""
+    config: str = ""
+    """A digest of the settings that all members of a secure sum have in common."""
+    final_clients: Sequence[str] | None = None
+    """The clients that get the final merge at the end; None for all."""
 
     def resume_point(self) -> int:
         """The last round with an undamaged snapshot; 0 if there is none."""
@@ -170,15 +174,16 @@ class Rounds:
         evaluations: Evaluations,
         observe: Observer,
     ) -> str:
-        """Deliver the merge of the last round to all clients; return the SHA-256 of the run."""
+        """Deliver the merge of the last round, and return the SHA-256 of the run."""
         for client, _ in wire.exchange(()) if state.in_flight else ():
             state.in_flight.pop(client)  # too late to be merged
-        candidates, everyone = evaluations.history.candidates(), dict.fromkeys(self.clients, ())
+        candidates = evaluations.history.candidates()
+        final = dict.fromkeys(self.final_clients or self.clients, ())
         if self.secure:
-            _, closing = self._secure_sums(wire, everyone, state, last + 1, last, candidates)
+            _, closing = self._secure_sums(wire, final, state, last + 1, last, candidates)
         else:
             closing = Exchange.after(state.traffic, last + 1, last, candidates)
-            for _ in self._replies(wire, everyone, state, closing):
+            for _ in self._replies(wire, final, state, closing):
                 pass
         failed = {**closing.failed, **state.pending["failed"]}
         pending = {**state.pending, "rounds": self.rounds, "failed": failed}
@@ -193,15 +198,22 @@ class Rounds:
         ]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 
+    def deliver(self, wire: Wire, client: str) -> None:
+        """Deliver the final merge to a client that the closing message did not go to."""
+        state, _ = self._restored()
+        last = self.resume_point()
+        for _ in self._replies(wire, {client: ()}, state, Exchange(last + 1, last)):
+            pass
+
     def _run_stage(
         self, stage: Stage, wire: Wire, spared: Spared, state: RunState, choice: Choice
     ) -> None:
         """Exchange the extras of a stage with the clients of the round."""
         exchange = Exchange(choice.round, self.rounds, stage=stage)
-        total = Total()
-        for _ in self._summed(self._replies(wire, spared, state, exchange), stage.name, total):
+        received = ReceivedExtras(self._extras_rule(stage.name))
+        for _ in received.passing(self._replies(wire, spared, state, exchange)):
             pass
-        self._step_extras(stage.name, state, total.arrays(), choice)
+        self._merge_extras(stage.name, state, received, choice)
         whole = Exchange.after(state.traffic, choice.round, self.rounds)
         whole.add_stage(exchange)
         state.traffic = whole.traffic()
@@ -217,10 +229,9 @@ class Rounds:
                 total.add(reply.arrays)
             sums = self.method.summation.decode(total.arrays, len(self.clients))
             return self._merge_sums(sums, state, choice)
-        extras = Total()
-        terms = self._summed(replies, TRAINING, extras)
-        state.merging = self._rules.merged(state.merging, terms, choice)
-        self._step_extras(TRAINING, state, extras.arrays(), choice)
+        received = ReceivedExtras(self._extras_rule(TRAINING))
+        state.merging = self._rules.merged(state.merging, received.passing(replies), choice)
+        self._merge_extras(TRAINING, state, received, choice)
         return state.merging
 
     def _secure_sums(
@@ -247,17 +258,17 @@ class Rounds:
             replies=lambda members, exchange, needed: self._replies(
                 wire, members, state, exchange, needed
             ),
-            model=lambda: self._model_sent(state, number),
+            context=lambda: self._context(state, number, rounds),
             commit=lambda: self.snapshots.save(state.snapshot(step_of(self.method, number - 1))),
             retry_delays=self.retry_delays,
         )
         return secure_round.run(spared, self.quorum)
 
-    def _model_sent(self, state: RunState, number: int) -> str:
-        """A digest of what all clients are sent: with secure sums, it is the same for all."""
-        client, exchange = self.clients[0], Exchange(number, self.rounds)
+    def _context(self, state: RunState, number: int, rounds: int) -> str:
+        """A digest of what all members of a secure sum have in common."""
+        client, exchange = self.clients[0], Exchange(number, rounds)
         sent = self._sent(state, client, (), number)
-        return model_digest(self._request(client, sent, (), state, exchange))
+        return context_digest(self._request(client, sent, (), state, exchange), self.config)
 
     def _merge_sums(self, sums: Arrays, state: RunState, choice: Choice) -> Payload:
         if parameters := parameter_sums(sums):
@@ -265,14 +276,18 @@ class Rounds:
         self._step_extras(TRAINING, state, extra_sums(sums), choice)
         return state.merging
 
-    def _summed(self, replies: Iterable[Reply], exchange: str, total: Total) -> Iterator[Reply]:
-        """Pass replies on, and add up the terms of their extras."""
+    def _extras_rule(self, exchange: str) -> Merging | None:
         declared = declared_extras(self.method).get(exchange)
-        rule = declared.rule if declared else None
-        for client, reply in replies:
-            if rule is not None:
-                total.add(rule.term(reply))
-            yield client, reply
+        return declared.rule if declared else None
+
+    def _merge_extras(
+        self, exchange: str, state: RunState, received: ReceivedExtras, choice: Choice
+    ) -> None:
+        self._step_extras(exchange, state, received.total.arrays(), choice)
+        if received.compared:
+            own = state.extras[exchange]
+            replies = received.compared
+            state.extras[exchange] = self._rules.merged_extras(exchange, own, replies, choice)
 
     def _step_extras(self, exchange: str, state: RunState, summed: Arrays, choice: Choice) -> None:
         if summed and exchange in state.extras:

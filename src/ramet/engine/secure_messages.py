@@ -13,8 +13,9 @@ from ramet.payload import Array, Arrays, Payload, digest
 
 STEP, BATCH, MEMBERS, SURVIVORS, CONFIRMED = "secure", "batch", "members", "survivors", "confirmed"
 """Notes: the step of the protocol, and what it is about."""
-KEYS, SHARES, UNMASK = "keys", "shares", "unmask"
-"""The steps: two before the first round of a batch, and one after each training."""
+KEYS, SHARES, AGREE, UNMASK = "keys", "shares", "agree", "unmask"
+"""The steps: two before the first round of a batch; after each training the sites agree on the list
+of survivors if one of them has dropped out, and unmask the sum."""
 
 
 class SecureError(RametError):
@@ -35,9 +36,20 @@ def step_request(
     return Payload({}, numbers, texts, extras or {})
 
 
-def model_digest(message: Payload) -> str:
-    """A digest of what a message to train sends: the parameters and the extras."""
-    return f"{digest(message.arrays)} {digest(message.extras)}"
+def context_digest(message: Payload, config: str) -> str:
+    """A digest of all that must be the same for all members of a sum.
+
+    This is what a message to train sends, whether it asks to train, the members, and ``config``,
+    a digest of the run's settings.
+    """
+    content = [
+        digest(message.arrays),
+        digest(message.extras),
+        int(message.numbers["train"]),
+        message.notes.get(MEMBERS, ""),
+        config,
+    ]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def request_digest(message: Payload) -> str:
@@ -77,7 +89,7 @@ def names_in(message: Payload, note: str) -> list[str]:
 
 
 def signatures_in(message: Payload) -> dict[str, bytes]:
-    """Signatures of the last list of survivors, by site."""
+    """Signatures of a list of survivors, by site."""
     try:
         given = dict(json.loads(message.notes.get(CONFIRMED, "{}")))
         return {str(site): bytes.fromhex(signature) for site, signature in given.items()}

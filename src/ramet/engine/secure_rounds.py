@@ -35,7 +35,7 @@ class SecureRound:
         wire: carries messages.
         state: what the server knows.
         replies: asks clients to train, and yields valid replies, at least the given number.
-        model: returns a digest of what clients are sent to train with.
+        context: returns a digest of what clients are sent, and of their settings.
         commit: saves the state, so that a server that is killed goes on from here.
         retry_delays: seconds before each time that missing clients are asked again.
     """
@@ -48,7 +48,7 @@ class SecureRound:
     wire: Wire
     state: RunState
     replies: Callable[[Spared, Exchange, int], Iterator[Reply]]
-    model: Callable[[], str]
+    context: Callable[[], str]
     commit: Callable[[], None]
     retry_delays: Sequence[float] = ()
 
@@ -98,8 +98,8 @@ class SecureRound:
         survivors = tuple(sorted(exchange.numbers))
         if len(survivors) < needed:
             raise exchange.below(needed, len(members))
-        model, facts = self.model(), exchange.facts()
-        pending = PendingSum(self.number, survivors, total.arrays, model, facts)
+        context, facts = self.context(), exchange.facts()
+        pending = PendingSum(self.number, survivors, total.arrays, context, facts)
         secure = replace(secure, pending=pending)
         self.state.secure = secure.to_payload()
         self.commit()

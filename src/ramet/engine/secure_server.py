@@ -1,8 +1,9 @@
 """The server's side of secure sums: it relays keys and shares, and learns sums only.
 
 Before the first round of a batch, sites exchange keys and shares of their seeds. In each round they
-train and send masked terms. The server commits the sum of these with the list of survivors, and
-then asks the survivors to unmask it. A server that is killed goes on after what it has committed.
+train and send masked terms. The server commits the sum of these with the list of survivors. If a
+site has dropped out, it collects the survivors' signatures of the list. Then it asks them to unmask
+the sum. A server that is killed goes on after what it has committed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ramet.engine.secure_messages import (
+    AGREE,
     BATCH,
     CONFIRMED,
     KEYS,
@@ -49,8 +51,8 @@ class PendingSum:
     round: int
     survivors: tuple[str, ...]
     total: Arrays
-    model: str
-    """A digest of what the sites were sent."""
+    context: str
+    """A digest of what the sites were sent, and of their settings."""
     exchange: Mapping[str, Any]
     """What was counted while the replies arrived."""
 
@@ -99,7 +101,7 @@ class SecureState:
             facts["pending"] = {
                 "round": self.pending.round,
                 "survivors": self.pending.survivors,
-                "model": self.pending.model,
+                "context": self.pending.context,
                 "exchange": dict(self.pending.exchange),
             }
         return Payload(arrays, notes={"facts": json.dumps(facts)})
@@ -118,7 +120,7 @@ class SecureState:
             own = facts["pending"]
             total = under("total/", saved.arrays)
             survivors = tuple(own["survivors"])
-            pending = PendingSum(own["round"], survivors, total, own["model"], own["exchange"])
+            pending = PendingSum(own["round"], survivors, total, own["context"], own["exchange"])
         batch = facts["batch"] and Batch("", *facts["batch"])
         return SecureState(batch, facts["adverts"], shares, facts["confirmed"], pending)
 
@@ -163,6 +165,7 @@ def sum_of(
     """Ask the survivors for shares, and return the sum without masks."""
     assert state.batch is not None
     batch, number, members = state.batch, pending.round, state.members
+    signatures = _signatures(state, pending, train, ask)
     offset = (number - batch.first) * SEALED_BYTES
 
     def request(client: str) -> Payload:
@@ -171,7 +174,7 @@ def sum_of(
             for member in members
             if member != client
         }
-        notes = {SURVIVORS: json.dumps(pending.survivors)}
+        notes = {SURVIVORS: json.dumps(pending.survivors), CONFIRMED: json.dumps(signatures)}
         return step_request(UNMASK, _id(batch), number, train, extras, notes)
 
     def unmasking_fault(client: str, reply: Payload) -> str | None:  # noqa: ARG001
@@ -186,10 +189,30 @@ def sum_of(
         for row, member in enumerate(members)
     }
     adverts = {site: Advert.parse(text, batch) for site, text in state.adverts.items()}
-    survivors, model = pending.survivors, pending.model
-    sums = unmasked(pending.total, batch, number, survivors, adverts, members, shares, model)
+    survivors, context = pending.survivors, pending.context
+    sums = unmasked(pending.total, batch, number, survivors, adverts, members, shares, context)
     confirmed = {client: reply.notes[CONFIRMED] for client, reply in replies.items()}
+    confirmed = {**signatures, **confirmed}
     return sums, replace(state, confirmed=confirmed, pending=None)
+
+
+def _signatures(state: SecureState, pending: PendingSum, train: bool, ask: Ask) -> dict[str, str]:
+    """The survivors' signatures of their list, without which they do not reveal a missing key.
+
+    If all members are in the sum, no key is revealed, and no signature is needed.
+    """
+    assert state.batch is not None
+    if pending.survivors == state.members:
+        return {}
+
+    def signing_fault(client: str, reply: Payload) -> str | None:  # noqa: ARG001
+        return None if CONFIRMED in reply.notes else "did not sign the list of survivors"
+
+    notes = {SURVIVORS: json.dumps(pending.survivors)}
+    request = step_request(AGREE, _id(state.batch), pending.round, train, notes=notes)
+    requests = dict.fromkeys(pending.survivors, request)
+    replies = ask(AGREE, requests, signing_fault, state.needed)
+    return {client: reply.notes[CONFIRMED] for client, reply in replies.items()}
 
 
 def _id(batch: Batch) -> tuple[str, int, int]:

@@ -7,9 +7,10 @@ else, it refuses. So a killed site or server goes on, and no mask is used for tw
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from safetensors.numpy import load, save
 
 from ramet.engine.checkpoint import KEPT, write_atomically
 from ramet.engine.secure_messages import (
+    AGREE,
     BATCH,
     CONFIRMED,
     KEYS,
@@ -31,14 +33,14 @@ from ramet.engine.secure_messages import (
     SURVIVORS,
     UNMASK,
     SecureError,
-    model_digest,
+    context_digest,
     names_in,
     request_digest,
     signatures_in,
     to_bytes,
     to_text,
 )
-from ramet.payload import Payload, under
+from ramet.payload import Array, Payload, under
 from ramet.secure.adverts import Advert, Batch, Secrets, is_confirmed
 from ramet.secure.identity import Identity, Peers, simulated_peers
 from ramet.secure.masks import SEED_BYTES, derived
@@ -62,6 +64,7 @@ class SecureSite:
         peers: the sites that it accepts.
         draw: returns random bytes for a batch and a purpose.
         smallest: the smallest number of sites in a sum that it takes part in.
+        config: a digest of the run's settings, which all members of a sum must have in common.
     """
 
     site: str
@@ -71,6 +74,7 @@ class SecureSite:
     peers: Peers
     draw: Callable[[str, str, int], bytes]
     smallest: int = SMALLEST
+    config: str = ""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -90,8 +94,8 @@ class SecureSite:
             return Payload(
                 extras={f"shares/{peer}": to_bytes(content) for peer, content in shares.items()}
             )
-        if step == UNMASK:
-            return self._unmask(batch, message)
+        if step in (AGREE, UNMASK):
+            return self._after_training(batch, message)
         raise SecureError(f"{self.site} does not know the step '{step}' of a secure sum.")
 
     def earlier_reply(self, message: Payload) -> Payload | None:
@@ -100,6 +104,11 @@ class SecureSite:
         A message for a round that was answered before, with another content, is refused.
         """
         number = int(message.numbers["round"])
+        if {"spared", "stage"} & message.notes.keys():
+            raise SecureError(
+                f"{self.site} sends all arrays of a secure sum at once: with a part of them it "
+                "could be asked for what other sites are not asked for."
+            )
         entry = self._ledger().get(str(number))
         if entry is None:
             self._check_new(message, number)
@@ -119,8 +128,8 @@ class SecureSite:
         adverts = _adverts(facts, batch)
         secrets = Secrets.from_json(facts["secrets"])
         others = {peer: adverts[peer] for peer in members if peer != self.site}
-        model = model_digest(message)
-        terms = mask_terms(reply.arrays, batch, number, self.site, secrets, others, model)
+        context = context_digest(message, self.config)
+        terms = mask_terms(reply.arrays, batch, number, self.site, secrets, others, context)
         sent = Payload(terms, {}, {k: v for k, v in reply.notes.items() if k == "private"})
         write_atomically(self._reply_file(number), save(dict(terms)))
         request = request_digest(message)
@@ -149,7 +158,7 @@ class SecureSite:
                 site: Advert.verified(text, batch, site, self.peers) for site, text in texts.items()
             }
             secrets = Secrets.from_json(facts["secrets"])
-            sealed, kept = seal_shares(batch, self.site, secrets, adverts)
+            sealed, kept = seal_shares(batch, self.site, secrets, adverts, _view(texts))
             outgoing = {peer: content.hex() for peer, content in sealed.items()}
             facts |= {"adverts": texts, "outgoing": outgoing, "kept": kept.hex()}
             self._write(batch, facts)
@@ -179,23 +188,39 @@ class SecureSite:
         entry = self._ledger().get(str(number), {})
         if SURVIVORS not in entry:
             return
-        facts = self._read_id(entry[BATCH])
+        facts, survivors = self._read_id(entry[BATCH]), entry[SURVIVORS]
+        if not self._is_agreed(message, facts, number, survivors, all_must_fit=True):
+            raise SecureError(
+                f"{self.site} stops: the sites do not confirm the same survivors of round {number}."
+            )
+
+    def _is_agreed(
+        self,
+        message: Payload,
+        facts: dict[str, Any],
+        number: int,
+        survivors: list[str],
+        all_must_fit: bool = False,
+    ) -> bool:
+        """Whether the message has the signatures of enough survivors for this very list."""
         batch = Batch(**facts["batch"])
-        adverts, survivors = _adverts(facts, batch), entry[SURVIVORS]
-        statement = batch.statement(number, survivors)
-        signatures = signatures_in(message)
+        adverts = _adverts(facts, batch)
+        statement, signatures = _statement(facts, batch, number, survivors), signatures_in(message)
         valid = [
             site
             for site, signature in signatures.items()
             if site in survivors and is_confirmed(statement, signature, adverts[site].signing)
         ]
-        if len(valid) < max(threshold(len(adverts)), self.smallest) or len(valid) < len(signatures):
-            raise SecureError(
-                f"{self.site} stops: the sites do not confirm the same survivors of round {number}."
-            )
+        enough = len(valid) >= max(threshold(len(adverts)), self.smallest)
+        return enough and (len(valid) == len(signatures) or not all_must_fit)
 
-    def _unmask(self, batch: Batch, message: Payload) -> Payload:
-        """Shares for one list of survivors: of a survivor's own mask, or of another's key."""
+    def _after_training(self, batch: Batch, message: Payload) -> Payload:
+        """Sign one list of survivors per round, and reveal shares for it if others have signed it.
+
+        Without signatures, sites that were told different lists, each long enough, would together
+        reveal the sum of two of them. If all members are in the sum, no key is revealed that
+        could be combined with other lists, so that no signatures are needed.
+        """
         number, survivors = int(message.numbers["round"]), names_in(message, SURVIVORS)
         entry = self._ledger().get(str(number), {})
         if entry.get(BATCH) != batch.id:
@@ -206,21 +231,37 @@ class SecureSite:
             raise SecureError(f"{self.site} refuses a list of survivors that are no members.")
         self._check_size(len(survivors), "survivors", threshold(len(adverts)))
         if entry.setdefault(SURVIVORS, survivors) != survivors:
-            raise SecureError(f"{self.site} has already unmasked round {number} for another list.")
+            raise SecureError(f"{self.site} has already signed another list for round {number}.")
         secrets = Secrets.from_json(facts["secrets"])
-        shares = []
+        signature = secrets.signing_key.sign(_statement(facts, batch, number, survivors)).hex()
+        if message.notes[STEP] == AGREE:
+            self._note(number, entry)
+            return Payload(notes={CONFIRMED: signature})
+        if survivors != members and not self._is_agreed(message, facts, number, survivors):
+            raise SecureError(
+                f"{self.site} reveals nothing: too few sites have signed this list of survivors of "
+                f"round {number}."
+            )
+        shares = self._revealed(batch, message, facts, survivors)
+        self._note(number, entry)
+        return Payload(extras={SHARES: shares}, notes={CONFIRMED: signature})
+
+    def _revealed(
+        self, batch: Batch, message: Payload, facts: dict[str, Any], survivors: list[str]
+    ) -> Array:
+        """Shares of each survivor's own mask, and of each other member's key."""
+        number, members = int(message.numbers["round"]), facts[MEMBERS]
+        adverts, secrets = _adverts(facts, batch), Secrets.from_json(facts["secrets"])
+        view, shares = _view(facts["adverts"]), []
         for member in members:
             if member == self.site:
                 start = (number - batch.first) * _OWN_SHARES
                 both = bytes.fromhex(facts["kept"])[start : start + _OWN_SHARES]
             else:
                 sealed = message.extras.get(f"shares/{member}", np.zeros(0, np.uint8)).tobytes()
-                both = open_shares(sealed, batch, number, adverts[member], self.site, secrets)
+                both = open_shares(sealed, batch, number, adverts[member], self.site, secrets, view)
             shares.append(np.frombuffer(revealed(both, member in survivors), np.uint8))
-        self._note(number, entry)
-        statement = batch.statement(number, survivors)
-        signature = secrets.signing_key.sign(statement).hex()
-        return Payload(extras={SHARES: np.stack(shares)}, notes={CONFIRMED: signature})
+        return np.stack(shares)
 
     def _check_size(self, count: int, what: str, needed: int = SMALLEST) -> None:
         needed = max(needed, self.smallest)
@@ -282,15 +323,15 @@ class SecureSite:
 
 
 def simulated_site(
-    site: str, run: str, folder: Path, seed: int, sites: tuple[str, ...]
+    site: str, run: str, folder: Path, seed: int, sites: tuple[str, ...], config: str = ""
 ) -> SecureSite:
     """A site whose keys follow from the seed: the same sums, without any protection."""
 
     def draw(batch: str, purpose: str, count: int) -> bytes:
         return derived(str(seed).encode(), "simulated keys", site, batch, purpose)[:count]
 
-    peers = simulated_peers(seed, tuple(sites))
-    return SecureSite(site, run, folder, Identity.simulated(seed, site), peers, draw)
+    peers, identity = simulated_peers(seed, tuple(sites)), Identity.simulated(seed, site)
+    return SecureSite(site, run, folder, identity, peers, draw, config=config)
 
 
 def deployed_site(simulated: SecureSite, key: Path, members: Path, smallest: int) -> SecureSite:
@@ -307,3 +348,13 @@ def deployed_site(simulated: SecureSite, key: Path, members: Path, smallest: int
 def _adverts(facts: dict[str, Any], batch: Batch) -> dict[str, Advert]:
     """The keys of all members, which were verified when they arrived."""
     return {site: Advert.parse(text, batch) for site, text in facts["adverts"].items()}
+
+
+def _view(texts: Mapping[str, str]) -> str:
+    """A digest of the keys of all sites, as one site was given them."""
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
+
+
+def _statement(facts: dict[str, Any], batch: Batch, number: int, survivors: list[str]) -> bytes:
+    """What a site signs: who is in the sum of a round, of which members, with which keys."""
+    return batch.statement(number, _view(facts["adverts"]), facts[MEMBERS], survivors)

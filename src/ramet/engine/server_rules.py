@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -16,9 +16,27 @@ from ramet.methods import AssembledMethod
 from ramet.methods.activation import requested
 from ramet.methods.base import declared_extras, sent_up, switchable_arrays
 from ramet.methods.fixed_point import rule_of, terms_of
-from ramet.methods.merging import NEW_CLIENT, Merging, Reply
+from ramet.methods.merging import NEW_CLIENT, Merging, Reply, Summing, Total
 from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload
+
+
+@dataclass(frozen=True)
+class ReceivedExtras:
+    """The extras of an exchange: added up, or kept for a rule that sees each of them."""
+
+    rule: Merging | None
+    total: Total = field(default_factory=Total)
+    compared: list[Reply] = field(default_factory=list)
+
+    def passing(self, replies: Iterable[Reply]) -> Iterator[Reply]:
+        """Pass replies on, and take their extras."""
+        for client, reply in replies:
+            if isinstance(self.rule, Summing):
+                self.total.add(self.rule.term(reply))
+            elif self.rule is not None:
+                self.compared.append((client, Payload(extras=reply.extras)))
+            yield client, reply
 
 
 @dataclass(frozen=True)
@@ -76,10 +94,18 @@ class ServerRules:
         return declared.flaw(reply.extras) if declared and reply.extras else None
 
     def stepped(self, exchange: str, state: Payload, total: Arrays, server: Server) -> Payload:
-        """The state of the rule for extras after an exchange."""
+        """The state of a rule that sums extras after an exchange."""
+        rule = declared_extras(self.method)[exchange].rule
+        assert isinstance(rule, Summing)
+        return _checked(rule, rule.step(state, total, server), "step")
+
+    def merged_extras(
+        self, exchange: str, state: Payload, replies: Sequence[Reply], server: Server
+    ) -> Payload:
+        """The state of a rule that sees each reply's extras after an exchange."""
         rule = declared_extras(self.method)[exchange].rule
         assert rule is not None
-        return _checked(rule, rule.step(state, total, server), "step")
+        return _checked(rule, rule.merge(state, replies, server), "merge")
 
     def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
         """The arrays that a client is sent; with ``keep_own`` without those it is spared."""

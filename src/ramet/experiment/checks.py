@@ -77,6 +77,11 @@ def check_names(experiment: Experiment) -> None:
     check_summation(method, settings.norm_bound)
     if settings.secure:
         _check_secure(clients)
+        if settings.final_clients is not None:
+            raise RametError(
+                "the closing message of a secure run is a sum over all clients. Leave out "
+                "--final-clients or --secure."
+            )
     if settings.budget is not None:
         check_installed()
         check_privacy(settings.budget, method, [*shared], _buffers(experiment))
@@ -207,7 +212,7 @@ def check_clients(experiment: Experiment) -> None:
     _check_schemas(experiment)
     if experiment.settings.dp:
         _check_no_sums(experiment)
-    first, *others = experiment.clients
+    first, *others = experiment.final_clients
     expected = experiment.sizes.exchanged_shapes(first)
     for client in others:
         for name, shape in experiment.sizes.exchanged_shapes(client).items():

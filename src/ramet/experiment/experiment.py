@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,11 +33,12 @@ from ramet.experiment.site_record import NAME as SITE_RECORD
 from ramet.experiment.site_record import SiteRecord
 from ramet.experiment.sizes import Sizes
 from ramet.methods import AssembledMethod
+from ramet.methods.server import SERVER
 from ramet.metrics.classification import Evaluation, evaluate
 from ramet.metrics.summary import Baseline
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
-from ramet.randomness import EVERYONE
+from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks.base import Predictions
 from ramet.tasks.baselines import baseline
 
@@ -48,6 +51,11 @@ PRIVATE = "private"
 """The folder of a client's last replies, in runs with differential privacy."""
 SECURE = "secure"
 """The folder of a client's keys in secure sums."""
+_AGREED = {
+    *("method", "setting", "options", "network", "share", "activation", "merge", "release"),
+    *("metric", "seed", "split_seed", "rounds", "dp", "start_from", "code"),
+}
+"""The settings that the members of a secure sum must have in common."""
 _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
     "local": (),  # in the same process a retry would end the same way
     "ray": (0.0, 0.0),
@@ -93,6 +101,20 @@ class Experiment:
         return self.setting.clients
 
     @cached_property
+    def final_clients(self) -> tuple[str, ...]:
+        """The clients that get the final model and evaluate it.
+
+        What a run's folder says about every client before and after the rounds, it says about
+        these, so that it does not grow with clients that are never asked.
+        """
+        count, total = self.settings.final_clients, len(self.clients)
+        if count is None or count >= total:
+            return self.clients
+        draw = Randomness(self.settings.seed, SERVER, 0).generator("final clients")
+        chosen = torch.randperm(total, generator=draw)[:count].sort().values
+        return tuple(self.clients[number] for number in chosen.tolist())
+
+    @cached_property
     def schemas(self) -> Mapping[str, Schema]:
         """The schema of each site's files, with prepared features; empty for built-in data."""
         return {
@@ -113,11 +135,14 @@ class Experiment:
             return self.agreement
         data, here = self.settings.data, self.reported is None
         with_sums = [s for s, schema in self.raw_schemas.items() if here or schema.columns]
-        return agreed({site: self.setting.sums(site, data) for site in with_sums})
+        sums = {site: self.setting.sums(site, data) for site in with_sums}
+        if self.settings.dp:  # whether a class is rare does not leave then
+            sums = {site: own.without_rarity() for site, own in sums.items()}
+        return agreed(sums)
 
     @cached_property
     def sizes(self) -> Sizes:
-        return Sizes(self.method, self.settings.seed, self.clients, self._shape)
+        return Sizes(self.method, self.settings.seed, self.final_clients, self._shape)
 
     def public_settings(self) -> RunSettings:
         """The settings without this machine's paths to the sites' files."""
@@ -179,7 +204,17 @@ class Experiment:
         from ramet.engine.secure_site import simulated_site  # needs an extra
 
         folder = states / client / SECURE
-        return simulated_site(client, states.name, folder, self.settings.seed, self.clients)
+        seed, config = self.settings.seed, self._agreed_digest
+        return simulated_site(client, states.name, folder, seed, self.clients, config)
+
+    @cached_property
+    def _agreed_digest(self) -> str:
+        """SHA-256 of everything that decides what a client sends, besides its data."""
+        settings = self.public_settings().model_dump(mode="json", include=_AGREED)
+        settings["options"].pop("task", None)  # decided by the method; not all sites know it
+        prepared = self.preparation.model_dump(mode="json") if self.setting.user_defined else {}
+        text = json.dumps([settings, prepared], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _private_site(self, client: str, states: Path) -> PrivateSite | None:
         """A site whose noise is drawn from the seed, for simulations."""
@@ -241,6 +276,8 @@ class Experiment:
             shape=self.sizes.server_shape,
             device=torch.device(self.settings.device),
             secure=self.settings.secure,
+            config=self._agreed_digest,
+            final_clients=self.final_clients,
         )
 
     def _shared_start(self, snapshots: Path) -> Arrays:
@@ -278,7 +315,7 @@ class Experiment:
                     "source": self.setting.source_of[client],
                     **(self._facts_of(client) if self._has_data_of(client) else {}),
                 }
-                for client in self.clients
+                for client in self.final_clients
             },
         }
 
@@ -290,7 +327,7 @@ class Experiment:
         metric = replace(self, agreement=self.preparation).method.task.metric
         found = {
             client: baseline(self.samples(client), metric)
-            for client in self.clients
+            for client in self.final_clients
             if self._has_data_of(client)
         }
         return {client: one for client, one in found.items() if one is not None}

@@ -46,8 +46,9 @@ from pydantic import ValidationError
 from torch import nn
 
 from ramet.data.own import Preparation, Schema
-from ramet.engine import Observer, Snapshots, Wire
+from ramet.engine import LocalWire, Observer, Snapshots, Wire
 from ramet.engine.checkpoint import write_atomically
+from ramet.engine.kept_models import has_final_model
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.errors import RametError, RametWarning
 from ramet.events import NAME as EVENTS
@@ -201,7 +202,9 @@ class RunFolder:
         """Check that the data and their split are those that the run started with."""
         experiment, stored = self.experiment(), read_json(self.path / "split.json")
         check_code(experiment.settings, self.path)
-        changed = [client for client in experiment.clients if self._has_changed(client, experiment)]
+        changed = [
+            client for client in experiment.final_clients if self._has_changed(client, experiment)
+        ]
         if changed:
             raise RametError(
                 f"the data of {', '.join(changed)} has changed since the run started. Restore it, "
@@ -323,8 +326,18 @@ class RunFolder:
     def _model(self, experiment: Experiment, client: str, best: bool) -> nn.Module:
         number = self.best_round() if best else None
         if number is None:
+            self._deliver_to(client, experiment)
             return experiment.final_model(client, self.clients)
         return experiment.evaluated_model(client, self.clients, number)
+
+    def _deliver_to(self, client: str, experiment: Experiment) -> None:
+        """Send a client the final model, if the closing message did not go to it."""
+        known = client in experiment.final_clients or client not in experiment.clients
+        if known or self.summary() is None or has_final_model(self.clients / client):
+            return
+        wire = LocalWire(lambda name: experiment.node(name, self.clients))
+        with self.locked("run"):
+            experiment.rounds(self.path / "server").deliver(wire, client)
 
     def best_round(self) -> int | None:
         """The round with the best mean validation score, if it is not the last one."""

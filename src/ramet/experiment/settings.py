@@ -20,6 +20,7 @@ SPLIT_SEED = 123
 _FLAGS = (
     *("patience", "metric", "engine", "device", "threads", "quorum", "deadline", "norm_bound"),
     "split_seed",
+    "final_clients",
 )
 
 
@@ -63,6 +64,8 @@ class RunSettings(BaseModel):
     deadline: float = Field(600.0, gt=0)
     norm_bound: float | None = Field(None, gt=0)
     split_seed: int = Field(SPLIT_SEED, ge=0)
+    final_clients: int | None = Field(None, ge=1)
+    """How many clients, drawn at random, get the final model at the end; None for all."""
     secure: bool = False
     """Whether the server learns sums of replies only."""
     dp: str | None = None

@@ -13,6 +13,7 @@ from ramet.metrics.summary import (
     Privacy,
     flops,
     merging,
+    sample_interval,
     scores,
     sent,
     traffic,
@@ -29,8 +30,11 @@ def summarise(
 ) -> Summary:
     """The summary; ``simulated`` says whether the noise of private runs follows from the seed."""
     settings, budget = experiment.settings, experiment.settings.budget
-    final = scores(records)
-    clients = {client: final.clients.get(client) for client in experiment.clients}
+    final, asked = scores(records), experiment.final_clients
+    clients = {client: final.clients.get(client) for client in asked}
+    total = len(experiment.clients)
+    sampled = [score for score in final.clients.values() if score is not None]
+    interval = sample_interval(sampled, total) if len(asked) < total else None
     return Summary(
         method=experiment.method.name,
         network=settings.network and without_folder(settings.network),
@@ -42,7 +46,7 @@ def summarise(
         stopped_early=records[-1].round < settings.rounds,
         engine=settings.engine,
         metric=experiment.method.task.metric,
-        scores=final.model_copy(update={"clients": clients}),
+        scores=final.model_copy(update={"clients": clients, "interval": interval}),
         baselines=dict(baselines),
         traffic=traffic(records),
         sent=sent(records),

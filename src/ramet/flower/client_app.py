@@ -143,6 +143,7 @@ def _described(experiment: Experiment, name: str) -> dict[str, str]:
     try:
         with _problems_kept_local():
             schema, sums = setting.schema(name, data), setting.sums(name, data)
+            sums = sums.without_rarity() if experiment.settings.dp else sums
     except SiteDataError:
         return {"form": ""}
     return {"form": schema.text()} | ({COLUMNS: sums.text()} if sums != SiteSums() else {})

@@ -144,6 +144,8 @@ def _number(value: Any) -> float:
 
 _OPTIONAL = ("network", "activation", "merge", "release", "metric", "start_from", "code", "dp")
 """Settings that are empty in the run config if they are not given."""
+_COUNTS = ("patience", "final_clients")
+"""Settings that are 0 in the run config if they are not given."""
 
 
 def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | float]:
@@ -154,13 +156,13 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
     if settings.engine == "superlink":
         settings = Experiment(settings).public_settings()
     optional = {name: getattr(settings, name) or "" for name in _OPTIONAL}
-    renamed = {"options", "share", "split_seed", "norm_bound", "patience", *_OPTIONAL}
+    renamed = {"options", "share", "split_seed", "norm_bound", *_COUNTS, *_OPTIONAL}
     return {
         **settings.model_dump(mode="json", exclude=renamed),
         **optional,
         "split-seed": settings.split_seed,
         "norm-bound": settings.norm_bound or 0.0,
-        "patience": settings.patience or 0,
+        **{name: getattr(settings, name) or 0 for name in _COUNTS},
         "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
         "share": shlex.join(settings.share or ()),
         "folder": str(folder),
@@ -173,10 +175,9 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     for name in ("split-seed", "norm-bound", "folder", "keys"):
         given.pop(name, None)
     given["rounds"] = given["rounds"] or None
-    given["patience"] = given.get("patience") or None
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
     given["share"] = tuple(shlex.split(given["share"])) or None
-    for name in _OPTIONAL:
+    for name in (*_COUNTS, *_OPTIONAL):
         given[name] = given.get(name) or None
     return checked_settings(**given)

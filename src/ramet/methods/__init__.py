@@ -20,6 +20,9 @@ from ramet.methods.fedprox import fedprox
 from ramet.methods.fedpub import fedpub
 from ramet.methods.fedsageplus import fedsage_plus
 from ramet.methods.fedstar import fedstar
+from ramet.methods.fedtad import fedtad
+from ramet.methods.fedtgp import fedtgp
+from ramet.methods.fgssl import fgssl
 from ramet.methods.fixed_point import FixedPoint
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
@@ -41,6 +44,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedyogi": fedyogi,
     "fedbuff": fedbuff,
     "fedproto": fedproto,
+    "fedtgp": fedtgp,
     "gcfl": gcfl,
     "gcfl+": gcfl_plus,
     "fedda": fedda,
@@ -51,6 +55,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedsage+": fedsage_plus,
     "fedgta": fedgta,
     "fedpub": fedpub,
+    "fgssl": fgssl,
+    "fedtad": fedtad,
 }
 
 
@@ -135,7 +141,10 @@ __all__ = [
     "fedpub",
     "fedsage_plus",
     "fedstar",
+    "fedtad",
+    "fedtgp",
     "fedyogi",
+    "fgssl",
     "gcfl",
     "gcfl_plus",
     "local",

@@ -228,27 +228,31 @@ def with_merging(method: Method, merging: Merging, name: str) -> Method:
     return replace(method, merging=merging)
 
 
-def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
-    """Raise RametError if the server needs more of the replies than their sum."""
-    if method.summation is None:
-        return
+def sum_obstacle(method: AssembledMethod, norm_bound: float | None = None) -> str | None:
+    """Why the server needs more of the replies than their sum; None if the sum is enough."""
     rule, activation = type(method.merging).__name__, type(method.activation).__name__
     obstacles = {
         f"{rule} compares single replies": not isinstance(method.merging, Summing),
-        "its extras have no rule that sums": method.extras is not None and not method.extras.rule,
+        "its extras have no rule that sums": method.extras is not None
+        and not isinstance(method.extras.rule, Summing),
         f"{activation} asks for parts of replies": method.activation.asks_parts,
         "its releases change single replies": bool(method.release),
         "its stages are exchanged one by one": bool(method.stages),
         "its pace depends on single replies": method.pace is not None,
         "a norm bound measures single replies": norm_bound is not None,
     }
-    for reason, applies in obstacles.items():
-        if applies:
-            raise RametError(
-                f"{method.name} does not work with sums in fixed point or secure sums: {reason}, "
-                "but the server learns their sum only. Use a method that merges by a sum, such as "
-                "fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
-            )
+    return next((reason for reason, applies in obstacles.items() if applies), None)
+
+
+def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
+    """Raise RametError if the server needs more of the replies than their sum."""
+    reason = sum_obstacle(method, norm_bound) if method.summation is not None else None
+    if reason is not None:
+        raise RametError(
+            f"{method.name} does not work with sums in fixed point or secure sums: {reason}, "
+            "but the server learns their sum only. Use a method that merges by a sum, such as "
+            "fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
+        )
 
 
 def check_privacy(
@@ -293,8 +297,8 @@ def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) 
         )
     if any(extras.rule for extras in declared_extras(method).values()):
         raise RametError(
-            f"{rule} protects parameters, but the extras of {method.name} are sums, which any "
-            "client can change as it likes. Use --merge mean."
+            f"{rule} protects parameters, but not the extras of {method.name}, which any client "
+            "can change as it likes. Use --merge mean."
         )
     needed = method.merging.min_clients(clients)
     if clients < needed:

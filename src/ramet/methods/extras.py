@@ -14,7 +14,7 @@ from typing import TypeAlias
 from torch import Tensor, nn
 
 from ramet.errors import RametError
-from ramet.methods.merging import Summing
+from ramet.methods.merging import Merging
 from ramet.methods.training import After
 from ramet.payload import Arrays, Sharing, everything
 
@@ -36,15 +36,16 @@ class Extras:
         start: returns the names and start values, given a network with the arrays that all clients
             start with, and the names of its shared arrays. Server and clients call it, so it must
             not depend on a client's data.
-        rule: how the server merges them; None if clients are sent none. Then a merging rule of the
-            method can read them in ``reply.extras``.
+        rule: how the server merges them: from their sum (``Summing``), or with a rule that sees
+            each reply's ``extras``, in order of arrival; None if clients are sent none. Then a
+            merging rule of the method can read them in ``reply.extras``.
         flaw: a further check of the extras in a reply; returns the problem in a few words, or None.
         up: patterns over the names that a client sends.
         down: patterns over the names that a client receives.
     """
 
     start: ExtrasStart
-    rule: Summing | None = None
+    rule: Merging | None = None
     flaw: Callable[[Arrays], str | None] = no_flaw
     up: Sharing = everything
     down: Sharing = everything

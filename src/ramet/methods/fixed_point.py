@@ -49,11 +49,17 @@ class FixedPoint:
         """The largest absolute value of a term with which no sum over the clients overflows."""
         return 2.0 ** (self.ring - 1 - _HEADROOM[self.ring]) / self.scale / clients
 
-    def encode(self, terms: Arrays, clients: int) -> dict[str, Array]:
-        """The terms as integers; raise RametError if one is not finite or too large."""
+    def encode(self, terms: Arrays, clients: int, clip: bool = False) -> dict[str, Array]:
+        """The terms as integers; raise RametError if one is not finite or too large.
+
+        With ``clip`` such values are replaced by 0 or the limit, so that nobody learns from an
+        error what a site's terms are.
+        """
         limit, encoded = self.limit(clients), {}
         for name, term in terms.items():
             values = np.asarray(term, np.float64)
+            if clip:
+                values = np.clip(np.nan_to_num(values, posinf=limit, neginf=-limit), -limit, limit)
             if not (np.abs(values) <= limit).all():  # also for NaN
                 raise RametError(
                     f"'{name}' is not finite or exceeds {limit:.4g}, the largest value in a sum "
@@ -87,8 +93,9 @@ def terms_of(method: Method, reply: Payload) -> dict[str, Array]:
     terms: dict[str, Array] = {}
     if reply.arrays:
         terms |= _prefixed(PARAMETERS, rule_of(method).term(reply))
-    if reply.extras and method.extras is not None and method.extras.rule is not None:
-        terms |= _prefixed(EXTRAS, method.extras.rule.term(reply))
+    rule = method.extras.rule if method.extras is not None else None
+    if reply.extras and isinstance(rule, Summing):
+        terms |= _prefixed(EXTRAS, rule.term(reply))
     values = [float(reply.numbers.get(name, 0.0)) for name in SUMMED]
     present = [float(name in reply.numbers) for name in SUMMED]
     return {**terms, NUMBERS: np.array(values), COUNTS: np.array(present)}

@@ -6,6 +6,11 @@ one-hot rows. Where it is used, a tensor of zeros is added to the result, whose 
 the result, row by row. With the rows x and gradients g of a graph's nodes, the gradient of a linear
 map is Σ gᵢ xᵢᵀ, and the clipped sum over all graphs is one product again. Other networks are given
 one graph at a time.
+
+The coordinator chooses the parameters, so that activations and gradients may be anything, also
+infinite. A graph whose gradient is not finite contributes zeros. Where the terms of a graph's
+gradient cancel each other, rounding would decide how large its part in the product is, so it is
+computed by itself, and what is added is what was measured.
 """
 
 from __future__ import annotations
@@ -25,12 +30,14 @@ from ramet.tasks import GraphSamples, Task
 
 _ONE_PASS = (GIN, GraphGCN, GraphSAGE, DualChannel, DenseDualChannel)
 """Networks whose parameters are used as described above, and which keep graphs apart."""
+_CANCELLING = 100.0
+"""How much larger, in clipping norms, the terms of a graph's gradient may be than their sum."""
 _ADD: tuple[Callable[..., Tensor], ...] = (torch.Tensor.add, torch.Tensor.__add__, torch.add)
 
 
 @dataclass(frozen=True)
 class Clipped:
-    """The sum over graphs of gradients, each clipped to a norm."""
+    """The sum over graphs of gradients, each clipped to a norm, or zero if it is not finite."""
 
     gradients: Mapping[str, Tensor]
     """By the names of the parameters; those that the network does not use are left out."""
@@ -59,9 +66,10 @@ def one_by_one(
         found = torch.autograd.grad(loss, [*parameters.values()], allow_unused=True)
         own = {name: g for name, g in zip(parameters, found, strict=True) if g is not None}
         norm = _norm(own.values())
-        for name, gradient in own.items():
-            total[name] += gradient * _factor(norm, clip)
         norms.append(norm)
+        if torch.isfinite(norm):
+            for name, gradient in own.items():
+                total[name] += gradient * _factor(norm, clip)
     return Clipped(total, torch.stack(norms))
 
 
@@ -78,13 +86,23 @@ def in_one_pass(
     each = torch.arange(batch.graphs, device=batch.labels.device)
     graph_of = {len(row): batch.graph if len(row) == batch.nodes else each for row in rows}
     squares = torch.zeros(batch.graphs, device=each.device)
+    bounds = torch.zeros_like(squares)
     for use, row in pairs:
         squares += use.squares(row, graph_of[len(row)], batch.graphs)
+        bounds += use.bounds(row, graph_of[len(row)], batch.graphs)
     norms = squares.sqrt()
     factors = _factor(norms, clip)
+    precise = torch.isfinite(norms) & (bounds * factors <= _CANCELLING * clip)  # not if NaN
+    all_precise = bool(precise.all())
     gradients: dict[str, Tensor] = {}
     for use, row in pairs:
-        gradients |= use.gradients(row * factors[graph_of[len(row)]].unsqueeze(1))
+        graph = graph_of[len(row)]
+        kept: Tensor | slice = slice(None) if all_precise else precise[graph]
+        gradients |= use.gradients(row * factors[graph].unsqueeze(1), kept)
+    if not all_precise:
+        rest = one_by_one(model, task, samples, graphs[~precise.to(graphs.device)], clip)
+        norms[~precise] = rest.norms
+        gradients = {name: gradients.get(name, 0.0) + g for name, g in rest.gradients.items()}
     return Clipped(gradients, norms)
 
 
@@ -109,7 +127,7 @@ class _Use:
         if not self.inputs.is_floating_point():
             return found + self._table_squares(rows, graph, graphs)
         if len(rows) == graphs:
-            return found + rows.square().sum(1) * self.inputs.square().sum(1)
+            return found + (_row_norms(rows) * _row_norms(self.inputs)).square()
         sizes = torch.bincount(graph, minlength=graphs).tolist()
         parts = zip(torch.split(rows, sizes), torch.split(self.inputs, sizes), strict=True)
         return found + torch.stack([torch.linalg.vector_norm(g.t() @ x) for g, x in parts]).square()
@@ -120,14 +138,25 @@ class _Use:
         squares = _sums(rows, place, len(pairs)).square().sum(1)
         return squares.new_zeros(graphs).index_add(0, pairs // self.width, squares)
 
-    def gradients(self, rows: Tensor) -> dict[str, Tensor]:
-        """The gradients of the parameters, given those of the result's rows."""
+    def bounds(self, rows: Tensor, graph: Tensor, graphs: int) -> Tensor:  # [graphs]
+        """The sums of the norms of the terms; finite only if all that is multiplied is."""
+        sizes = _row_norms(rows)
+        terms = sizes if self.bias is not None else torch.zeros_like(sizes)
+        if self.inputs is not None:
+            one_hot = not self.inputs.is_floating_point()
+            terms = terms + (sizes if one_hot else sizes * _row_norms(self.inputs))
+        return terms.new_zeros(graphs).index_add(0, graph, terms)
+
+    def gradients(self, rows: Tensor, kept: Tensor | slice) -> dict[str, Tensor]:
+        """The gradients of the parameters, given those of the result's rows; of some rows."""
+        rows = rows[kept]
         found = {self.bias: rows.sum(0)} if self.bias is not None else {}
         if self.weight is not None and self.inputs is not None:
-            if self.inputs.is_floating_point():
-                found[self.weight] = rows.t() @ self.inputs
+            inputs = self.inputs[kept]
+            if inputs.is_floating_point():
+                found[self.weight] = rows.t() @ inputs
             else:
-                found[self.weight] = _sums(rows, self.inputs, self.width).t()
+                found[self.weight] = _sums(rows, inputs, self.width).t()
         return found
 
 
@@ -180,6 +209,13 @@ class _Taps(TorchFunctionMode):
 
 def _sums(rows: Tensor, place: Tensor, count: int) -> Tensor:  # [count, width]
     return rows.new_zeros((count, rows.size(1))).index_add(0, place, rows)
+
+
+def _row_norms(rows: Tensor) -> Tensor:  # [rows]
+    """Norms of rows, without overflow or underflow of the squares."""
+    largest = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    relative: Tensor = torch.linalg.vector_norm(rows / largest, dim=1)
+    return relative * largest.squeeze(1)
 
 
 def _norm(gradients: Iterable[Tensor]) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
-from statistics import fmean
+from math import nan, sqrt
+from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -33,6 +33,8 @@ class Scores(_Frozen):
     best_val_round: int
     clients: dict[str, float | None]
     """None for a client without a valid reply in the last round."""
+    interval: tuple[float, float] | None = None
+    """The 95 % interval of the mean test score over all clients, if only a sample evaluated."""
     besides: dict[str, float] = {}
     """Means over the clients of the task's other metrics, such as MRR."""
     overview: dict[str, Number] = {}
@@ -194,6 +196,18 @@ def scores(records: Sequence[Record]) -> Scores:
         besides=_besides(final),
         overview=_overview(records) if final.overview else {},
     )
+
+
+def sample_interval(values: Sequence[float], clients: int) -> tuple[float, float] | None:
+    """The 95 % t-interval of a mean over all clients, from a random sample of at least two."""
+    if len(values) < 2:
+        return None
+    from scipy.stats import t  # slow to import
+
+    unseen = 1 - len(values) / clients  # the correction for a finite population
+    error = stdev(values) * sqrt(unseen / len(values))
+    margin = float(t.ppf(0.975, len(values) - 1)) * error
+    return fmean(values) - margin, fmean(values) + margin
 
 
 def common_metric(metrics: Iterable[str]) -> str:

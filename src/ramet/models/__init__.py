@@ -2,6 +2,7 @@
 
 from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
+from ramet.models.generated_graph import FeatureGenerator, nearest_graph
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS, embedding_size
@@ -10,6 +11,8 @@ from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
 from ramet.models.plain_node import MaskedNodeGCN, NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
 from ramet.models.propagation import propagated
 from ramet.models.random_graph import random_graph
+from ramet.models.random_views import random_view
+from ramet.models.random_walk import return_probabilities
 from ramet.models.settings import (
     DenseNetwork,
     GCNNetwork,
@@ -35,6 +38,7 @@ __all__ = [
     "DenseDualChannel",
     "DenseNetwork",
     "DualChannel",
+    "FeatureGenerator",
     "FindsLinkKinds",
     "GCNNetwork",
     "GraphAttentionNetwork",
@@ -66,6 +70,9 @@ __all__ = [
     "PlainNodeSAGE",
     "SimpleHGN",
     "embedding_size",
+    "nearest_graph",
     "propagated",
     "random_graph",
+    "random_view",
+    "return_probabilities",
 ]

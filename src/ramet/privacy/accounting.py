@@ -1,7 +1,8 @@
 """How much noise a budget needs, and how much of it has been spent.
 
 Both come from dp-accounting's accountant of privacy loss distributions (PLD), whose ε is an upper
-bound. Two data sets are neighbours if one unit takes part in one of them only.
+bound. Two data sets are neighbours if a clipped term is in the sum of one of them only; where a
+unit changes the sum by more, the noise counts as so much less (`SENSITIVITY`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Mechanism:
     """The steps of one round, each a sum of clipped terms with Gaussian noise.
 
     Args:
-        noise: the standard deviation of the noise, divided by the clipping norm.
+        noise: the standard deviation of the noise, divided by the most that a unit changes the sum.
         sampling: the probability with which a unit takes part in a step.
         steps: the number of steps in a round.
     """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from ramet.errors import RametError, unknown
@@ -13,6 +14,14 @@ from ramet.options import build
 Unit: TypeAlias = Literal["graph", "site"]
 Delta: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Epsilon: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Clip: TypeAlias = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Far from the ends of float32, where noise would be rounded away or sums overflow."""
+SENSITIVITY: Mapping[Unit, int] = {"graph": 1, "site": 2}
+"""By how many clipping norms one unit changes what noise is added to.
+
+A graph's gradient is in a sum or not. A site always answers, which everybody sees: with other data,
+its update may point the opposite way.
+"""
 _NAMES = ("unit", "epsilon", "delta", "clip")
 _REFUSED = {
     "node": "a node's features reach its neighbours' gradients, so that clipping does not bound "
@@ -36,7 +45,7 @@ class Budget:
     unit: Unit
     epsilon: Epsilon
     delta: Delta
-    clip: PositiveFloat = 1.0
+    clip: Clip = 1.0
 
     @staticmethod
     def parse(text: str) -> Budget:

@@ -34,6 +34,9 @@ def result_table(summary: Summary) -> Table:
     table.add_section()
     early = f" ({summary.rounds}, stopped early)" if summary.stopped_early else ""
     table.add_row(f"mean, last round{early}", percent(scores.test), "", "")
+    if scores.interval is not None:
+        low, high = scores.interval
+        table.add_row("95 % interval for all clients", f"{percent(low)}–{percent(high)}", "", "")
     table.add_row(
         f"mean, round {scores.best_val_round} (best validation)",
         percent(scores.test_at_best_val),

@@ -45,7 +45,9 @@ def opened(key: bytes, round_number: int, content: bytes, context: bytes) -> byt
     try:
         return ChaCha20Poly1305(key).decrypt(_nonce(round_number), content, context)
     except (InvalidTag, ValueError) as error:
-        raise RametError("the shares of a site were altered on their way.") from error
+        raise RametError(
+            "the shares of a site were altered on their way, or were made for other sites."
+        ) from error
 
 
 def _nonce(round_number: int) -> bytes:

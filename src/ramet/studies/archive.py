@@ -36,25 +36,28 @@ def kept(folder: Path) -> tuple[FinishedRun, ...]:
 
 def finished_runs(paths: Iterable[Path]) -> FinishedRuns:
     """The finished runs below the paths, which are run folders, folders of them, or kept files."""
-    by_label: dict[str, dict[Draw, FinishedRun]] = {}
-    for run in _all_below(paths):
-        other = by_label.setdefault(run.label, {}).setdefault(run.draw, run)
+    return by_label(runs_below(paths))
+
+
+def by_label(runs: Iterable[FinishedRun]) -> FinishedRuns:
+    """The runs by method and draw, in the order of tables."""
+    found: dict[str, dict[Draw, FinishedRun]] = {}
+    for run in runs:
+        other = found.setdefault(run.label, {}).setdefault(run.draw, run)
         if not other.matches(run.command, run.versions.get("method")):
             raise RametError(
                 f"two different runs are called {run.label}, seed {run.seed}: `{other.command}` "
                 f"and `{run.command}`, or their method has changed. Give runs that differ only in "
                 "method and seed."
             )
-    return {
-        label: dict(sorted(by_label[label].items())) for label in sorted(by_label, key=_sort_key)
-    }
+    return {label: dict(sorted(found[label].items())) for label in sorted(found, key=_sort_key)}
 
 
 def results(*paths: Path | str) -> pd.DataFrame:
     """One row per finished run below the paths: run folders, folders of them, or kept files."""
     import pandas as pd  # takes half a second to import
 
-    return pd.DataFrame([_row(run) for run in _all_below(map(Path, paths))])
+    return pd.DataFrame([_row(run) for run in runs_below(map(Path, paths))])
 
 
 def _row(run: FinishedRun) -> dict[str, object]:
@@ -78,7 +81,8 @@ def _row(run: FinishedRun) -> dict[str, object]:
     }
 
 
-def _all_below(paths: Iterable[Path]) -> list[FinishedRun]:
+def runs_below(paths: Iterable[Path]) -> list[FinishedRun]:
+    """The finished runs below the paths; at least one."""
     runs: list[FinishedRun] = []
     for path in paths:
         if not path.exists():

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
+from ramet.engine.cores import available_cores
 from ramet.errors import RametError
 from ramet.experiment import (
     SPLIT_SEED,
@@ -120,7 +121,11 @@ class Sweep:
         return sum(self.settings(method, draw).rounds for method, draw in self.pairs())
 
     def execute(self, jobs: int, observe: Observer) -> dict[str, str]:
-        """Execute the missing runs, ``jobs`` at a time. Returns the reason for each failed run."""
+        """Execute the missing runs, ``jobs`` at a time, and return the reason for each failed one.
+
+        The runs share the cores of this machine among them.
+        """
+        cores = available_cores(jobs)
         failed: dict[str, str] = {}
         missing = (pair for pair in self.pairs() if not self._finished(*pair))
         active: dict[Future[None], str] = {}
@@ -132,7 +137,7 @@ class Sweep:
             while True:
                 for method, draw in islice(missing, jobs - len(active)):
                     settings, path = self.settings(method, draw), self.run_folder(method, draw).path
-                    active[pool.submit(run_or_resume, settings, path)] = path.name
+                    active[pool.submit(run_or_resume, settings, path, cores)] = path.name
                 if not active:
                     return failed
                 done, _ = wait(active, timeout=_PAUSE, return_when=FIRST_COMPLETED)
@@ -270,9 +275,9 @@ def _terminating_on_ctrl_c() -> Iterator[None]:
         raise
 
 
-def run_or_resume(settings: RunSettings, path: Path) -> None:
-    """Start a run in this process, or continue the one in ``path``."""
+def run_or_resume(settings: RunSettings, path: Path, cores: int | None = None) -> None:
+    """Start a run, or continue the one in ``path``, on this number of cores (default: all)."""
     if RunFolder(path).started:
-        resume(path)
+        resume(path, cores=cores)
     else:
-        start(settings, path)
+        start(settings, path, cores=cores)

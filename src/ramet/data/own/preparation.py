@@ -70,6 +70,10 @@ class SiteSums(_Frozen):
     def text(self) -> str:
         return self.model_dump_json(exclude_defaults=True)
 
+    def without_rarity(self) -> SiteSums:
+        """The same, silent about classes."""
+        return self.model_copy(update={"rare_classes": False})
+
     def in_words(self) -> tuple[str, ...]:
         """What leaves the site, one line per column, for its audit log."""
         rare = ("classes: one is rare; which one is not told",) if self.rare_classes else ()

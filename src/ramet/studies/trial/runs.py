@@ -13,8 +13,8 @@ from ramet.engine import Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder, RunSettings, checked_settings
 from ramet.experiment.code import user_files
+from ramet.experiment.local_engine import local_wire
 from ramet.metrics import Record
-from ramet.runs import local_wire
 from ramet.studies.trial.findings import difference
 from ramet.studies.trial.wires import WatchedWire
 

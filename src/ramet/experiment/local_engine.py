@@ -1,0 +1,54 @@
+"""The local engine: the clients of a run in this process, or in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from ramet.engine import LocalWire, Wire
+from ramet.engine.cores import available_cores
+from ramet.engine.pool import Pool
+from ramet.engine.workers import GrowingWire, WorkersWire
+from ramet.experiment.run_folder import RunFolder
+
+_WORKER = "ramet.experiment.worker"
+
+
+def local_wire(folder: RunFolder) -> LocalWire:
+    """The clients of a run in this process."""
+    experiment = folder.experiment()
+    return LocalWire(lambda client: experiment.node(client, folder.clients))
+
+
+@contextmanager
+def local_engine(
+    folder: RunFolder, workers: int | None = None, cores: int | None = None
+) -> Iterator[Wire]:
+    """The clients of a run, in ``workers`` processes.
+
+    Without a number, they are in this process, and a run that proves to be long gets one worker for
+    each of the ``cores`` (default: all).
+    """
+    experiment = folder.experiment()
+    settings, clients, pace = experiment.settings, len(experiment.clients), experiment.method.pace
+    with ExitStack() as stack:
+
+        def started(count: int) -> WorkersWire:
+            wire = WorkersWire(stack.enter_context(worker_pool(count)), folder.path)
+            stack.callback(wire.close)
+            return wire
+
+        if workers is not None:
+            yield started(min(workers, clients)) if workers > 1 else local_wire(folder)
+            return
+        fitting = min((cores or available_cores()) // settings.threads, clients)
+        arrival = pace is not None and not pace.simulated  # its result would depend on the workers
+        if fitting < 2 or settings.device != "cpu" or arrival:
+            yield local_wire(folder)
+            return
+        yield GrowingWire(local_wire(folder), lambda: started(fitting), settings.rounds, clients)
+
+
+def worker_pool(count: int) -> Pool:
+    """Worker processes that answer for clients of any run."""
+    return Pool(count, _WORKER)

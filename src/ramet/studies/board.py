@@ -1,0 +1,172 @@
+"""The board: methods on the same data, partition and number of rounds, from finished runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ramet.engine.start import extras_up, start_extras
+from ramet.errors import RametError
+from ramet.experiment import default_data
+from ramet.experiment.named import NamedParts, setting_factory
+from ramet.methods.base import AssembledMethod, sum_obstacle
+from ramet.options import arguments
+from ramet.payload import nothing
+from ramet.studies.archive import by_label, runs_below
+from ramet.studies.choice import samples_ratio
+from ramet.studies.comparison import gain_of
+from ramet.studies.finished_run import Draw, FinishedRun
+from ramet.studies.gains import Gain, paired_gain
+
+_MOST_NAMES = 3
+_ANY = "METHOD"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the runs of a comparison have in common."""
+
+    setting: str
+    options: Mapping[str, str]
+    """Of the setting: the partition, the number of clients and so on."""
+    rounds: int
+    metric: str
+
+    def __str__(self) -> str:
+        options = [f"{key}={value}" for key, value in self.options.items()]
+        return ", ".join([self.setting, *options, f"{self.rounds} rounds"])
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What a method sends, as its code declares it."""
+
+    arrays: str
+    obstacle: str | None
+    """Why replies cannot be summed securely; None if they can."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method of a comparison. Scores are test scores after the last round."""
+
+    method: str
+    rank: tuple[int, int]
+    """The best and the worst rank that the intervals of all differences leave open."""
+    score: Gain
+    """Mean and 95 % interval."""
+    splits: int
+    seeds: int
+    up: float
+    """Bytes that a client sends in a round."""
+    down: float
+    total: float
+    """Bytes of all clients and rounds, both ways."""
+    seconds: float
+    leaving: Leaving | None
+    """None if the method is in a file that is not here."""
+    commits: tuple[str, ...]
+    sha256: Mapping[str, str]
+    """The hash of what each run learned, by its command."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """All methods under the same terms, by mean score."""
+
+    terms: Terms
+    entries: Sequence[Entry]
+    command: str
+    """Adds an entry."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def board(paths: Iterable[Path]) -> list[Panel]:
+    """A panel for each combination of data, partition and rounds among the runs below the paths."""
+    groups: dict[str, list[FinishedRun]] = {}
+    for run in runs_below(paths):
+        groups.setdefault(str(_terms(run)), []).append(_without_terms(run))
+    return [_panel(runs) for _, runs in sorted(groups.items())]
+
+
+def _terms(run: FinishedRun) -> Terms:
+    accepted = arguments(setting_factory(run.setting))
+    options = {key: value for key, value in sorted(run.options.items()) if key in accepted}
+    return Terms(run.setting, options, run.summary.rounds, run.summary.metric)
+
+
+def _without_terms(run: FinishedRun) -> FinishedRun:
+    """The run, labelled without the options that all runs of its panel have."""
+    common = _terms(run).options
+    options = {key: value for key, value in run.spec.options.items() if key not in common}
+    return replace(run, label=str(replace(run.spec, options=options)))
+
+
+def _panel(every: Sequence[FinishedRun]) -> Panel:
+    runs = by_label(every)
+    entries = [_entry(label, own, list(runs.values())) for label, own in runs.items()]
+    terms = _terms(every[0])
+    return Panel(
+        terms,
+        sorted(entries, key=lambda entry: -entry.score.mean),
+        _command(terms, {run.draw for run in every}),
+    )
+
+
+def _entry(
+    label: str, own: Mapping[Draw, FinishedRun], everyone: Sequence[Mapping[Draw, FinishedRun]]
+) -> Entry:
+    gains = [gain_of(own, other) for other in everyone if other is not own]
+    verdicts = [gain.verdict for gain in gains if gain is not None]
+    summaries = [run.summary for run in own.values()]
+    scores = {draw: run.summary.scores.test for draw, run in own.items()}
+    return Entry(
+        method=label,
+        rank=(1 + verdicts.count("hurts"), len(everyone) - verdicts.count("helps")),
+        score=paired_gain(scores, samples_ratio(own)),
+        splits=len({draw.split_seed for draw in own}),
+        seeds=len({draw.seed for draw in own}),
+        up=fmean(one.traffic.up_per_client_round for one in summaries),
+        down=fmean(one.traffic.down_per_client_round for one in summaries),
+        total=fmean(one.traffic.total for one in summaries),
+        seconds=fmean(one.seconds for one in summaries),
+        leaving=_leaving(next(iter(own.values()))),
+        commits=tuple(sorted({run.versions.get("commit", "?") for run in own.values()})),
+        sha256={run.command: run.summary.sha256 for run in own.values()},
+    )
+
+
+def _leaving(run: FinishedRun) -> Leaving | None:
+    spec = run.spec
+    try:
+        parts = NamedParts(spec.method, run.setting, spec.network, run.options, default_data())
+        method = parts.assembled(spec.share, spec.activation, spec.merge, spec.release)
+    except RametError:
+        return None
+    return Leaving(_arrays(method), sum_obstacle(method))
+
+
+def _arrays(method: AssembledMethod) -> str:
+    shape = method.task.plain_shape(method.inputs)
+    start = start_extras(method, shape, 0)
+    extras = [name for exchange in start for name in extras_up(method, start, exchange)]
+    named = ", ".join(extras) if len(extras) <= _MOST_NAMES else f"{len(extras)} extras"
+    parameters = f"parameters {method.shared}" if method.shared != nothing else ""
+    return "; ".join(part for part in (parameters, named) if part) or str(nothing)
+
+
+def _command(terms: Terms, draws: Iterable[Draw]) -> str:
+    splits = sorted({draw.split_seed for draw in draws})
+    seeds = sorted({draw.seed for draw in draws})
+    words = ["ramet", "compare", _ANY, "--setting", terms.setting]
+    for key, value in terms.options.items():
+        words += ["--set", f"{key}={value}"]
+    words += ["--rounds", str(terms.rounds), "--seeds", ",".join(map(str, seeds))]
+    words += ["--split-seed", str(splits[0]), "--splits", str(splits[-1] - splits[0] + 1)]
+    return shlex.join([*words, "--keep", "kept"])

@@ -1,0 +1,289 @@
+"""Worker processes give the numbers of one process, and may be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramet
+from federations import PLANTED
+from ramet.engine import Answer, Wire
+from ramet.engine.broadcast import Broadcast
+from ramet.engine.cores import available_cores
+from ramet.engine.pool import Pool
+from ramet.engine.workers import GrowingWire, WorkersWire
+from ramet.errors import RametError
+from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import local_engine, local_wire, worker_pool
+from ramet.payload import Payload
+from ramet.studies.trial.wires import StoppedError, StoppingWire
+
+FAILING = """
+import os, signal
+from dataclasses import replace
+from ramet import fedavg
+from ramet.errors import RametError
+from ramet.methods.training import LocalTraining
+
+class OwnError(Exception):
+    pass
+
+class Failing(LocalTraining):
+    def fit(self, session, penalty=None):
+        raise RametError("the data is not usable") if {known} else OwnError("division by zero")
+
+class Killed(LocalTraining):
+    def fit(self, session, penalty=None):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def failing():
+    return replace(fedavg(), name="failing", training=Failing())
+
+def killed():
+    return replace(fedavg(), name="killed", training=Killed())
+"""
+HETERO = {"nodes": 60, "links": 200, "clients": 3}
+CASES: dict[str, dict[str, Any]] = {
+    "fedavg": {"method": "fedavg"},
+    "fedstar": {"method": "fedstar"},
+    "feddense": {"method": "feddense"},
+    "clusters": {"method": "gcfl"},
+    "nodes": {"method": "fedavg", "setting": "planted", **PLANTED},
+    "stages": {"method": "fedlit", "setting": "planted", **PLANTED},
+    "links": {"method": "fedavg", "setting": "planted-hetero", **HETERO},
+    "secure": {"method": "fedavg", "secure": True},
+    "private": {"method": "fedavg", "dp": "unit=graph,epsilon=8,delta=1e-2"},
+    "8-bit": {"method": "feddense", "release": "8-bit"},
+    "few": {"method": "fedavg", "activation": "random-clients,count=2"},
+}
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Pool]:
+    with worker_pool(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def pool(started: Pool) -> Pool:
+    """Two idle workers."""
+    settle(started)
+    return started
+
+
+def settle(pool: Pool) -> None:
+    """Wait for jobs of a run that was stopped."""
+    for worker in pool.workers:
+        if worker.job is not None:
+            worker.done()
+
+
+def in_one_process(folder: Path, **case: Any) -> ramet.Result:
+    given = {"setting": "tiny", "rounds": 2, "seed": 5, "out": folder, **case}
+    return ramet.run(workers=1, **given)
+
+
+def same_run(whole: ramet.Result, folder: Path) -> RunFolder:
+    """A new run with the settings of another one."""
+    return RunFolder.create(folder, RunFolder(whole.folder).experiment().settings)
+
+
+def execute(run: RunFolder, wire: Wire) -> str:
+    run.execute(wire, lambda _: None)
+    summary = run.summary()
+    assert summary is not None
+    return summary.sha256
+
+
+def events(run: RunFolder, name: str) -> list[dict[str, Any]]:
+    lines = (run.path / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == name]
+
+
+THOROUGH = ("clusters", "stages", "few")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if name in THOROUGH else [])
+        for name in CASES
+    ],
+)
+def test_workers_give_the_numbers_of_one_process(case: str, pool: Pool, tmp_path: Path) -> None:
+    whole = in_one_process(tmp_path / "one", **CASES[case])
+    run = same_run(whole, tmp_path / "workers")
+    execute(run, WorkersWire(pool, run.path))
+    summary = run.summary()
+    assert summary is not None
+    for fact in ("sha256", "scores", "model"):
+        assert getattr(summary, fact) == getattr(whole.summary, fact)
+    if case != "secure":  # signatures of random batches vary by a few bytes
+        assert summary.traffic == whole.summary.traffic
+        assert ramet.resume(run.path).frame.equals(whole.frame)
+
+
+def test_a_run_may_change_between_workers_and_one_process(pool: Pool, tmp_path: Path) -> None:
+    whole = in_one_process(tmp_path / "one", method="fedstar", rounds=4)
+    run = same_run(whole, tmp_path / "both")
+    for last, wire in ((1, WorkersWire(pool, run.path)), (3, local_wire(run))):
+        with suppress(StoppedError):
+            run.execute(StoppingWire(wire, last), lambda _: None)
+        settle(pool)
+    assert run.summary() is None
+    assert execute(run, WorkersWire(pool, run.path)) == whole.summary.sha256
+
+
+@dataclass
+class KillingWire:
+    """Kills a worker that is at work, and one that is idle, after the first answer of a round."""
+
+    wire: WorkersWire
+    pool: Pool
+    killed: int = 0
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        for number, answer in enumerate(self.wire.exchange(requests)):
+            if not number:
+                for worker in self.pool.workers:
+                    os.kill(worker.pid, signal.SIGKILL)
+                    self.killed += worker.job is not None
+            yield answer
+
+
+def test_a_client_whose_worker_is_killed_is_asked_again(tmp_path: Path) -> None:
+    whole = in_one_process(tmp_path / "one", method="fedstar", rounds=1)
+    run = same_run(whole, tmp_path / "killed")
+    with worker_pool(2) as pool:
+        wire = KillingWire(WorkersWire(pool, run.path), pool)
+        assert execute(run, wire) == whole.summary.sha256
+    lost = events(run, "worker lost")
+    assert wire.killed == len(lost) > 0
+    assert {event["code"] for event in lost} == {-signal.SIGKILL}
+
+
+@pytest.mark.thorough
+def test_a_client_that_kills_every_worker_ends_the_run(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(FAILING.format(known=True))
+    with pytest.raises(RametError, match=r"ended 3 times without an answer \(exit code -9\)"):
+        ramet.run(f"{own}:killed", rounds=1, out=tmp_path / "r", workers=2, clients=3)
+    assert not (tmp_path / "r" / ".sent").exists()
+
+
+def test_errors_of_clients_end_the_run_as_in_one_process(pool: Pool, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    for known, kind, text in (
+        (True, RametError, "the data is not usable"),
+        (False, RuntimeError, "OwnError: division by zero"),
+    ):
+        own.write_text(FAILING.format(known=known))
+        settings = RunFolder(_failed(own, tmp_path / f"one{known}")).experiment().settings
+        run = RunFolder.create(tmp_path / f"workers{known}", settings)
+        with pytest.raises(kind, match=text) as raised:
+            execute(run, WorkersWire(pool, run.path))
+        notes = getattr(raised.value, "__notes__", [])
+        assert any("in fit" in note for note in notes) != known
+        settle(pool)
+
+
+def _failed(own: Path, folder: Path) -> Path:
+    """The folder of a run that has failed in one process."""
+    with pytest.raises(Exception, match=r"not usable|division"):
+        ramet.run(f"{own}:failing", rounds=1, out=folder, workers=1)
+    return folder
+
+
+def test_long_runs_get_workers_on_their_way(pool: Pool, tmp_path: Path) -> None:
+    whole = in_one_process(tmp_path / "one", method="fedstar", rounds=3)
+    run = same_run(whole, tmp_path / "long")
+    workers = WorkersWire(pool, run.path)
+    wire = GrowingWire(local_wire(run), lambda: workers, 3, 3, spent=0, left=0)
+    assert execute(run, wire) == whole.summary.sha256
+    (started,) = events(run, "workers started")
+    assert started["round"] == 1
+    run = same_run(whole, tmp_path / "short")
+    with local_engine(run, cores=2) as usual:
+        assert isinstance(usual, GrowingWire)
+        assert execute(run, usual) == whole.summary.sha256
+    assert not events(run, "workers started")
+
+
+def test_time_left_is_estimated_from_the_work_so_far() -> None:
+    """Four of ten rounds took 8 s, so 12 s are left."""
+
+    def grown(left: float) -> bool:
+        started: list[int] = []
+        wire = GrowingWire(
+            local=None,  # type: ignore[arg-type]
+            workers=lambda: started.append(1),  # type: ignore[arg-type,return-value]
+            rounds=13,  # rounds 4 to 13 are those of this process
+            clients=2,
+            left=left,
+        )
+        wire._first, wire._worked = 4, 8.0
+        wire._grow(7, answered=2)
+        return bool(started)
+
+    assert grown(12.0)
+    assert not grown(12.01)
+
+
+def test_each_array_is_written_once(tmp_path: Path) -> None:
+    shared, own = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(2.5)
+    columns = np.arange(6).reshape(2, 3).T
+    sent = Broadcast(tmp_path / "sent")
+    sent.restart()
+    first = sent.stored(Payload({"a": shared, "empty": np.zeros((0, 3))}, {"round": 1}))
+    second = sent.stored(Payload({"b": shared}, {"round": 1}, {"note": "text"}, {"c": own}))
+    third = sent.stored(Payload({"columns": columns}))
+    assert first.arrays["a"] == second.arrays["b"]
+    assert (tmp_path / "sent").stat().st_size == 2 * 64 + columns.nbytes
+    read = second.payload()
+    assert (read.numbers, read.notes) == ({"round": 1}, {"note": "text"})
+    assert np.array_equal(read.arrays["b"], shared)
+    assert read.extras["c"].shape == ()
+    assert read.extras["c"].item() == 2.5
+    assert first.payload().arrays["empty"].shape == (0, 3)
+    assert np.array_equal(third.payload().arrays["columns"], columns)
+    read.arrays["b"][:] = 0  # in this process only
+    assert np.array_equal(second.payload().arrays["b"], shared)
+    sent.restart()
+    assert np.array_equal(read.extras["c"], own)  # still mapped
+    sent.close()
+    assert not (tmp_path / "sent").exists()
+
+
+def test_cores_are_those_of_the_container_and_shared_by_jobs(tmp_path: Path) -> None:
+    quota, cores = tmp_path / "cpu.max", available_cores(quota=tmp_path / "none")
+    assert cores >= 1
+    quota.write_text("max 100000\n")
+    assert available_cores(quota=quota) == cores
+    quota.write_text("50000 100000\n")
+    assert available_cores(quota=quota) == 1
+    quota.write_text(f"{100000 * cores} 100000\n")
+    assert available_cores(cores, quota) == available_cores(cores + 1, quota) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"workers": 0}, "at least one worker, not 0"),
+        ({"workers": 2, "engine": "ray"}, "the engine ray has its own processes"),
+    ],
+)
+def test_wrong_numbers_of_workers_are_refused(
+    given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RametError, match=message):
+        ramet.run("fedavg", rounds=1, out=tmp_path / "r", **given)
+    assert not (tmp_path / "r").exists()

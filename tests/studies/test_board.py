@@ -1,0 +1,123 @@
+"""The board: ranks, intervals and what leaves a site, from runs with known scores."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ramet.cli.main import app
+from ramet.errors import RametError
+from ramet.report.board import board_markdown
+from ramet.studies.archive import keep, kept
+from ramet.studies.board import Entry, Panel, board
+from ramet.studies.finished_run import FinishedRun
+
+FIELD = Path(__file__).parents[2] / "results" / "field-cora-10"
+SCORES = {
+    "fedavg": (0.80, 0.81, 0.82),
+    "fedgta": (0.81, 0.80, 0.82),  # less fedavg: 0.01, -0.01, 0
+    "local": (0.75, 0.75, 0.78),  # less fedavg: -0.05, -0.06, -0.04
+}
+
+
+def renamed(run: FinishedRun, label: str, seed: int, test: float) -> FinishedRun:
+    scores = run.summary.scores.model_copy(update={"test": test})
+    return replace(
+        run,
+        label=f"{label},clients=10",
+        command=re.sub(r"run \S+", f"run {label}", run.command).replace(
+            f"--seed {run.seed}", f"--seed {seed}"
+        ),
+        summary=run.summary.model_copy(update={"seed": seed, "scores": scores}),
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("board")
+    (template,) = (r for r in kept(FIELD) if (r.label, r.seed) == ("fedavg,clients=10", 1))
+    for label, scores in SCORES.items():
+        keep((renamed(template, label, s, x) for s, x in enumerate(scores, 1)), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def panel(folder: Path) -> Panel:
+    (only,) = board([folder])
+    return only
+
+
+def entry(panel: Panel, method: str) -> Entry:
+    return next(one for one in panel.entries if one.method == method)
+
+
+def test_methods_are_tied_if_the_interval_of_their_difference_includes_zero(panel: Panel) -> None:
+    # fedavg less local: mean 0.05, standard deviation 0.01, so 0.05 ± 4.303 · 0.01 / √3 = ± 0.025
+    ranks = {one.method: one.rank for one in panel.entries}
+    assert ranks == {"fedavg": (1, 2), "fedgta": (1, 2), "local": (3, 3)}
+
+
+def test_the_mean_has_its_interval(panel: Panel) -> None:
+    score = entry(panel, "fedavg").score
+    assert (score.mean, score.low, score.high) == pytest.approx((0.81, 0.7852, 0.8348), abs=1e-4)
+
+
+def test_what_leaves_is_asked_from_the_code(panel: Panel) -> None:
+    found = {one.method: one.leaving for one in panel.entries}
+    assert found["fedavg"] is not None
+    assert (found["fedavg"].arrays, found["fedavg"].obstacle) == ("parameters *", None)
+    assert found["fedgta"] is not None
+    assert found["fedgta"].arrays == "parameters *; moments, confidence"
+    assert found["fedgta"].obstacle == "Alike compares single replies"
+    assert found["local"] is not None
+    assert found["local"].arrays == "nothing"
+
+
+def test_an_entry_has_its_hashes_and_the_command_for_another(panel: Panel) -> None:
+    assert len(entry(panel, "local").sha256) == 3
+    assert panel.command == (
+        "ramet compare METHOD --setting cora --set clients=10 --rounds 60 --seeds 1,2,3 "
+        "--split-seed 123 --splits 1 --keep kept"
+    )
+
+
+def test_data_and_partitions_are_not_mixed(folder: Path) -> None:
+    panels = board([folder, FIELD.parent / "twitch"])
+    assert [one.terms.setting for one in panels] == ["cora", "twitch"]
+    assert {one.method for one in panels[1].entries} == {"local,epochs=5", "fedavg,epochs=5"}
+
+
+def test_a_method_whose_file_is_not_here_is_ranked_all_the_same(
+    folder: Path, tmp_path: Path
+) -> None:
+    for run in kept(folder):
+        label = run.label.replace("fedgta", "mine.py:mine")
+        command = run.command.replace("fedgta", "mine.py:mine")
+        keep([replace(run, label=label, command=command)], tmp_path)
+    (only,) = board([tmp_path])
+    assert entry(only, "mine.py:mine").leaving is None
+    assert entry(only, "mine.py:mine").rank == (1, 2)
+    assert "| ? | ? |" in board_markdown([only])
+
+
+def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["board", str(folder), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "board.md").read_text()
+    assert "### cora, clients=10, 60 rounds" in page
+    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] (3 runs) |" in page
+    assert (tmp_path / "board.svg").stat().st_size > 1000
+    printed = CliRunner().invoke(app, ["board", str(folder), "--json"])
+    (only,) = json.loads(printed.output)
+    assert only["entries"][0]["rank"] == [1, 2]
+    assert only["terms"]["options"] == {"clients": "10"}
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match="no finished run"):
+        board([tmp_path])

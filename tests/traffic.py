@@ -1,0 +1,135 @@
+"""What passes between nginx and the SuperLink, recorded; and a search for arrays in any bytes."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.proxy import reload_nginx
+from ramet.payload import Array
+
+WINDOW = 16
+"""Bytes that are searched for at once: four numbers of float32, or two of 64 bits."""
+_VARIETY = 6
+"""A window with fewer different bytes, such as zeros, could be there by chance."""
+
+
+@contextmanager
+def recorded(coordinator: Coordinator, folder: Path) -> Iterator[None]:
+    """Record what nginx and the SuperLink send to each other, in the clear, one file per direction.
+
+    nginx passes requests on to a relay with the coordinator's own certificate, instead of the
+    SuperLink.
+    """
+    folder.mkdir()
+    listener = socket.create_server(("127.0.0.1", 0))
+    Thread(target=_accept, args=(listener, coordinator, folder), daemon=True).start()
+    settings = coordinator.folder / "nginx.conf"
+    before, link = settings.read_text(), f"127.0.0.1:{coordinator.consortium.link_port};"
+    assert before.count(link) == 1
+    settings.write_text(before.replace(link, f"127.0.0.1:{listener.getsockname()[1]};"))
+    assert reload_nginx(coordinator.folder)
+    try:
+        yield
+    finally:
+        settings.write_text(before)
+        reload_nginx(coordinator.folder)
+        listener.close()
+
+
+def _accept(listener: socket.socket, coordinator: Coordinator, folder: Path) -> None:
+    home, count = coordinator.folder, 0
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(home / "server.pem", home / "server.key")
+    client = ssl.create_default_context(cafile=str(coordinator.authority))
+    link = ("127.0.0.1", coordinator.consortium.link_port)
+    with suppress(OSError):  # the listener is closed at the end
+        while True:
+            connection, _ = listener.accept()
+            count += 1
+            files = folder / f"{count:05d}.from-sites", folder / f"{count:05d}.to-sites"
+            Thread(target=_relay, args=(connection, link, server, client, files)).start()
+
+
+def _relay(
+    connection: socket.socket,
+    link: tuple[str, int],
+    server: ssl.SSLContext,
+    client: ssl.SSLContext,
+    files: tuple[Path, Path],
+) -> None:
+    with suppress(OSError), server.wrap_socket(connection, server_side=True) as near:  # noqa: SIM117
+        with client.wrap_socket(socket.create_connection(link), server_hostname="localhost") as far:
+            pumps = [
+                Thread(target=_pump, args=(near, far, files[0])),
+                Thread(target=_pump, args=(far, near, files[1])),
+            ]
+            for pump in pumps:
+                pump.start()
+            for pump in pumps:
+                pump.join()
+
+
+def _pump(source: ssl.SSLSocket, target: ssl.SSLSocket, file: Path) -> None:
+    with suppress(OSError), file.open("ab", buffering=0) as record:
+        while content := source.recv(2**16):
+            record.write(content)
+            target.sendall(content)
+    for side in (source, target):
+        with suppress(OSError):
+            side.shutdown(socket.SHUT_RDWR)
+
+
+def contents(*places: Path) -> Iterator[bytes]:
+    """The bytes of all files in these folders."""
+    for place in places:
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and not path.is_symlink():
+                yield path.read_bytes()
+
+
+def share_found(arrays: Mapping[str, Array], haystacks: Iterable[bytes]) -> dict[str, float]:
+    """For each array, the share of its windows that occur anywhere, at any offset.
+
+    A message may be cut into pieces on its way and on disk, so parts of an array are searched for,
+    but only those that no other of the arrays has: a parameter that training changes in the same
+    way at all sites is in their mean too.
+    """
+    windows = {name: _windows(array) for name, array in arrays.items()}
+    count = Counter(window for own in windows.values() for window in own)
+    windows = {name: {w for w in own if count[w] == 1} for name, own in windows.items()}
+    assert all(windows.values()), "an array has nothing that could be found"
+    wanted = {window for own in windows.values() for window in own}
+    seen: set[bytes] = set()
+    for content in haystacks:
+        seen |= _occurring(wanted, content)
+    return {name: len(own & seen) / len(own) for name, own in windows.items()}
+
+
+def _windows(array: Array) -> set[bytes]:
+    content = np.ascontiguousarray(array).tobytes()
+    all_windows = (content[i : i + WINDOW] for i in range(0, len(content) - WINDOW + 1, WINDOW))
+    return {window for window in all_windows if len({*window}) >= _VARIETY}
+
+
+def _occurring(wanted: set[bytes], content: bytes) -> set[bytes]:
+    """The windows that occur in the content: by their first eight bytes, and then in full."""
+    heads = np.array(sorted({int.from_bytes(window[:8], "little") for window in wanted}), "<u8")
+    occurring = set()
+    for offset in range(8):
+        count = (len(content) - offset) // 8
+        if count <= 0:
+            break
+        words = np.frombuffer(content, "<u8", count, offset)
+        for place in np.flatnonzero(np.isin(words, heads)):
+            start = offset + 8 * int(place)
+            occurring.add(content[start : start + WINDOW])
+    return occurring & wanted
