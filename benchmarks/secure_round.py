@@ -97,7 +97,7 @@ def simulated(sites: int, rounds: int, folder: Path) -> dict[str, Cost]:
 def _simulation(sites: int, rounds: int, secure: bool, out: Path) -> Cost:
     before = time.process_time()
     result = package.run(
-        "fedstar", "at-random", clients=sites, rounds=rounds, secure=secure, out=out
+        "fedstar", "at-random", clients=sites, rounds=rounds, secure=secure, out=out, workers=1
     )
     return Cost(time.process_time() - before, result.summary.traffic.total)
 

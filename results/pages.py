@@ -16,6 +16,7 @@ import tables
 from ramet.report import drawing
 from ramet.report.board import board_figure, board_markdown
 from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
+from ramet.report.protocol_tables import protocols_markdown
 from ramet.studies.archive import finished_runs
 from ramet.studies.board import board
 from ramet.studies.ledger import Ledger, ledger
@@ -56,6 +57,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
         }
         | {"acm-links, parts": partitions.of_clients("acm-links", "part-07", "part-08", "part-09")},
         DOCS / "results-links.md": links.tables(HERE),
+        DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {
             "claims": claims_markdown(found.claims),
             "totals": totals(found),

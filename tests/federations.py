@@ -135,13 +135,10 @@ class Federation:
         device = torch.device("cpu")
         return Node(client, self.method, self.samples[client], 0, states, device, audit)
 
-    def run(
-        self, rounds: int, wire: Wire | None = None, **settings: Any
-    ) -> tuple[str, list[Record]]:
-        """Run or continue it, and return the SHA-256 and the records."""
+    def rounds(self, rounds: int, **settings: Any) -> Rounds:
+        """The server's side of the run."""
         shape = self.method.task.shape(next(iter(self.samples.values())))
-        records: list[Record] = []
-        run = Rounds(
+        return Rounds(
             method=self.method,
             clients=tuple(self.samples),
             rounds=rounds,
@@ -151,6 +148,13 @@ class Federation:
             snapshots=Snapshots(self.folder / "server", keep=100),
             **settings,
         )
+
+    def run(
+        self, rounds: int, wire: Wire | None = None, **settings: Any
+    ) -> tuple[str, list[Record]]:
+        """Run or continue it, and return the SHA-256 and the records."""
+        records: list[Record] = []
+        run = self.rounds(rounds, **settings)
         return run.run(wire or LocalWire(self.node), records.append), records
 
     def stop(self, rounds: int, replies: int) -> None:

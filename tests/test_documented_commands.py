@@ -83,6 +83,7 @@ NOT_STARTED = {
     "ssh-keygen": "may not be installed; tests/flower/test_wire.py generates such keys",
     "sudo": "modifies the machine",
     "docker": "is not available",
+    "ray": "does not end; tests/e2e/test_ray_cluster.py starts it",
     "helm": "needs a cluster; tests/deploy/test_helm_chart.py renders the chart",
     "kubectl": "needs a cluster",
     **dict.fromkeys(
@@ -97,8 +98,8 @@ PYTHON_NOT_RUN = {
     "tests/export/test_handover.py runs it",
 }
 """Blocks that are excerpts, by their first line, and where they are from."""
-NEEDS_FILES = "--site"
-"""Commands with this option need the reader's files, so their settings are not checked."""
+NEEDS_MORE = {"--site", "cuda"}
+"""Commands with these words need the reader's files or a GPU, so their settings are not checked."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def check(words: list[str]) -> None:
         assert name in command.commands, f"there is no `{shlex.join(words)}`"
         command = command.commands[name]
     command.make_context(name, list(rest))
-    checkable = words[1] in ("run", "compare") and NEEDS_FILES not in words
+    checkable = words[1] in ("run", "compare") and NEEDS_MORE.isdisjoint(words)
     if checkable:
         with pytest.raises(_RunStartsError):
             start_only(words)

@@ -101,16 +101,14 @@ def share_found(arrays: Mapping[str, Array], haystacks: Iterable[bytes]) -> dict
 
     A message may be cut into pieces on its way and on disk, so parts of an array are searched for,
     but only those that no other of the arrays has: a parameter that training changes in the same
-    way at all sites is in their mean too.
+    way at all sites is in their mean too. An array without such parts is left out.
     """
     windows = {name: _windows(array) for name, array in arrays.items()}
     count = Counter(window for own in windows.values() for window in own)
     windows = {name: {w for w in own if count[w] == 1} for name, own in windows.items()}
-    assert all(windows.values()), "an array has nothing that could be found"
+    windows = {name: own for name, own in windows.items() if own}
     wanted = {window for own in windows.values() for window in own}
-    seen: set[bytes] = set()
-    for content in haystacks:
-        seen |= _occurring(wanted, content)
+    seen = _occurring(wanted, b"".join(haystacks))
     return {name: len(own & seen) / len(own) for name, own in windows.items()}
 
 

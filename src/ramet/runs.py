@@ -200,8 +200,10 @@ def run(
     dp: str | None = None,
     threads: int = 1,
     workers: int | None = None,
+    ray_address: str | None = None,
     split_seed: int = SPLIT_SEED,
     final_clients: int | None = None,
+    regions: int | None = None,
     track: Sequence[str] = (),
     observe: Observer | None = None,
     **options: Any,
@@ -219,7 +221,7 @@ def run(
         seed: decides initial weights, dropout and batch order, but not the split.
         engine: ``local`` (this process), ``ray`` (Flower's simulation) or ``superlink`` (a real
             SuperLink and one SuperNode per client on loopback). All give the same numbers.
-        device: where clients compute; only ``cpu`` is tested.
+        device: where clients compute; only ``cpu`` has ever been run.
         data: the folder of datasets; missing ones are downloaded to it.
         out: the run's folder, which must be new or empty.
         network: the network of a method that brings none: a name from ``ramet networks``, or
@@ -246,9 +248,14 @@ def run(
         workers: the number of processes that clients are computed in, for the engine ``local``; it
             does not change the numbers. Default: this process, and for a run that takes long, one
             process per core.
+        ray_address: the address of a running Ray cluster that computes the clients, for the engine
+            ``ray``; ``out`` and ``data`` are then folders that all its machines have. Default:
+            start Ray on this machine.
         split_seed: decides the split into train, validation and test data.
         final_clients: send the final model to this many clients, drawn at random; the others get
             it when it is asked for, and the mean test score has an interval. Default: all.
+        regions: let this many regional coordinators ask the clients, who are divided among them in
+            order, and pass on sums; the numbers are the same. For methods that merge by a sum.
         track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
         observe: called with the record of each round; default: in IPython, shows the progress.
         options: arguments of the method, the setting, the network and the training, e.g.
@@ -277,10 +284,17 @@ def run(
         threads=threads,
         split_seed=split_seed,
         final_clients=final_clients,
+        regions=regions,
         options={key: str(value) for key, value in options.items()},
     )
     return start(
-        settings, out, start_from=start_from, track=track, observe=observe, workers=workers
+        settings,
+        out,
+        start_from=start_from,
+        track=track,
+        observe=observe,
+        workers=workers,
+        ray_address=ray_address,
     )
 
 
@@ -293,11 +307,13 @@ def start(
     observe: Observer | None = None,
     workers: int | None = None,
     cores: int | None = None,
+    ray_address: str | None = None,
 ) -> Result:
     """Like `run`, but with checked settings; ``cores`` limits the default of ``workers``."""
     check_device(settings.device)
     check_engine(settings.engine)
     check_workers(workers, settings.engine)
+    check_ray_address(ray_address, settings.engine)
     check_trackers(track)
     path = (Path(out) if out else _new_path(settings)).absolute()
     if start_from is None:
@@ -307,7 +323,7 @@ def start(
         folder = taken.folder
         for sentence in taken.sentences():
             warnings.warn(f"{sentence}.", RametWarning, stacklevel=2)
-    return _finish(folder, track, observe, workers, cores)
+    return _finish(folder, track, observe, workers, cores, ray_address)
 
 
 def resume(
@@ -318,6 +334,7 @@ def resume(
     observe: Observer | None = None,
     workers: int | None = None,
     cores: int | None = None,
+    ray_address: str | None = None,
 ) -> Result:
     """Finish a run that was stopped; for a finished run, return its result.
 
@@ -327,7 +344,8 @@ def resume(
     The run's trackers continue without being named. Those in ``track`` also log all earlier rounds
     that they do not have yet, even those of a finished run.
 
-    ``workers`` is as in `run`, whatever it was before; ``cores`` limits its default.
+    ``workers`` and ``ray_address`` are as in `run`, whatever they were before; ``cores`` limits the
+    default of ``workers``.
     """
     run_folder = RunFolder.open(Path(folder).absolute())
     if rounds is not None:
@@ -341,8 +359,9 @@ def resume(
     settings = run_folder.experiment().settings
     check_device(settings.device)
     check_workers(workers, settings.engine)
+    check_ray_address(ray_address, settings.engine)
     run_folder.check_split()
-    return _finish(run_folder, track, observe, workers, cores)
+    return _finish(run_folder, track, observe, workers, cores, ray_address)
 
 
 def check_device(device: str) -> None:
@@ -371,6 +390,16 @@ def check_workers(workers: int | None, engine: str) -> None:
         )
 
 
+def check_ray_address(address: str | None, engine: str) -> None:
+    if address is None:
+        return
+    if engine != "ray":
+        raise RametError(f"the engine {engine} does not use Ray. Leave out --ray-address.")
+    from ramet.flower.programs import check_ray
+
+    check_ray(address)
+
+
 def _has_mps() -> bool:
     return torch.backends.mps.is_available()
 
@@ -381,6 +410,7 @@ def _finish(
     observe: Observer | None,
     workers: int | None,
     cores: int | None,
+    ray_address: str | None,
 ) -> Result:
     experiment = folder.experiment()
     try:
@@ -394,7 +424,7 @@ def _finish(
             else:
                 from ramet.flower.launch import launch
 
-                launch(folder, observer)
+                launch(folder, observer, ray_address)
     except KeyboardInterrupt as stop:
         stop.add_note(f"stopped. Continue with `ramet resume {folder.path}`.")
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -180,9 +181,13 @@ def test_methods_describes_one_method() -> None:
     ]
     assert "  hidden=64" in lines
     assert any(
-        line.startswith("  lr, weight_decay, epochs, batch_size, algorithm: training")
+        line.startswith("  lr, weight_decay, epochs, batch_size, algorithm, fresh_moments,")
         for line in lines
     )
+    assert "  protocol=ramet, or authors: see `ramet protocols fedstar`" in lines
+    theirs = ramet("protocols", "fedstar").stdout
+    assert re.search(r"isolated_as_one +false +true +lib/utils.py", theirs)
+    assert "has no protocol of its authors" in refused("protocols", "fedavg")
     assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
     assert "Choose one of: fedlit-gcn, fedsage-sage, gat" in refused("networks", "transformer")
@@ -499,7 +504,7 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
         "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
-        "fgssl, fedtad"
+        "fgssl, fedtad, fedspray, o-pfgl"
     )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")

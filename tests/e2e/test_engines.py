@@ -88,15 +88,19 @@ def test_engines_agree_on_nodes_and_latent_link_kinds(
     assert result.frame.equals(expected.frame)
 
 
+OF_THE_FIELD = ("fedgta", "fedpub", "fgssl", "fedtad", "fedtgp", "fedspray", "o-pfgl", "fedssp")
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("method", ["fedgta", "fedpub", "fgssl", "fedtad", "fedtgp"])
+@pytest.mark.parametrize("method", OF_THE_FIELD)
 @pytest.mark.parametrize("engine", ["ray", "superlink"])
 def test_engines_agree_on_methods_of_the_field(
     engine: Literal["ray", "superlink"], method: str, tmp_path: Path
 ) -> None:
-    """Means for each client, random views, and training at the server."""
+    """Means for each client, random views, training at the server, stages, and spectra."""
+    setting, options = ("tiny", {"hidden": 4}) if method == "fedssp" else ("planted", PLANTED)
     expected, result = (
-        ramet.run(method, "planted", rounds=2, engine=one, out=tmp_path / one, **PLANTED)
+        ramet.run(method, setting, rounds=2, engine=one, out=tmp_path / one, **options)
         for one in ("local", engine)
     )
     for fact in ("sha256", "scores", "sent", "model"):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -65,16 +66,20 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baseline]:
         yield Baseline(members, local)
 
 
-def sent(run: DeployRun) -> dict[tuple[str, int, str], set[tuple[str, ...]]]:
+Variants: TypeAlias = set[frozenset[tuple[str, str]]]
+
+
+def sent(run: DeployRun) -> dict[tuple[str, int, str], Variants]:
     """What each site has sent in each step of each round; more than one if it sent variants."""
-    variants: dict[tuple[str, int, str], set[tuple[str, ...]]] = {}
+    variants: dict[tuple[str, int, str], Variants] = {}
     if not (run.out / "versions.json").exists():
         return variants
     for site in run.members.sites:
-        for entry in audit_entries(site.folder / "state")[0]:
+        state = site.folder / "state"
+        for entry in audit_entries(state)[0] if any(state.rglob("audit.jsonl")) else ():
             if entry.run == RunFolder(run.out).run_name:
                 key = (site.settings.site, entry.round, entry.stage)
-                tensors = tuple(tensor.sha256 for tensor in entry.tensors)
+                tensors = frozenset((tensor.name, tensor.sha256) for tensor in entry.tensors)
                 variants.setdefault(key, set()).add(tensors)
     return variants
 

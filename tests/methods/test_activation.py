@@ -249,7 +249,7 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
 
 
-WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+", "fedproto", "fedtgp", "fedgta", "fedpub", "fedtad"}
+WHOLE_REPLIES_ONLY = {"gcfl", "gcfl+", "fedproto", "fedtgp", "fedgta", "fedpub", "fedtad", "o-pfgl"}
 OWN_PACE = {"fedbuff"}
 SHARES_NOTHING = {"local", "local-gcn", "local-hgn", "local-nodes"}
 TASK_OF = {

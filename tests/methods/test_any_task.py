@@ -48,7 +48,7 @@ def _runs() -> Iterator[ParameterSet]:
             yield pytest.param(method, given, network, marks=marks, id=name)
 
 
-@pytest.mark.parametrize(("method", "given", "network"), _runs())
+@pytest.mark.parametrize(("method", "given", "network"), [*_runs()])
 def test_every_method_runs_on_every_task(
     method: str, given: dict[str, Any], network: str, tmp_path: Path
 ) -> None:

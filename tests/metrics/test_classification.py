@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, roc_auc_score
 
-from ramet.metrics.classification import METRICS, evaluate
+from ramet.metrics.classification import METRICS, area_under_roc, evaluate
 
 RARE = np.array([0] * 8 + [1] * 2)
 NEVER = np.tile([0.9, 0.1], (10, 1))
@@ -58,3 +58,20 @@ def test_a_part_with_one_class_has_defined_scores() -> None:
         "average-precision": 0.0,
     }
     assert METRICS["roc-auc"](healthy + 1, probabilities) == 0.5
+
+
+def test_the_area_under_the_roc_curve_has_scikit_learns_bits() -> None:
+    draw = np.random.default_rng(0)
+    for samples in [2, 3, 5, 20, 300] * 60:
+        positive = draw.random(samples) < draw.uniform(0.1, 0.9)
+        positive[:2] = True, False
+        scores = draw.normal(positive, 1.0).round(int(draw.integers(0, 8)))  # some are equal
+        scores = scores.astype(np.float32 if samples % 2 else np.float64)
+        assert area_under_roc(positive, scores) == float(roc_auc_score(positive, scores))
+
+
+def test_an_area_without_a_curve_is_nan() -> None:
+    one_class, scores = np.array([True, True]), np.array([0.1, 0.2])
+    assert np.isnan(area_under_roc(one_class, scores))
+    assert np.isnan(area_under_roc(~one_class, scores))
+    assert np.isnan(area_under_roc(np.array([True, False]), np.array([0.1, np.nan])))

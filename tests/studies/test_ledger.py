@@ -11,7 +11,7 @@ from ramet.errors import RametError
 from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
 from ramet.studies.claims import Claim, RunsByFolder, kept_by_folder, outcome, papers
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.ledger import STATUSES, Ledger, ledger
+from ramet.studies.ledger import STATUSES, Ledger, _seconds, ledger
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -134,8 +134,43 @@ def test_the_queue_has_a_command_for_every_cell_that_lacks_runs(found: Ledger) -
     for cell in found.main_cells():
         command = f"ramet compare {cell.row} --setting {cell.column} --seeds 1 --splits 5"
         assert (f"{command} --keep results/{cell.column}" in texts) == bool(cell.hours)
-    hours = [one.hours for one in found.queue if "bio-sm-sn" in one.text]
+    comparable = [one for one in found.queue if "share=" not in one.text]
+    hours = [one.hours for one in comparable if "bio-sm-sn" in one.text]
     assert hours == sorted(hours, key=lambda one: one or 0.0)
+
+
+def test_the_queue_has_the_runs_under_authors_protocols(found: Ledger) -> None:
+    texts = {one.text: one for one in found.queue}
+    wanted = [
+        *(f"fedda,protocol=authors,epochs=1{rule} --setting amazon --set clients={clients} "
+          f"--seeds 1-5 --keep results/amazon-{clients}"
+          for rule in ("", ",activation=explore") for clients in (8, 16)),
+        "gcfl,protocol=authors --setting single --seeds 1 --splits 5 --keep results/single",
+        "gcfl+,protocol=authors --setting single --seeds 1 --splits 5 --keep results/single",
+        "feddense,width=16,protocol=authors --setting single --seeds 1 --splits 5 "
+        "--keep results/single",
+        "fedper,protocol=authors --setting single --seeds 1 --splits 5 --keep results/single",
+        "'fedstar,share=structure.* layers.*' --setting single --seeds 1 --splits 5 "
+        "--keep results/single",
+        "fedlit,protocol=authors --setting acm-links --set partition=distinct --seeds 1 "
+        "--splits 10 --keep results/acm-links",
+    ]  # fmt: skip
+    runs = kept_by_folder(RESULTS)
+    done = {label for by_label in runs.values() for label in by_label if "authors" in label}
+    missing = [text for text in wanted if f"ramet compare {text}" not in texts]
+    assert len(missing) <= len(done) + len(
+        runs["single"].get("fedstar,share=structure.* layers.*", {})
+    )
+
+
+def test_runs_that_train_for_longer_have_no_estimate_without_a_kept_one() -> None:
+    other = kept_by_folder(RESULTS)["amazon-8"]["fedda,clients=8"]
+    runs = {"amazon-8": {"fedda,clients=8": other}}
+    assert _seconds("amazon-8", "fedda,clients=8", runs) == pytest.approx(
+        sum(run.summary.seconds for run in other.values()) / len(other)
+    )
+    assert _seconds("amazon-8", "fedda,clients=8,protocol=authors,epochs=1", runs) is None
+    assert _seconds("amazon-8", "fedda,clients=8,alpha=0.4", runs) is not None
 
 
 def test_the_json_has_the_documented_keys(found: Ledger) -> None:

@@ -238,3 +238,9 @@ def test_means_gains_and_p_values_match_hand_calculations() -> None:
     assert alone.gain is None
     assert alone.rounds_to_target is None
     assert json.dumps([star.label, alone.label]) == '["fedstar", "local"]'
+
+
+def test_runs_of_a_secure_comparison_are_secure(tmp_path: Path) -> None:
+    plain, method, draw = sweep(tmp_path), MethodSpec.parse("fedstar"), Draw(123, 1)
+    assert replace(plain, secure=True).settings(method, draw).secure
+    assert not plain.settings(method, draw).secure

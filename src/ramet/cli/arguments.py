@@ -85,6 +85,12 @@ Metric = Annotated[
         "balanced-accuracy, macro-f1, roc-auc or average-precision; for links ROC-AUC or mrr.",
     ),
 ]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure", help="Let the server learn sums of replies only, by secure summation."
+    ),
+]
 Dp = Annotated[
     str | None,
     typer.Option(
@@ -111,6 +117,15 @@ FinalClients = Annotated[
         metavar="N",
         help="Send the final model to N clients, drawn at random, which evaluate it; the others "
         "get it when it is asked for. Default: all clients.",
+    ),
+]
+Regions = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Let N regional coordinators ask the clients and pass on sums; the numbers are the "
+        "same. Default: none.",
     ),
 ]
 Best = Annotated[
@@ -148,6 +163,14 @@ Workers = Annotated[
         metavar="N",
         help="Processes that clients are computed in, with --engine local; the numbers are the "
         "same. Default: one, and in long runs one per core.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Running Ray cluster that computes the clients, with --engine ray; its machines share "
+        "the folders of run and data. Default: Ray is started on this machine.",
     ),
 ]
 Target = Annotated[

@@ -1,4 +1,4 @@
-"""Lists of what is available: `ramet methods`, `networks`, `activations`, `merges`, `settings`."""
+"""Lists of what is available: methods, networks, activations, merges, settings, protocols."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def methods(
 ) -> None:
     """List the methods, or show the paper, task and options of NAME."""
     from ramet.experiment.named import method_factory, network_rows
-    from ramet.methods import METHODS, PAPER_NAMES
+    from ramet.methods import AUTHORS, METHODS, PAPER_NAMES
     from ramet.methods.training import LocalTraining
     from ramet.options import arguments
     from ramet.report.plain_table import list_table
@@ -67,12 +67,38 @@ def methods(
     print_line("--set:")
     for key, default in arguments(factory).items():
         print_line(f"  {key}={default}")
+    if name in AUTHORS:
+        print_line(f"  protocol=ramet, or authors: see `ramet protocols {name}`")
     if method.model is None:
         print_line("  the options of the network: `ramet networks`")
     if method.training is None:
         print_line(
             f"  {', '.join(arguments(LocalTraining))}: training; defaults depend on the task"
         )
+
+
+@app.command()
+def protocols(
+    name: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.method, help="A method's name.", metavar="METHOD"),
+    ] = None,
+) -> None:
+    """Show what --set protocol=authors sets: where authors' programs differ from our defaults.
+
+    Each option can also be set on its own, and options that are given come before the protocol.
+
+    Example: ramet protocols fedda
+    """
+    from ramet.experiment.deviations import methods_of_papers, not_followed
+    from ramet.report.protocol_tables import protocol_table
+
+    for methods in methods_of_papers() if name is None else [(name,)]:
+        table = protocol_table(*methods)
+        print_line(f"{', '.join(methods)}:")
+        print_table(table)
+        for one in not_followed(methods[0]):
+            print_line(f"Not followed: {one}")
 
 
 @app.command()

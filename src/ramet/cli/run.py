@@ -20,9 +20,12 @@ from ramet.cli.arguments import (
     Network,
     Options,
     Patience,
+    RayAddress,
+    Regions,
     Release,
     Rounds,
     RunOut,
+    Secure,
     Setting,
     Sites,
     SplitSeed,
@@ -74,7 +77,7 @@ def run(
     ] = "local",
     device: Annotated[
         Literal["cpu", "cuda", "mps"],
-        typer.Option(help="Device that clients compute on; only cpu is tested."),
+        typer.Option(help="Device that clients compute on; only cpu has ever been run."),
     ] = "cpu",
     data: Data = None,
     folder: RunOut = None,
@@ -107,17 +110,14 @@ def run(
             help="Refuse replies further than this (L2) from what was sent. Default: no bound."
         ),
     ] = None,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure", help="Let the server learn sums of replies only, by secure summation."
-        ),
-    ] = False,
+    secure: Secure = False,
     dp: Dp = None,
     threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
     workers: Workers = None,
+    ray_address: RayAddress = None,
     split_seed: SplitSeed = 123,
     final_clients: FinalClients = None,
+    regions: Regions = None,
     site: Sites = None,
     track: Track = None,
     as_json: Json = False,
@@ -135,6 +135,7 @@ def run(
     ramet run fedprox --setting cora --network sage --set mu=0.1 --set hidden=128
     ramet run fedavg --setting by-label --set dataset=NCI1 --set clients=20
     ramet run fedavg --setting cora --set clients=50 --final-clients 10
+    ramet run fedavg --setting cora --set clients=50 --regions 5
     ramet run feddense --activation restart,alpha=0.4
     ramet run fedavg --merge trimmed-mean,share=0.3
     ramet run feddense --release 8-bit
@@ -143,6 +144,7 @@ def run(
     ramet run fedstar --engine superlink --rounds 5 --quorum 2
     ramet run fedavg --site north/site.toml --site south/site.toml
     ramet run fedstar --setting single --workers 4
+    ramet run fedstar --engine ray --ray-address 10.0.0.1:6379 --out shared/star
     ramet run fedstar --track tensorboard --track mlflow
     ramet run fedavg --site north/2027.toml --from runs/together
     ramet run mine.py:mine --set count=2 --json
@@ -175,6 +177,7 @@ def run(
         threads=threads,
         split_seed=split_seed,
         final_clients=final_clients,
+        regions=regions,
     )
     if secure:
         print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
@@ -188,6 +191,7 @@ def run(
             track=track or (),
             observe=observe,
             workers=workers,
+            ray_address=ray_address,
         )
     show_result(result, as_json)
 
@@ -243,6 +247,7 @@ def resume(
         ),
     ] = None,
     workers: Workers = None,
+    ray_address: RayAddress = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
@@ -258,6 +263,11 @@ def resume(
 
     with progress() as observe:
         result = resume_run(
-            folder, rounds=rounds, track=track or (), observe=observe, workers=workers
+            folder,
+            rounds=rounds,
+            track=track or (),
+            observe=observe,
+            workers=workers,
+            ray_address=ray_address,
         )
     show_result(result, as_json)

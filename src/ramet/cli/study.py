@@ -21,6 +21,7 @@ from ramet.cli.arguments import (
     Options,
     Release,
     Rounds,
+    Secure,
     Seeds,
     Setting,
     Sites,
@@ -77,6 +78,7 @@ def compare(
     merge: Merge = None,
     release: Release = None,
     metric: Metric = None,
+    secure: Secure = False,
     dp: Dp = None,
     split_seed: SplitSeed = 123,
     splits: Annotated[
@@ -150,6 +152,7 @@ def compare(
         merge=merge,
         release=release,
         metric=metric,
+        secure=secure,
         dp=dp,
         split_seed=split_seed,
         splits=splits,

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ramet.data.client_data import ClientData
 
-_DERIVED = "structure"
-"""The field with encodings that a method computes from the links."""
+_DERIVED = ("structure", "spectrum")
+"""The fields with encodings that a method computes from the links."""
 
 
 def data_sha256(data: ClientData[Any, Any]) -> str:
@@ -27,7 +27,7 @@ def _add(sha256: Any, name: str, value: Any) -> None:
         sha256.update(value.contiguous().numpy().data)
     elif is_dataclass(value):
         for field in fields(value):
-            if field.name != _DERIVED:
+            if field.name not in _DERIVED:
                 _add(sha256, f"{name}.{field.name}", getattr(value, field.name))
     elif isinstance(value, tuple):
         for index, item in enumerate(value):

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
 
-Negatives = Literal["random", "2hop"]
+Negatives = Literal["random", "2hop", "2hop-unlinked"]
+"""How the negative pairs of held-out links are drawn, see ``with_negatives``."""
 _VAL, _TEST = 0.05, 0.10
 _HEADS_PER_CHUNK = 512
 
@@ -33,12 +34,7 @@ class LinkSplit:
 
 
 def split_links(whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
-    """Split each relation's links 85:5:10, and add a negative pair for each held-out link.
-
-    A random negative keeps the head of the link and draws another tail. A 2-hop negative draws the
-    tail among the nodes within two training links of the head. If there are none, it falls back to
-    a random tail.
-    """
+    """Split each relation's links 85:5:10, and add negative pairs to the held-out links."""
     draw = torch.Generator().manual_seed(seed)
     part_of = torch.empty(len(whole.links), dtype=torch.int64)
     for kind in range(len(whole.relations)):
@@ -62,17 +58,36 @@ def with_negatives(
     negatives: Negatives,
     draw: torch.Generator,
 ) -> LinkSplit:
-    """Add to each held-out link a negative pair that is not among the known links."""
+    """Add to each held-out link a negative pair that is not among the known links.
+
+    =================  =======================================================================
+    random             another tail of the right type
+    2hop               a tail within two training links of the head, or a random one if there is
+                       none. It may be linked to the head by another relation or in the other
+                       direction
+    2hop-unlinked      for test links, as in FedDA's program: a tail within two links, held-out ones
+                       among them, that has no link with the head at all. A head without such tails
+                       has no negatives. Validation links have random ones
+    =================  =======================================================================
+    """
+
+    def with_tails(links: Links, negative: Links) -> LabelledPairs:
+        labels = torch.cat([torch.ones(len(links)), torch.zeros(len(negative))])
+        return LabelledPairs(Links.joined([links, negative]), labels)
 
     def labelled(links: Links) -> LabelledPairs:
         tails = _random_tails(graph, known, links, draw)
         if negatives == "2hop":
             tails = _two_hops(graph, known, links, tails, draw)
-        pairs = Links.joined([links, Links(links.heads, tails, links.kinds)])
-        labels = torch.cat([torch.ones(len(links)), torch.zeros(len(links))])
-        return LabelledPairs(pairs, labels)
+        return with_tails(links, Links(links.heads, tails, links.kinds))
 
-    return LinkSplit(graph, HeldOutPairs(labelled(val), labelled(test)))
+    if negatives == "2hop-unlinked":
+        held_out = HeldOutPairs(
+            labelled(val), with_tails(test, _unlinked_two_hops(graph, known, test, draw))
+        )
+    else:
+        held_out = HeldOutPairs(labelled(val), labelled(test))
+    return LinkSplit(graph, held_out)
 
 
 def _random_tails(graph: HeteroGraph, known: Links, links: Links, draw: torch.Generator) -> Tensor:
@@ -120,6 +135,45 @@ def _two_hops(
             if candidates.numel():
                 tails[link] = candidates[int(quantiles[link] * candidates.numel())]
     return tails
+
+
+def _unlinked_two_hops(
+    graph: HeteroGraph, known: Links, links: Links, draw: torch.Generator
+) -> Links:
+    """A negative pair for each link whose head has a tail two links away and no link with it."""
+    from scipy.sparse import csr_array  # imported here to keep start-up fast
+
+    every = torch.arange(graph.nodes)
+    starts = torch.cat([known.heads, known.tails, every]).numpy()
+    ends = torch.cat([known.tails, known.heads, every]).numpy()
+    size = (graph.nodes, graph.nodes)
+    linked: Any = _ones(csr_array((np.ones(starts.size, np.float32), (starts, ends)), shape=size))
+    tails = torch.full((len(links),), -1)
+    quantiles = torch.rand(len(links), generator=draw, dtype=torch.float64).tolist()
+    heads, head_of = torch.unique(links.heads, return_inverse=True)
+    for begin in range(0, heads.numel(), _HEADS_PER_CHUNK):
+        near = linked[heads[begin : begin + _HEADS_PER_CHUNK].numpy()]
+        free = _ones(near @ linked) - near  # every node is linked to itself here
+        free.eliminate_zeros()
+        free.sort_indices()
+        here = (head_of >= begin) & (head_of < begin + _HEADS_PER_CHUNK)
+        for link in here.nonzero().flatten().tolist():
+            row = int(head_of[link]) - begin
+            relation = graph.relations[int(links.kinds[link])]
+            there = free.indices[free.indptr[row] : free.indptr[row + 1]]
+            of_type = graph.type_starts[relation.tail : relation.tail + 2]
+            first, end = np.searchsorted(there, of_type)
+            if end > first:
+                tails[link] = int(there[first + int(quantiles[link] * (end - first))])
+    found = tails >= 0
+    return Links(links.heads[found], tails[found], links.kinds[found])
+
+
+def _ones(matrix: Any) -> Any:
+    """The matrix with 1 wherever it has an entry."""
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix
 
 
 def _is_in(keys: Tensor, taken: Tensor) -> Tensor:

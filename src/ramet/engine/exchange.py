@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from logging import WARNING
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ramet.errors import RametError
 from ramet.events import log_event
 from ramet.methods.extras import TRAINING, Stage
 from ramet.metrics import WORK
 from ramet.payload import Payload
+
+if TYPE_CHECKING:
+    from ramet.engine.regions import RegionalFacts
 
 _COUNTS = ("up", "tensors", "scalars")
 _TRAINING_NUMBERS = ("loss", "weight", *_COUNTS, *WORK)
@@ -82,6 +85,21 @@ class Exchange:
         for client, numbers in step.numbers.items():
             own = self.numbers[client]
             self.numbers[client] = {**own, **{n: own[n] + numbers[n] for n in _COUNTS}}
+
+    def add_region(self, facts: RegionalFacts) -> None:
+        """Count the messages between a regional coordinator and its clients."""
+        for client, number in facts.down.items():
+            self.down[client] = self.down.get(client, 0) + number
+        self.sent = [mine + its for mine, its in zip(self.sent, facts.sent, strict=True)]
+        self.failed |= facts.failed
+        for client, numbers in facts.numbers.items():
+            earlier = self.stages_up.get(client, {})
+            counts = {name: numbers[name] + int(earlier.get(name, 0)) for name in _COUNTS}
+            self.numbers[client] = {**numbers, **counts}
+            self.failed.pop(client, None)
+        self.asked |= facts.asked
+        self.digests |= facts.digests
+        self.scores |= facts.scores
 
     def facts(self) -> dict[str, Any]:
         """What was sent and received, as JSON values."""

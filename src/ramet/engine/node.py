@@ -42,6 +42,7 @@ from ramet.methods.extras import TRAINING, Stage
 from ramet.methods.fixed_point import terms_of
 from ramet.methods.private_training import fit_privately
 from ramet.methods.release import Exit
+from ramet.methods.server import CPU
 from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
 from ramet.metrics.work import Work
@@ -270,7 +271,7 @@ class Node:
             optimiser=client.optimiser,
             training=self.method.training,
             task=self.method.task,
-            samples=self.samples,
+            samples=self.samples if self.device == CPU else self.samples.to(self.device),
             shared=shared,
             randomness=randomness,
             device=self.device,

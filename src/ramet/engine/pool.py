@@ -22,6 +22,7 @@ from threading import Thread
 from typing import TypeAlias
 
 from ramet.engine.broadcast import StoredMessage
+from ramet.engine.devices import WORKER
 from ramet.errors import RametError
 from ramet.payload import Payload
 
@@ -57,9 +58,9 @@ Answering: TypeAlias = Callable[[Path, str, Payload], Payload]
 class Worker:
     """One worker process. If it is lost, another one is started in its place."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, number: int = 0) -> None:
         """``module`` has a function `main` that calls `serve`."""
-        self._module = module
+        self._module, self._number = module, number
         self.job: Job | None = None
         """What it is working on."""
         self._start()
@@ -108,6 +109,7 @@ class Worker:
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             process_group=0,
+            env={**os.environ, WORKER: str(self._number)},
         )
         theirs.close()
 
@@ -116,7 +118,7 @@ class Pool:
     """Worker processes that start at once, and end with the block."""
 
     def __init__(self, count: int, module: str) -> None:
-        self.workers = [Worker(module) for _ in range(count)]
+        self.workers = [Worker(module, number) for number in range(count)]
 
     def __enter__(self) -> Pool:
         return self

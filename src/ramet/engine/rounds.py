@@ -27,6 +27,7 @@ from ramet.engine.checkpoint import Snapshots
 from ramet.engine.evaluations import Evaluations
 from ramet.engine.exchange import Exchange
 from ramet.engine.node import request
+from ramet.engine.regions import RegionalSum, regional_facts, regional_request
 from ramet.engine.run_state import HeldReply, InFlight, RunState
 from ramet.engine.secure_messages import context_digest
 from ramet.engine.server_rules import ReceivedExtras, ServerRules
@@ -100,6 +101,9 @@ class Rounds:
     """A digest of the settings that all members of a secure sum have in common."""
     final_clients: Sequence[str] | None = None
     """The clients that get the final merge at the end; None for all."""
+    regions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The clients of each regional coordinator. The wire is to the regions then; without any, it is
+    to the clients."""
 
     def resume_point(self) -> int:
         """The last round with an undamaged snapshot; 0 if there is none."""
@@ -210,10 +214,15 @@ class Rounds:
     ) -> None:
         """Exchange the extras of a stage with the clients of the round."""
         exchange = Exchange(choice.round, self.rounds, stage=stage)
-        received = ReceivedExtras(self._extras_rule(stage.name))
-        for _ in received.passing(self._replies(wire, spared, state, exchange)):
-            pass
-        self._merge_extras(stage.name, state, received, choice)
+        replies = self._replies(wire, spared, state, exchange)
+        if self.regions:
+            sums = self._regional_sums(stage.name, replies)
+            self._step_extras(stage.name, state, extra_sums(sums), choice)
+        else:
+            received = ReceivedExtras(self._extras_rule(stage.name))
+            for _ in received.passing(replies):
+                pass
+            self._merge_extras(stage.name, state, received, choice)
         whole = Exchange.after(state.traffic, choice.round, self.rounds)
         whole.add_stage(exchange)
         state.traffic = whole.traffic()
@@ -223,6 +232,8 @@ class Rounds:
 
     def _merge(self, replies: Iterable[Reply], state: RunState, choice: Choice) -> Payload:
         """Merge the replies of a round into the state, and return the merging rule's part of it."""
+        if self.regions:
+            return self._merge_sums(self._regional_sums(TRAINING, replies), state, choice)
         if self.method.summation is not None:
             total = RingTotal()
             for _, reply in replies:
@@ -269,6 +280,13 @@ class Rounds:
         client, exchange = self.clients[0], Exchange(number, rounds)
         sent = self._sent(state, client, (), number)
         return context_digest(self._request(client, sent, (), state, exchange), self.config)
+
+    def _regional_sums(self, exchange: str, replies: Iterable[Reply]) -> Arrays:
+        """The sums over the clients of all regions."""
+        total = RegionalSum(self.method, exchange)
+        for _, reply in replies:
+            total.add_parts(reply.arrays)
+        return total.sums(len(self.clients))
 
     def _merge_sums(self, sums: Arrays, state: RunState, choice: Choice) -> Payload:
         if parameters := parameter_sums(sums):
@@ -361,7 +379,8 @@ class Rounds:
                 facts = {"round": exchange.round, "attempt": attempt, "clients": [*missing]}
                 log_event(WARNING, "asked again", **facts)
             time.sleep(delay)
-            yield from self._valid_replies(wire, missing, state, exchange)
+            ask = self._regional_replies if self.regions else self.valid_replies
+            yield from ask(wire, missing, state, exchange)
             if len(exchange.numbers) >= max(1, min(quorum or self.quorum, len(spared))):
                 return
         if state.held:  # replies of earlier rounds remain to be merged
@@ -370,7 +389,31 @@ class Rounds:
         log_event(ERROR, "quorum missed", **facts, quorum=self.quorum)
         raise exchange.below(self.quorum, len(spared))
 
-    def _valid_replies(
+    def _regional_replies(
+        self, wire: Wire, spared: Spared, state: RunState, exchange: Exchange
+    ) -> Iterator[Reply]:
+        """Ask each region once, and yield its sum; what it says goes into ``exchange``."""
+        asked = {
+            region: {client: spared[client] for client in clients if client in spared}
+            for region, clients in self.regions.items()
+        }
+        requests = (
+            (region, regional_request(state, own, exchange)) for region, own in asked.items() if own
+        )
+        for region, reply in wire.exchange(requests):
+            own = asked[region]
+            facts = reply if isinstance(reply, str) else regional_facts(reply, own, self.method)
+            if isinstance(reply, str) or isinstance(facts, str):
+                received = isinstance(reply, Refused | Payload)
+                for client in own:
+                    exchange.add_fault(client, f"{region}: {facts}", received)
+                continue
+            exchange.add_region(facts)
+            counts = {"asked": len(own), "answered": len(facts.numbers), "bytes": reply.nbytes}
+            log_event(INFO, "region answered", round=exchange.round, region=region, **counts)
+            yield region, reply
+
+    def valid_replies(
         self, wire: Wire, spared: Spared, state: RunState, exchange: Exchange
     ) -> Iterator[Reply]:
         """Ask each client once; faults, scores and counts go into ``exchange``."""

@@ -20,6 +20,7 @@ from ramet.methods.base import (
     check_activation,
     check_merging,
     check_privacy,
+    check_regions,
     check_summation,
 )
 from ramet.options import absolute_file
@@ -82,6 +83,11 @@ def check_names(experiment: Experiment) -> None:
                 "the closing message of a secure run is a sum over all clients. Leave out "
                 "--final-clients or --secure."
             )
+    if settings.regions is not None:
+        check_regions(method)
+        _check_region_settings(settings, clients)
+        if settings.engine == "superlink":
+            _check_region_data(experiment)
     if settings.budget is not None:
         check_installed()
         check_privacy(settings.budget, method, [*shared], _buffers(experiment))
@@ -121,6 +127,34 @@ def _check_secure(clients: int) -> None:
         raise RametError(
             f"a secure sum needs at least {smallest} clients, but the setting has {clients}: from "
             "a sum of two, each client knows the other's reply. Leave out --secure."
+        )
+
+
+def _check_region_settings(settings: RunSettings, clients: int) -> None:
+    """Check that there are clients for all regions, and that the other settings allow regions."""
+    if settings.regions is not None and settings.regions > clients:
+        raise RametError(
+            f"{settings.regions} regions are more than the {clients} clients of "
+            f"{settings.setting}. Choose a smaller number."
+        )
+    if settings.secure:
+        raise RametError(
+            "a secure sum is over all clients, whose masks do not cancel out within a region. "
+            "Leave out --regions or --secure."
+        )
+    if settings.engine == "ray":
+        raise RametError(
+            "Flower's simulation has one server, so it has no regions. Leave out --regions, or use "
+            "--engine local or superlink."
+        )
+
+
+def _check_region_data(experiment: Experiment) -> None:
+    """Check that the central server knows the data without asking the sites."""
+    if experiment.setting.user_defined:
+        raise RametError(
+            "regions over SuperLinks work with built-in data only: the schemas of sites do not "
+            "reach the central server through a region yet. Use --engine local."
         )
 
 

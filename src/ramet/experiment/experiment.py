@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ramet.data.own import Preparation, Schema, agreed
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
+from ramet.engine.devices import compute_device
 from ramet.engine.kept_models import evaluated_model, final_model
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
@@ -114,6 +116,16 @@ class Experiment:
         chosen = torch.randperm(total, generator=draw)[:count].sort().values
         return tuple(self.clients[number] for number in chosen.tolist())
 
+    @property
+    def regions(self) -> dict[str, tuple[str, ...]]:
+        """The clients of each regional coordinator, in order; empty without regions."""
+        count, total = self.settings.regions or 0, len(self.clients)
+        ends = [total * number // count for number in range(1, count + 1)]
+        return {
+            f"region-{number}": self.clients[start:end]
+            for number, (start, end) in enumerate(pairwise((0, *ends)), 1)
+        }
+
     @cached_property
     def schemas(self) -> Mapping[str, Schema]:
         """The schema of each site's files, with prepared features; empty for built-in data."""
@@ -175,7 +187,7 @@ class Experiment:
             samples=self.samples(client),
             seed=self.settings.seed,
             snapshots=Snapshots(states / client, keep=KEPT * (len(self.method.stages) + 1)),
-            device=torch.device(self.settings.device),
+            device=compute_device(self.settings.device),
             clients=len(self.clients),
             secure=self._secure_site(client, states) if self.settings.secure else None,
             private=self._private_site(client, states),
@@ -257,7 +269,8 @@ class Experiment:
             for part, given in self.predictions(client, model).items()
         }
 
-    def rounds(self, snapshots: Path) -> Rounds:
+    def rounds(self, snapshots: Path, regional: bool = False) -> Rounds:
+        """The server's side of the run; a ``regional`` coordinator evaluates nothing itself."""
         return Rounds(
             method=self.method,
             clients=self.clients,
@@ -265,7 +278,7 @@ class Experiment:
             seed=self.settings.seed,
             start=self._shared_start(snapshots),
             snapshots=Snapshots(snapshots, keep=KEPT * (len(self.method.stages) + 1)),
-            evaluate_server=self._server_evaluation(),
+            evaluate_server=None if regional else self._server_evaluation(),
             quorum=self.settings.quorum,
             retry_delays=_RETRY_DELAYS[self.settings.engine],
             patience=self.settings.patience,
@@ -274,7 +287,7 @@ class Experiment:
             buffers=self.sizes.buffers(),
             network=self._server_network,
             shape=self.sizes.server_shape,
-            device=torch.device(self.settings.device),
+            device=compute_device(self.settings.device),
             secure=self.settings.secure,
             config=self._agreed_digest,
             final_clients=self.final_clients,
@@ -299,7 +312,7 @@ class Experiment:
                 f"the server has no network: '{private[0]}' is private. A rule that trains at the "
                 "server needs a method that shares all arrays in both directions."
             )
-        return model.to(self.settings.device)
+        return model.to(compute_device(self.settings.device))
 
     def _is_common(self, name: str) -> bool:
         """Whether the server has the array."""
@@ -353,7 +366,7 @@ class Experiment:
         data = self.setting.overview(self.reading)
         if data is None:
             return None
-        task, device = self.method.task, torch.device(self.settings.device)
+        task, device = self.method.task, compute_device(self.settings.device)
         samples = task.samples(data)
         model = new_model(self.method, task.shape(samples), self.settings.seed).to(device)
         if not all(map(self._is_common, state_names(model))):

@@ -7,7 +7,9 @@ from contextlib import ExitStack, contextmanager
 
 from ramet.engine import LocalWire, Wire
 from ramet.engine.cores import available_cores
+from ramet.engine.devices import places
 from ramet.engine.pool import Pool
+from ramet.engine.regions import Region
 from ramet.engine.workers import GrowingWire, WorkersWire
 from ramet.experiment.run_folder import RunFolder
 
@@ -24,10 +26,25 @@ def local_wire(folder: RunFolder) -> LocalWire:
 def local_engine(
     folder: RunFolder, workers: int | None = None, cores: int | None = None
 ) -> Iterator[Wire]:
+    """The clients of a run, in processes as in `client_wire`, or their regional coordinators."""
+    with client_wire(folder, workers, cores) as clients:
+        yield regional_wire(folder, clients) if folder.experiment().regions else clients
+
+
+def regional_wire(folder: RunFolder, clients: Wire) -> LocalWire:
+    """The regional coordinators of a run in this process."""
+    region = Region(folder.experiment().rounds(folder.path / "server", regional=True), clients)
+    return LocalWire(lambda _: region)
+
+
+@contextmanager
+def client_wire(
+    folder: RunFolder, workers: int | None = None, cores: int | None = None
+) -> Iterator[Wire]:
     """The clients of a run, in ``workers`` processes.
 
     Without a number, they are in this process, and a run that proves to be long gets one worker for
-    each of the ``cores`` (default: all).
+    each of the ``cores`` (default: all), or for each GPU.
     """
     experiment = folder.experiment()
     settings, clients, pace = experiment.settings, len(experiment.clients), experiment.method.pace
@@ -41,9 +58,10 @@ def local_engine(
         if workers is not None:
             yield started(min(workers, clients)) if workers > 1 else local_wire(folder)
             return
-        fitting = min((cores or available_cores()) // settings.threads, clients)
+        slots = places(settings.device, (cores or available_cores()) // settings.threads)
+        fitting = min(slots, clients)
         arrival = pace is not None and not pace.simulated  # its result would depend on the workers
-        if fitting < 2 or settings.device != "cpu" or arrival:
+        if fitting < 2 or arrival:
             yield local_wire(folder)
             return
         yield GrowingWire(local_wire(folder), lambda: started(fitting), settings.rounds, clients)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import isclass, signature
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
 from torch import nn
 
@@ -15,6 +15,7 @@ from ramet.errors import RametError, unknown
 from ramet.experiment.settings import RunSettings
 from ramet.methods import (
     ACTIVATIONS,
+    AUTHORS,
     MERGES,
     METHODS,
     PAPER_NAMES,
@@ -24,6 +25,7 @@ from ramet.methods import (
     Method,
 )
 from ramet.methods.activation import Activation
+from ramet.methods.authors import Protocol
 from ramet.methods.base import assembled, with_merging
 from ramet.methods.fixed_point import FixedPoint
 from ramet.methods.merging import Merging
@@ -46,6 +48,8 @@ from ramet.tasks import TASK_METRICS, TASKS, GraphClassification, NodeClassifica
 
 Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
 """A part of a run that has options."""
+PROTOCOL = "protocol"
+"""The option that sets what the authors of a method do differently."""
 SHAPE = ("shape",)
 """The argument of networks that is no option."""
 _SHAPES: dict[TaskName, type[Any]] = {
@@ -78,8 +82,9 @@ class NamedParts:
 
         A method that brings its own network, training or task accepts no options of others.
         """
+        protocol = {PROTOCOL: get_args(Protocol)[0]} if self.method in AUTHORS else {}
         accepted: dict[Owner, dict[str, Any]] = {
-            "method": arguments(method_factory(self.method)),
+            "method": {**protocol, **arguments(method_factory(self.method))},
             "setting": arguments(setting_factory(self.setting_name)),
         }
         bare = self.bare_method
@@ -96,6 +101,21 @@ class NamedParts:
         return {key: value for names in self.accepted.values() for key, value in names.items()}
 
     @cached_property
+    def of_authors(self) -> dict[str, str]:
+        """The options that the authors' protocol sets; empty under our own."""
+        protocol = self.options.get(PROTOCOL, get_args(Protocol)[0])
+        if self.method not in AUTHORS:
+            return {}
+        if protocol not in get_args(Protocol):
+            raise unknown(PROTOCOL, protocol, get_args(Protocol))
+        return AUTHORS[self.method].options(self.setting_name) if protocol == "authors" else {}
+
+    @cached_property
+    def _chosen(self) -> dict[str, str]:
+        """The options, with the authors' where none is given."""
+        return {**self.of_authors, **self.options}
+
+    @cached_property
     def setting(self) -> Setting:
         """The setting; an option that no part of the run accepts is an error."""
         self._check_options()
@@ -105,7 +125,7 @@ class NamedParts:
     def bare_method(self) -> Method:
         """The method as its factory returns it."""
         factory = method_factory(self.method)
-        returned = build(factory, _restricted(self.options, arguments(factory)))
+        returned = build(factory, _restricted(self._chosen, arguments(factory)))
         hint = "Return `Method(…)` or `replace(fedstar(), …)`."
         return _checked_type(returned, Method, self.method, hint)
 
@@ -123,7 +143,8 @@ class NamedParts:
         if share is not None:
             method = replace(method, shared=only(*share))
         if activation:
-            method = replace(method, activation=activation_from(activation))
+            rule = activation_from(activation, self.of_authors)
+            method = replace(method, activation=rule)
         if merge:
             method = with_merge(method, merge)
         if release:
@@ -189,7 +210,7 @@ class NamedParts:
     @cached_property
     def _setting(self) -> Setting:
         factory = setting_factory(self.setting_name)
-        return build(factory, _restricted(self.options, arguments(factory)))
+        return build(factory, _restricted(self._chosen, arguments(factory)))
 
     @property
     def same_schema(self) -> bool:
@@ -209,11 +230,16 @@ class NamedParts:
         return build(training, self._options_of("training"))
 
     def _options_of(self, owner: Owner) -> dict[str, str]:
-        return _restricted(self.options, self.accepted.get(owner, {}))
+        return _restricted(self._chosen, self.accepted.get(owner, {}))
 
     def _check_options(self) -> None:
         known = self.defaults()
         for key in self.options:
+            if key == PROTOCOL and key not in known:
+                raise RametError(
+                    f"{without_folder(self.method)} has no protocol of its authors. Omit the "
+                    f"protocol, or use {', '.join(AUTHORS)}."
+                )
             if key not in known:
                 raise unknown("option", key, known)
 
@@ -286,9 +312,12 @@ def setting_factory(name: str) -> Callable[..., Setting]:
     return SETTINGS[name]
 
 
-def activation_from(text: str) -> Activation:
-    """Build a rule such as `restart,alpha=0.3` or `file.py:Rule,alpha=0.3`."""
-    rule = _rule_from(text, ACTIVATIONS, "activation")
+def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Activation:
+    """Build a rule such as `restart,alpha=0.3` or `file.py:Rule,alpha=0.3`.
+
+    ``otherwise`` has values of options that the text does not give; others are ignored.
+    """
+    rule = _rule_from(text, ACTIVATIONS, "activation", otherwise)
     return _checked_type(
         rule, Activation, text, "It needs `ask`, `score` and `settle`, `keep_own` and `asks_parts`."
     )
@@ -335,7 +364,12 @@ def with_metric(
     return replace(method, task=replace(method.task, metric=metric))
 
 
-def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -> Rule:
+def _rule_from(
+    text: str,
+    rules: Mapping[str, Callable[..., Rule]],
+    kind: str,
+    otherwise: Mapping[str, str] | None = None,
+) -> Rule:
     name, options = name_and_options(text)
     factory = factory_named(name, rules, kind)
     known = arguments(factory)
@@ -344,7 +378,7 @@ def _rule_from(text: str, rules: Mapping[str, Callable[..., Rule]], kind: str) -
     for key in options:
         if key not in known:
             raise unknown(f"option of {without_folder(name)}", key, known)
-    return build(factory, options, by=f"--{kind}")
+    return build(factory, {**_restricted(otherwise or {}, known), **options}, by=f"--{kind}")
 
 
 def _checked_type(built: Built, kind: type[Any], name: str, hint: str) -> Built:

@@ -34,7 +34,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from logging import INFO
@@ -67,6 +67,9 @@ from ramet.version import provenance, versions
 
 PREPARATION = "preparation.json"
 BASELINES = "baselines.json"
+VERSIONS = "versions.json"
+BEFORE_VERSIONS = frozenset({".create.lock", "versions.new"})
+"""Files that a creation leaves when it is killed before it has written the first fact."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,9 @@ class RunFolder:
 
     def about(self) -> dict[str, str]:
         """The run's name, its start and the versions that it runs with."""
-        facts = read_json(self.path / "versions.json")
+        facts = read_json(self.path / VERSIONS)
         if not {"run", "started"} <= facts.keys():
-            raise damaged(self.path / "versions.json")
+            raise damaged(self.path / VERSIONS)
         return facts
 
     @staticmethod
@@ -108,34 +111,49 @@ class RunFolder:
         ``before_start`` may write further files, before the folder counts as a run.
         """
         folder = RunFolder(path)
-        if folder.started:
-            raise RametError(
-                f"{path} already holds a run. Continue it with `ramet resume {path}`, or choose "
-                "another folder with --out."
-            )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RametError(f"{path} is not an empty folder. Choose a new one with --out.")
+        folder._check_new()
         experiment = Experiment(settings, reported, agreement)
         check_clients(experiment)
-        manifest = experiment.manifest()
         make_folder(path)
+        with folder.locked("create"):
+            folder._check_new()
+            folder._write_facts(experiment)
+            for copy, source in user_files(settings).items():
+                make_folder((path / copy).parent)
+                write_atomically(path / copy, source.read_bytes())
+            if before_start is not None:
+                before_start(folder, experiment)
+            folder.write("settings.json", settings.model_dump(mode="json"))
+        return folder
+
+    def _check_new(self) -> None:
+        if self.started:
+            raise RametError(
+                f"{self.path} already holds a run. Continue it with `ramet resume {self.path}`, or "
+                "choose another folder with --out."
+            )
+        if self.path.exists() and not self._may_be_filled():
+            raise RametError(f"{self.path} is not an empty folder. Choose a new one with --out.")
+
+    def _may_be_filled(self) -> bool:
+        """Whether this folder is empty, or left by a process that was killed while creating it."""
+        if not self.path.is_dir():
+            return False
+        names = {path.name for path in self.path.iterdir()}
+        return VERSIONS in names or names <= BEFORE_VERSIONS
+
+    def _write_facts(self, experiment: Experiment) -> None:
+        manifest = experiment.manifest()
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"run": uuid.uuid4().hex, "started": started, **versions(), **provenance()}
-        folder.write("versions.json", about | _hash_of_all(manifest))
-        folder.write("split.json", manifest)
+        self.write(VERSIONS, about | _hash_of_all(manifest))
+        self.write("split.json", manifest)
         baselines = experiment.baselines()
-        folder.write(BASELINES, {site: one.model_dump() for site, one in baselines.items()})
+        self.write(BASELINES, {site: one.model_dump() for site, one in baselines.items()})
         if experiment.raw_schemas:
             schemas = {site: schema.model_dump() for site, schema in experiment.raw_schemas.items()}
-            folder.write("sites.json", schemas)
-            folder.write(PREPARATION, experiment.preparation.model_dump(mode="json"))
-        for copy, source in user_files(settings).items():
-            make_folder((path / copy).parent)
-            write_atomically(path / copy, source.read_bytes())
-        if before_start is not None:
-            before_start(folder, experiment)
-        folder.write("settings.json", settings.model_dump(mode="json"))
-        return folder
+            self.write("sites.json", schemas)
+            self.write(PREPARATION, experiment.preparation.model_dump(mode="json"))
 
     @staticmethod
     def open(path: Path) -> RunFolder:
@@ -280,7 +298,10 @@ class RunFolder:
         return steps[-1] // (len(experiment.method.stages) + 1) if steps else 0
 
     def execute(self, wire: Wire, observe: Observer) -> None:
-        """Run the remaining rounds over a wire, and write the result."""
+        """Run the remaining rounds over a wire, and write the result.
+
+        If the run has regions, the wire is to their coordinators.
+        """
         with (
             self.locked("run"),
             events_written_to(self.path / EVENTS, run=self.run_name),
@@ -288,6 +309,7 @@ class RunFolder:
         ):
             experiment = self.experiment()
             rounds = experiment.rounds(self.path / "server")
+            rounds = replace(rounds, regions=experiment.regions)
             done = rounds.resume_point()
             self._rounds.drop_after(done - 1)
             facts = {"method": experiment.method.name, "rounds": rounds.rounds}

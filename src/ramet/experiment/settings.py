@@ -11,16 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ramet.experiment.method_spec import MethodSpec
 from ramet.options import without_folder
+from ramet.partition.base import SPLIT_SEED
 from ramet.partition.own import ENDING, SITES
 from ramet.privacy.budget import Budget
 
 Engine = Literal["local", "ray", "superlink"]
 Device = Literal["cpu", "cuda", "mps"]
-SPLIT_SEED = 123
 _FLAGS = (
     *("patience", "metric", "engine", "device", "threads", "quorum", "deadline", "norm_bound"),
     "split_seed",
     "final_clients",
+    "regions",
 )
 
 
@@ -66,6 +67,8 @@ class RunSettings(BaseModel):
     split_seed: int = Field(SPLIT_SEED, ge=0)
     final_clients: int | None = Field(None, ge=1)
     """How many clients, drawn at random, get the final model at the end; None for all."""
+    regions: int | None = Field(None, ge=1)
+    """How many regional coordinators ask the clients and pass on sums; None for none."""
     secure: bool = False
     """Whether the server learns sums of replies only."""
     dp: str | None = None

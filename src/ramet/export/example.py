@@ -104,7 +104,7 @@ def _block(form: Form, features: Tensor, ends: Tensor) -> GraphBlock:
         labels=torch.zeros(2, dtype=torch.int64),
         name="the example",
     )
-    return block.with_structure(form.encoding(block))
+    return form.encoding.added_to(block)
 
 
 def _links(form: Form, nodes: int, draw: np.random.Generator) -> Example:

@@ -192,6 +192,7 @@ def _dense_dual_channel(model: Any, _: Sequence[EdgeType]) -> Arguments:
         "width": model.layers[0].second.out_features,
         "layers": len(model.layers),
         "activate": model.activate,
+        "structure_maps": model.structure_maps,
         "dropout": model.dropout.rate,
     }
 

@@ -6,7 +6,8 @@ restarts. Private state is therefore stored on the site's disk.
 The SuperNode's node config describes the site: ``client`` is its name, ``state`` the folder for its
 private state, ``data`` its data, ``key`` the private key that signs its replies, and ``settings``
 the file with what it allows (see :mod:`ramet.flower.terms`). Flower's simulation sets none of
-these: the partition id selects the client, and state is stored in the run's folder.
+these: the partition id selects the client, and state is stored in the run's folder. The node of a
+regional coordinator has a name and a ``mailbox`` (see :mod:`ramet.flower.region`).
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ from ramet.flower.permission import (
 )
 from ramet.flower.records import (
     COLUMNS,
+    MAILBOX,
     PREPARATION,
     from_records,
     from_run_config,
     to_records,
 )
+from ramet.flower.region import passed_on
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
 from ramet.flower.terms import MEMBERS, SETTINGS, site_policy, site_terms
 from ramet.payload import Payload
@@ -74,6 +77,8 @@ app = ClientApp()
 def introduce(message: Message, context: Context) -> Message:
     """Reply with the name of this node's client and, for user-defined graphs, their schema."""
     with _outcome_logged(context) as facts:
+        if MAILBOX in context.node_config:
+            return _introduced_region(message, context)
         experiment, _, policy = _permitted(context)
         name = _name(context, experiment)
         facts |= {"client": name}
@@ -94,6 +99,8 @@ def answer(message: Message, context: Context) -> Message:
     """Apply the received arrays, evaluate, train, and reply with what is shared."""
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
+        if MAILBOX in context.node_config:
+            return _answered_by_region(message, request, context)
         experiment, limit, policy = _permitted(context, request.notes.get(PREPARATION, ""))
         torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
@@ -108,6 +115,20 @@ def answer(message: Message, context: Context) -> Message:
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
         return Message(to_records(signed_reply), reply_to=message)
+
+
+def _introduced_region(message: Message, context: Context) -> Message:
+    """Reply with the name of this node's region."""
+    name, request = str(context.node_config["client"]), from_records(message.content)
+    reply = _signed(Payload(notes={"client": name}), context, request, name, INTRODUCTION)
+    return Message(to_records(reply), reply_to=message)
+
+
+def _answered_by_region(message: Message, request: Payload, context: Context) -> Message:
+    """Reply with the sum over the clients of this node's region."""
+    name, number = str(context.node_config["client"]), int(request.numbers["round"])
+    reply = _signed(passed_on(request, context), context, request, name, number)
+    return Message(to_records(reply), reply_to=message)
 
 
 @contextmanager

@@ -1,14 +1,16 @@
 """Run over Flower on this machine: start its programs, wait for the run, and stop them.
 
 The engine `ray` uses a SuperLink in simulation mode, which starts Ray. The engine `superlink` uses
-a real SuperLink and one SuperNode per client. Both start the run with `flwr run` on the thin app.
+a real SuperLink and one SuperNode per client. With regions, each region has a SuperLink with its
+clients' SuperNodes, and is a SuperNode of the central SuperLink itself. All start the run with
+`flwr run` on the thin app.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,34 +18,64 @@ from ramet.engine import Observer
 from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.records import to_run_config
+from ramet.flower.records import MAILBOX, REGION, to_run_config
 
 
-def launch(folder: RunFolder, observe: Observer) -> None:
-    """Start or resume the run of this folder over Flower, and report its rounds to `observe`."""
+def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None:
+    """Start or resume the run of this folder over Flower, and report its rounds to `observe`.
+
+    With the address of a Ray cluster, all that its machines need is in the run's folder.
+    """
     with ExitStack() as stack:
         stack.enter_context(folder.locked("launch"))
         _kill_orphans(folder)
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ramet-")))
+        shared = folder.path if ray else None
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ramet-", dir=shared)))
         _home_file(folder).write_text(str(home))
-        flower = Flower(home, folder.path / "logs")
+        flower = Flower(home, folder.path / "logs", ray)
         stack.callback(flower.kill_leftovers)
         experiment = folder.experiment()
         settings, clients = experiment.settings, experiment.clients
-        port, *node_ports = free_ports(1 + len(clients))
+        (port,) = free_ports(1)
         simulated = settings.engine == "ray"
         stack.enter_context(flower.superlink(port, simulated))
-        if not simulated:
-            for client, own_port in zip(clients, node_ports, strict=True):
-                data = str(experiment.setting.data_of(client, settings.data) or settings.data)
-                node = {"client": client, "data": data, "state": str(folder.path)}
-                stack.enter_context(flower.supernode(client, own_port, port, node))
+        for region in experiment.regions:
+            _start_region(stack, flower, folder, region, port)
+        if not simulated and not experiment.regions:
+            _start_sites(stack, flower, folder, clients, port)
         flower.run(
             app=THIN_APP,
             config=to_run_config(settings, folder.path),
             simulated_clients=len(clients) if simulated else 0,
             on_poll=reporter(folder, observe),
         )
+
+
+def _start_sites(
+    stack: ExitStack, flower: Flower, folder: RunFolder, clients: Sequence[str], port: int
+) -> None:
+    """Start a SuperNode for each client, which connects to the SuperLink on this port."""
+    experiment = folder.experiment()
+    data = experiment.settings.data
+    for client, own_port in zip(clients, free_ports(len(clients)), strict=True):
+        own_data = str(experiment.setting.data_of(client, data) or data)
+        node = {"client": client, "data": own_data, "state": str(folder.path)}
+        stack.enter_context(flower.supernode(client, own_port, port, node))
+
+
+def _start_region(
+    stack: ExitStack, central: Flower, folder: RunFolder, region: str, central_port: int
+) -> None:
+    """Start a region: its SuperLink, its sites and its run, and its SuperNode of the centre."""
+    experiment, flower = folder.experiment(), Flower(central.home / region, central.logs / region)
+    port, own_port = free_ports(2)
+    stack.enter_context(flower.superlink(port, simulated=False))
+    _start_sites(stack, flower, folder, experiment.regions[region], port)
+    mailbox = {MAILBOX: str(flower.home / MAILBOX)}
+    config = to_run_config(experiment.settings, folder.path)
+    flower.submit(THIN_APP, {**config, REGION: region, **mailbox})
+    node = {"client": region, **mailbox}
+    stack.enter_context(central.supernode(region, own_port, central_port, node))
 
 
 def _kill_orphans(folder: RunFolder) -> None:

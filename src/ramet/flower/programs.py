@@ -33,6 +33,8 @@ QUIET = {
 LOOPBACK = "127.0.0.1"
 """Never reached through an HTTP proxy, whatever the environment says."""
 _LINK = "ramet"
+_RAY_ADDRESS = "RAY_ADDRESS"
+"""The variable from which Ray takes the address of its cluster: Flower has no option for it."""
 _START_TIMEOUT = 60.0
 _COMMAND_TIMEOUT = 600.0
 _STOP_TIMEOUT = 15.0
@@ -46,12 +48,15 @@ class Flower:
 
     home: Path
     logs: Path
+    ray: str | None = None
+    """The address of the Ray cluster that simulates clients; None to start one for each run."""
 
     @property
     def environment(self) -> dict[str, str]:
         programs = Path(sys.executable).parent
+        inherited = {name: text for name, text in os.environ.items() if name != _RAY_ADDRESS}
         return {
-            **os.environ,
+            **inherited,
             "PATH": os.pathsep.join(
                 [str(self._overrides), str(programs), os.environ.get("PATH", "")]
             ),
@@ -60,7 +65,7 @@ class Flower:
             **QUIET,
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_TMPDIR": str(self.home),
+            **({_RAY_ADDRESS: self.ray} if self.ray else {"RAY_TMPDIR": str(self.home)}),
         }
 
     @property
@@ -114,6 +119,21 @@ class Flower:
         if outcome["status"] != _COMPLETED:
             raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
 
+    def submit(self, app: Path, config: Mapping[str, str | int | float]) -> None:
+        """`flwr run` an app that goes on until its SuperLink ends."""
+        with self._process("run", "flwr", *self._submission(app, config)) as submitting:
+            submitting.wait()
+        if self.run_id() is None:
+            raise RametError(f"Flower did not accept the run. See {self._run_log}.")
+
+    def _submission(self, app: Path, config: Mapping[str, str | int | float]) -> list[str]:
+        """The arguments of `flwr` that start a run."""
+        copied, run_config = self.home / "app", self.logs / "run.toml"
+        shutil.copytree(app, copied, dirs_exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        run_config.write_text(tomli_w.dumps(config))
+        return ["run", str(copied), _LINK, "--run-config", str(run_config)]
+
     def _flwr_run(
         self,
         app: Path,
@@ -122,13 +142,9 @@ class Flower:
         on_poll: Callable[[], None],
     ) -> None:
         """Start `flwr run`, and wait until it ends."""
-        copied, run_config = self.home / "app", self.logs / "run.toml"
-        shutil.copytree(app, copied, dirs_exist_ok=True)
-        self.logs.mkdir(parents=True, exist_ok=True)
-        run_config.write_text(tomli_w.dumps(config))
-        arguments = ["run", str(copied), _LINK, "--stream", "--run-config", str(run_config)]
+        arguments = [*self._submission(app, config), "--stream"]
         if simulated_clients:
-            arguments += ["--federation-config", _simulation(simulated_clients)]
+            arguments += ["--federation-config", _simulation(simulated_clients, self.ray)]
         if self._run_log.exists():
             self._run_log.replace(self.logs / "run-before.log")
         with self._process("run", "flwr", *arguments) as running:
@@ -150,12 +166,16 @@ class Flower:
             time.sleep(0.05)
 
     def processes(self) -> list[int]:
-        """Ids of the processes with this home, including those that are still exiting."""
-        variable = f"FLWR_HOME={self.home}\0".encode()
+        """Ids of the processes with this home, including those that are still exiting.
+
+        Those of regions have a home inside it.
+        """
+        own, inside = (f"FLWR_HOME={self.home}{end}".encode() for end in ("\0", os.sep))
         pids = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # another user's process, or one that has ended
-                if variable in (process / "environ").read_bytes():
+                environment = (process / "environ").read_bytes()
+                if own in environment or inside in environment:
                     pids.append(int(process.name))
         return pids
 
@@ -263,12 +283,27 @@ def _toml_string(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _simulation(clients: int) -> str:
-    cores = os.cpu_count() or 1
+def _simulation(clients: int, ray: str | None) -> str:
+    """Flower's description of a simulation. A running cluster knows its cores itself."""
+    cores = "" if ray else f"init-args-num-cpus={os.cpu_count() or 1} "
     return (
         f"num-supernodes={clients} client-resources-num-cpus=1 client-resources-num-gpus=0.0 "
-        f'init-args-num-cpus={cores} init-args-logging-level="ERROR" init-args-log-to-driver=false'
+        f'{cores}init-args-logging-level="ERROR" init-args-log-to-driver=false'
     )
+
+
+def check_ray(address: str) -> None:
+    """Check that a Ray cluster listens at this address."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()) or "/" in host:
+        raise RametError(f"'{address}' is not the address of a Ray cluster, such as 10.0.0.1:6379.")
+    try:
+        socket.create_connection((host, int(port)), timeout=_START_TIMEOUT).close()
+    except (OSError, OverflowError) as error:
+        raise RametError(
+            f"no Ray cluster answers at {address} ({error}). Start its first machine with "
+            "`ray start --head --port=6379`, and the others with `ray start --address=…`."
+        ) from error
 
 
 def wait_until_up(

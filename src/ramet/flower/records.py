@@ -32,6 +32,8 @@ _ARRAYS, _EXTRAS = "arrays", "extras"
 _NUMBER, _NOTE = "number:", "note:"
 COLUMNS, PREPARATION = "columns", "preparation"
 """The notes in which a site sends the sums of its columns, and gets the agreed preparation."""
+REGION, MAILBOX = "region", "mailbox"
+"""A region's name and its folder of messages, in the run config of its server app."""
 DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
 """What Flower raises when it cannot assemble a message from its parts."""
 
@@ -144,7 +146,7 @@ def _number(value: Any) -> float:
 
 _OPTIONAL = ("network", "activation", "merge", "release", "metric", "start_from", "code", "dp")
 """Settings that are empty in the run config if they are not given."""
-_COUNTS = ("patience", "final_clients")
+_COUNTS = ("patience", "final_clients", "regions")
 """Settings that are 0 in the run config if they are not given."""
 
 
@@ -172,7 +174,7 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given = {**config, "split_seed": config["split-seed"]}
     given["norm_bound"] = given.get("norm-bound") or None
-    for name in ("split-seed", "norm-bound", "folder", "keys"):
+    for name in ("split-seed", "norm-bound", "folder", "keys", REGION, MAILBOX):
         given.pop(name, None)
     given["rounds"] = given["rounds"] or None
     given["data"] = Path(given["data"] or default_data())

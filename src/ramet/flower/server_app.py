@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from flwr.serverapp import Grid, ServerApp
 from ramet.data.own import Schema, agreed
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
-from ramet.flower.records import from_run_config
+from ramet.flower.records import REGION, from_run_config
+from ramet.flower.region import coordinate, regional_deadline
 from ramet.flower.signing import Keyring
 from ramet.flower.waits import pull_objects_quickly
 from ramet.flower.wire import GridWire
@@ -29,17 +30,19 @@ def main(grid: Grid, context: Context) -> None:
     pull_objects_quickly("flwr.superlink.grid.http_grid", "pull_objects")
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
+    if region := str(context.run_config.get(REGION) or ""):
+        experiment = Experiment(settings)
+        clients, deadline = experiment.regions[region], regional_deadline(settings)
+        coordinate(_wire(grid, clients, deadline, context), experiment, context.run_config)
+        return
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
     folder = RunFolder(path)
     if folder.started:
         folder.check_same(settings)
     if not folder.started or folder.summary() is None:
         experiment = Experiment(settings)
-        keys = str(context.run_config.get("keys") or "")
-        keyring = Keyring(Path(keys)) if keys else None
-        wire = GridWire(
-            grid, experiment.clients, settings.deadline, keyring=keyring, names=_names(keyring)
-        )
+        members = experiment.regions or experiment.clients
+        wire = _wire(grid, members, settings.deadline, context)
         schemas = _schemas(experiment, wire.schema_texts)
         if folder.started:
             folder.check_sites(schemas)
@@ -50,6 +53,13 @@ def main(grid: Grid, context: Context) -> None:
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
         folder.execute(wire, _log_round)
     log(INFO, "The run has ended: %s", path)
+
+
+def _wire(grid: Grid, members: Iterable[str], deadline: float, context: Context) -> GridWire:
+    """The wire to clients or regions, which have to sign their replies if the run names keys."""
+    keys = str(context.run_config.get("keys") or "")
+    keyring = Keyring(Path(keys)) if keys else None
+    return GridWire(grid, members, deadline, keyring=keyring, names=_names(keyring))
 
 
 def _schemas(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Schema]:

@@ -4,30 +4,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
+from ramet.methods.authors import Authors
 from ramet.methods.base import AssembledMethod, Method, assembled
 from ramet.methods.ditto import ditto
 from ramet.methods.eight_bit import EightBit
 from ramet.methods.fedavg import fedavg
 from ramet.methods.fedbuff import fedbuff
+from ramet.methods.fedda import AUTHORS as FEDDA
 from ramet.methods.fedda import Explore, Restart, fedda
+from ramet.methods.feddense import AUTHORS as FEDDENSE
 from ramet.methods.feddense import feddense
 from ramet.methods.fedgta import fedgta
+from ramet.methods.fedlit import AUTHORS as FEDLIT
 from ramet.methods.fedlit import fed_mgcn, fedlit
 from ramet.methods.fedopt import fedadam, fedyogi
+from ramet.methods.fedper import AUTHORS as FEDPER
 from ramet.methods.fedper import fedper
 from ramet.methods.fedproto import fedproto
 from ramet.methods.fedprox import fedprox
 from ramet.methods.fedpub import fedpub
 from ramet.methods.fedsageplus import fedsage_plus
+from ramet.methods.fedspray import fedspray
+from ramet.methods.fedssp import fedssp
+from ramet.methods.fedstar import AUTHORS as FEDSTAR
 from ramet.methods.fedstar import fedstar
 from ramet.methods.fedtad import fedtad
 from ramet.methods.fedtgp import fedtgp
 from ramet.methods.fgssl import fgssl
 from ramet.methods.fixed_point import FixedPoint
+from ramet.methods.gcfl import AUTHORS as GCFL
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
 from ramet.methods.merging import Merging, WeightedMean
 from ramet.methods.moon import moon
+from ramet.methods.opfgl import o_pfgl
 from ramet.methods.release import Release
 from ramet.methods.robust import ClippedMean, Krum, Median, TrimmedMean
 from ramet.methods.scaffold import scaffold
@@ -50,6 +60,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedda": fedda,
     "fedstar": fedstar,
     "feddense": feddense,
+    "fedssp": fedssp,
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
     "fedsage+": fedsage_plus,
@@ -57,6 +68,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedpub": fedpub,
     "fgssl": fgssl,
     "fedtad": fedtad,
+    "fedspray": fedspray,
+    "o-pfgl": o_pfgl,
 }
 
 
@@ -81,6 +94,23 @@ PAPER_NAMES: dict[str, PaperName] = {
     "fed-hgn": PaperName("fedavg", "simple-hgn", _SIMPLE_HGN),
 }
 """Accepted wherever a method is named."""
+
+
+AUTHORS: dict[str, Authors] = {
+    "fedper": FEDPER,
+    "gcfl": GCFL,
+    "gcfl+": GCFL,
+    "fedstar": FEDSTAR,
+    "feddense": FEDDENSE,
+    "local-gcn": FEDLIT,
+    "fed-gcn": FEDLIT,
+    "fed-mgcn": FEDLIT,
+    "fedlit": FEDLIT,
+    "local-hgn": FEDDA,
+    "fed-hgn": FEDDA,
+    "fedda": FEDDA,
+}
+"""What `protocol=authors` sets, for each method that has such a protocol."""
 
 
 def table_order(name: str) -> tuple[int, int]:
@@ -118,6 +148,7 @@ RELEASES: dict[str, Callable[..., Release]] = {
 
 __all__ = [
     "ACTIVATIONS",
+    "AUTHORS",
     "MERGES",
     "METHODS",
     "PAPER_NAMES",
@@ -140,6 +171,8 @@ __all__ = [
     "fedprox",
     "fedpub",
     "fedsage_plus",
+    "fedspray",
+    "fedssp",
     "fedstar",
     "fedtad",
     "fedtgp",
@@ -149,5 +182,6 @@ __all__ = [
     "gcfl_plus",
     "local",
     "moon",
+    "o_pfgl",
     "scaffold",
 ]

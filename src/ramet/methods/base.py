@@ -255,6 +255,31 @@ def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
         )
 
 
+def region_obstacle(method: AssembledMethod) -> str | None:
+    """Why regions cannot pass on sums of replies instead of replies; None if they can."""
+    rules = [method.merging, *(extras.rule for extras in declared_extras(method).values())]
+    for rule in rules:
+        if rule is not None and not sums_only(rule):
+            return f"{type(rule).__name__} compares single replies"
+    return "its pace depends on single replies" if method.pace is not None else None
+
+
+def sums_only(rule: Merging) -> bool:
+    """Whether the rule uses nothing of replies but the sum of their terms."""
+    return isinstance(rule, Summing) and type(rule).merge is Summing.merge
+
+
+def check_regions(method: AssembledMethod) -> None:
+    """Raise RametError if the server needs more of the replies than sums over regions."""
+    reason = region_obstacle(method)
+    if reason is not None:
+        raise RametError(
+            f"{method.name} does not work with regions: {reason}, but a region passes on the sum "
+            "of its replies only. Leave out --regions, or use a method that merges by a sum, such "
+            "as fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
+        )
+
+
 def check_privacy(
     budget: Budget, method: AssembledMethod, shared: Sequence[str], buffers: Sequence[str]
 ) -> None:
@@ -270,6 +295,9 @@ def check_privacy(
         and task != "graph-classification",
         f"it has a training of its own ({training})": graph
         and type(method.training) is not LocalTraining,
+        "stop_after and fresh_moments are not part of private training": graph
+        and isinstance(method.training, LocalTraining)
+        and (method.training.stop_after > 0 or method.training.fresh_moments),
         "it adds a term to the loss": graph and method.penalty is not None,
         "it computes more after training": graph and method.after is not None,
         "it shares nothing, so that no update leaves": not graph and not shared,

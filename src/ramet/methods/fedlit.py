@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
+from ramet.methods.authors import Authors, Deviation
 from ramet.methods.base import Method
 from ramet.methods.merging import Reply, weighted_mean
 from ramet.methods.server import Server
@@ -307,6 +308,21 @@ def fedlit(
         flaw=_invalid_counts,
         task=NodeClassification((sample,) * network.layers if sample else ()),
     )
+
+
+AUTHORS = Authors(
+    setting="acm-links",
+    deviations=(
+        Deviation("fold", "split", "the paper's experimental settings: 10 folds; use --splits 10"),
+        Deviation("activate", "false", "the program has no activation after the projections"),
+        Deviation("degrees", "channel", "the program normalises by degrees in the channel"),
+    ),
+    not_followed=(
+        "The program matches clusters greedily and with a transposed index: an error.",
+        "The authors' graphs are not available.",
+    ),
+)
+"""For FedLIT, Fed-mGCN and their baselines."""
 
 
 def _invalid_counts(arrays: Arrays) -> str | None:

@@ -54,16 +54,18 @@ def no_prototypes(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tenso
 class PrototypeMean(Summing):
     """The mean of each class over all samples of all clients; without samples the last one."""
 
+    of: str = "prototypes"
+
     def term(self, reply: Payload) -> Arrays:
         counts = reply.extras["counts"].astype(np.float64)
-        return {"prototypes": reply.extras["prototypes"] * counts[:, None], "counts": counts}
+        return {self.of: reply.extras[self.of] * counts[:, None], "counts": counts}
 
     def step(self, state: Payload, total: Arrays, server: Server) -> Payload:  # noqa: ARG002
         counts, old = total["counts"], state.arrays
-        means = total["prototypes"] / np.maximum(counts, 1)[:, None]
-        prototypes = np.where(counts[:, None] > 0, means, old["prototypes"]).astype(np.float32)
+        means = total[self.of] / np.maximum(counts, 1)[:, None]
+        means = np.where(counts[:, None] > 0, means, old[self.of]).astype(np.float32)
         known = np.where(counts > 0, counts, old["counts"]).astype(np.float32)
-        return Payload({"prototypes": prototypes, "counts": known})
+        return Payload({self.of: means, "counts": known})
 
 
 def invalid_counts(extras: Arrays) -> str | None:

@@ -24,6 +24,7 @@ from functools import partial
 
 from pydantic import PositiveInt
 
+from ramet.methods.authors import Authors, Deviation
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
 from ramet.models import DualChannel, GraphNetwork
@@ -47,3 +48,15 @@ def fedstar(
         task=GraphClassification(),
         merging=WeightedMean(),
     )
+
+
+AUTHORS = Authors(
+    setting="single",
+    deviations=(
+        Deviation(
+            "isolated_as_one",
+            "true",
+            "lib/utils.py: init_structure_encoding counts degree 0 as degree 1",
+        ),
+    ),
+)

@@ -39,6 +39,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from ramet.errors import RametError
+from ramet.methods.authors import Authors, Deviation
 from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.merging import Reply, weighted_mean
@@ -166,6 +167,34 @@ def by_warping(updates: list[Flat], norms: list[Flat]) -> NDArray[np.float64]:  
     distances = np.array([[dtw.distance(one, other) for other in norms] for one in norms])
     weights: NDArray[np.float64] = distances.max() - distances
     return weights
+
+
+_RUNNER = "runnerfile: the commands for molecules, biochem and mix"
+AUTHORS = Authors(
+    setting="single",
+    deviations=(
+        Deviation(
+            "settled",
+            {"single": "0.07", "bio-sm": "0.07", "bio-sm-sn": "0.08"},
+            f"{_RUNNER}, --epsilon1",
+        ),
+        Deviation(
+            "moving",
+            {"single": "0.28", "bio-sm": "0.35", "bio-sm-sn": "0.4"},
+            f"{_RUNNER}, --epsilon2",
+        ),
+        Deviation(
+            "window", {"single": "5", "bio-sm": "5", "bio-sm-sn": "10"}, f"{_RUNNER}, --seq_length"
+        ),
+    ),
+    not_followed=(
+        "The program reports the best test accuracy over snapshots, so that test data choose the "
+        "model.",
+        "For GCFL+ the program sends the norm of the last gradient; here the server computes the "
+        "norms of updates.",
+    ),
+)
+"""For GCFL and GCFL+."""
 
 
 def gcfl(clustering: Clustering = Clustering()) -> Method:  # noqa: B008 (frozen)

@@ -32,7 +32,10 @@ _ONE_PASS = (GIN, GraphGCN, GraphSAGE, DualChannel, DenseDualChannel)
 """Networks whose parameters are used as described above, and which keep graphs apart."""
 _CANCELLING = 100.0
 """How much larger, in clipping norms, the terms of a graph's gradient may be than their sum."""
-_ADD: tuple[Callable[..., Tensor], ...] = (torch.Tensor.add, torch.Tensor.__add__, torch.add)
+_ADD: tuple[Callable[..., Tensor], ...] = (
+    *(torch.Tensor.add, torch.Tensor.add_, torch.Tensor.__add__),
+    torch.add,
+)
 
 
 @dataclass(frozen=True)
@@ -168,13 +171,16 @@ class _Taps(TorchFunctionMode):
         self.uses: list[_Use] = []
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = [*model.parameters()]
+        self._tables: list[Tensor] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is functional.linear and self._name(args[1]):
             return self._linear(*args, **(kwargs or {}))
-        if func is functional.embedding and self._name(args[1]._base):
+        if func is torch.Tensor.contiguous and self._name(args[0]._base):
+            return self._table(args[0])
+        if func is functional.embedding and self._name(args[1]):
             return self._embedding(*args[:2])
         if func in _ADD and self._name(args[1]):
             return self._bias(*args)
@@ -190,10 +196,17 @@ class _Taps(TorchFunctionMode):
         self._note(_Use(tap, self._name(weight), self._name(bias), inputs.detach()))
         return product + tap
 
+    def _table(self, transposed: Tensor) -> Tensor:
+        """A parameter whose columns have become rows, under the parameter's name."""
+        table = transposed.detach().contiguous()
+        self._tables.append(table)  # as long as it exists, no other tensor has its id
+        self._names[id(table)] = self._names[id(transposed._base)]
+        return table
+
     def _embedding(self, inputs: Tensor, table: Tensor) -> Tensor:
-        product = functional.embedding(inputs, table.detach())
+        product = functional.embedding(inputs, table)
         tap = torch.zeros_like(product).requires_grad_()
-        self._note(_Use(tap, self._name(table._base), None, inputs, len(table)))
+        self._note(_Use(tap, self._name(table), None, inputs, len(table)))
         return product + tap
 
     def _bias(self, values: Tensor, bias: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ Reply: TypeAlias = tuple[str, Payload]
 NEW_CLIENT = "/a new client"
 """Stands for a client that has never replied. Clients' names are names of folders, without "/"."""
 _WEIGHT = "weight/"
+_COARSE, _FINE = "coarse/", "fine/"
 
 
 @runtime_checkable
@@ -142,6 +143,28 @@ class Total:
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         return {name: sums.total() for name, sums in self._sums.items()}
 
+    def parts(self) -> dict[str, NDArray[np.float64]]:
+        """The sum before it is rounded, as arrays that another total can add."""
+        coarse = {_COARSE + name: sums.coarse for name, sums in self._sums.items()}
+        return coarse | {_FINE + name: sums.fine for name, sums in self._sums.items()}
+
+    def add_parts(self, parts: Arrays) -> None:
+        """Add the parts of another total, as if its terms were added here."""
+        coarse, fine = under(_COARSE, parts), under(_FINE, parts)
+        for name, array in coarse.items():
+            if name not in self._sums:
+                self._sums[name] = OrderlessSum(array.shape)
+            if self._sums[name].coarse.shape != array.shape:
+                raise RametError(f"'{name}' has another shape in another sum, so they do not add.")
+            self._sums[name].add_parts(array, fine[name])
+
+    @staticmethod
+    def are_parts(arrays: Arrays) -> bool:
+        """Whether arrays have the names and shapes of the parts of a total."""
+        coarse, fine = under(_COARSE, arrays), under(_FINE, arrays)
+        shapes = ({name: array.shape for name, array in part.items()} for part in (coarse, fine))
+        return next(shapes) == next(shapes) and len(coarse) + len(fine) == len(arrays)
+
 
 class OrderlessSum:
     """A sum that has the same bits for any order of its terms.
@@ -156,17 +179,22 @@ class OrderlessSum:
     _FINE = 1.5 * 2.0 ** (52 - 56)
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self._coarse: NDArray[np.float64] = np.zeros(shape)
-        self._fine: NDArray[np.float64] = np.zeros(shape)
+        self.coarse: NDArray[np.float64] = np.zeros(shape)
+        self.fine: NDArray[np.float64] = np.zeros(shape)
 
     def add(self, array: Array, weight: float = 1.0) -> None:
         """Add the array times its weight."""
         term = array.astype(np.float64) * weight
         coarse = (term + self._COARSE) - self._COARSE
-        self._coarse += coarse
+        self.coarse += coarse
         term -= coarse
-        self._fine += (term + self._FINE) - self._FINE
+        self.fine += (term + self._FINE) - self._FINE
+
+    def add_parts(self, coarse: Array, fine: Array) -> None:
+        """Add another sum, given by its two parts."""
+        self.coarse += coarse
+        self.fine += fine
 
     def total(self) -> NDArray[np.float64]:
         """Return the sum so far."""
-        return self._coarse + self._fine
+        return self.coarse + self.fine

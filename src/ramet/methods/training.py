@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
@@ -115,13 +117,26 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Adam, or plain SGD, over the client's own batches. Adam's moments are kept between rounds."""
+    """Adam, or plain SGD, over the client's own batches. Adam's moments are kept between rounds.
+
+    Args:
+        lr: learning rate.
+        weight_decay: L2 penalty on all parameters.
+        epochs: passes over the client's samples in a round.
+        batch_size: samples in a step.
+        algorithm: of the optimiser.
+        fresh_moments: forget Adam's moments at the start of every round.
+        stop_after: stop the round's training after so many steps without a lower validation loss,
+            and keep the weights with the lowest; 0 to train all epochs.
+    """
 
     lr: PositiveFloat = 1e-3
     weight_decay: NonNegativeFloat = 5e-4
     epochs: PositiveInt = 1
     batch_size: PositiveInt = 128
     algorithm: Literal["adam", "sgd"] = "adam"
+    fresh_moments: bool = False
+    stop_after: NonNegativeInt = 0
 
     def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
         """Create the optimiser; its tensors are saved with the client's state."""
@@ -131,24 +146,73 @@ class LocalTraining:
 
     def fit(self, session: Session, penalty: Penalty | None = None) -> float:
         """Train in place and return the mean loss over all batches, without the penalty."""
-        model, optimiser, task = session.model, session.optimiser, session.task
-        model.train()
+        session.model.train()
+        if self.fresh_moments:
+            session.optimiser.state.clear()
         term = _term(penalty, session) if penalty else None
+        best = _Best(session, self.stop_after) if self.stop_after else None
         losses = []
         with session.randomness.torch_draws("training"):
-            for epoch in range(self.epochs):
-                generator = session.randomness.generator(f"order of epoch {epoch}")
-                for batch in task.batches(session.samples, self.batch_size, generator):
-                    batch = batch.to(session.device)
-                    output = task.output(model, batch)
-                    loss = task.loss(output, batch)
-                    losses.append(loss.detach())
-                    optimiser.zero_grad()
-                    whole = loss + term(batch, output) if term else loss
-                    whole.backward()  # type: ignore[no-untyped-call]
-                    optimiser.step()
-                    session.steps += 1
+            for batch in self._batches(session):
+                losses.append(_step(session, batch.to(session.device), term))
+                if best is not None and best.is_over():
+                    break
+        if best is not None:
+            best.restore()
         return float(torch.stack(losses).mean())
+
+    def _batches(self, session: Session) -> Iterator[Any]:
+        """The batches of all epochs."""
+        for epoch in range(self.epochs):
+            generator = session.randomness.generator(f"order of epoch {epoch}")
+            yield from session.task.batches(session.samples, self.batch_size, generator)
+
+
+def _step(session: Session, batch: Any, term: Term | None) -> Tensor:
+    """Train on a batch, and return its loss without the penalty."""
+    output = session.task.output(session.model, batch)
+    loss = session.task.loss(output, batch)
+    session.optimiser.zero_grad()
+    whole = loss + term(batch, output) if term else loss
+    whole.backward()  # type: ignore[no-untyped-call]
+    session.optimiser.step()
+    session.steps += 1
+    return loss.detach()
+
+
+class _Best:
+    """The weights with the lowest validation loss so far in a round."""
+
+    def __init__(self, session: Session, patience: int) -> None:
+        self._session, self._patience = session, patience
+        self._loss, self._since = math.inf, 0
+        self._weights: dict[str, Tensor] = {}
+
+    def is_over(self) -> bool:
+        """Whether the last steps, so many as the patience, have not lowered the loss."""
+        loss = self._validation_loss()
+        self._since += 1
+        if loss < self._loss:
+            self._loss, self._since = loss, 0
+            state = self._session.model.state_dict()
+            self._weights = {name: value.detach().clone() for name, value in state.items()}
+        return self._since >= self._patience
+
+    def restore(self) -> None:
+        if self._weights:
+            self._session.model.load_state_dict(self._weights)
+
+    def _validation_loss(self) -> float:
+        """Cross-entropy on the client's validation samples."""
+        session = self._session
+        given = session.task.predictions(session.model, session.samples, session.device)["val"]
+        session.model.to(session.device).train()
+        if not given.labels.size:
+            raise RametError(
+                "stop_after needs validation samples, and this client has none. Omit stop_after."
+            )
+        likely = given.probabilities[np.arange(given.labels.size), given.labels]
+        return float(-np.log(np.maximum(likely, 1e-12)).mean())
 
 
 def _term(penalty: Penalty, session: Session) -> Term:

@@ -25,10 +25,13 @@ from ramet.models.settings import (
     MultiChannelNetwork,
     NodeAttentionNetwork,
     NodeNetwork,
+    SpectralNetwork,
 )
 from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.models.simple_hgn import SimpleHGN
 from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphSAGE
+from ramet.models.spectral import SpectralGNN
+from ramet.models.structure_proxies import ProxyGCN
 
 __all__ = [
     "DEFAULT_NETWORKS",
@@ -68,7 +71,10 @@ __all__ = [
     "NodeSAGE",
     "NodeShape",
     "PlainNodeSAGE",
+    "ProxyGCN",
     "SimpleHGN",
+    "SpectralGNN",
+    "SpectralNetwork",
     "embedding_size",
     "nearest_graph",
     "propagated",

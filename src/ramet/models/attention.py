@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ramet.data.graphs.copies import has_csr_products
 from ramet.data.graphs.flow import Flow
 from ramet.models.layers import Dropout, Linked, Rows, multiply
 
@@ -55,8 +56,8 @@ def softmax(scores: Tensor, flow: Flow) -> Tensor:  # [links, heads]
 
 
 def _largest(scores: Tensor, flow: Flow) -> Tensor:  # [nodes, heads]
-    if scores.device.type != "mps":
-        return torch.segment_reduce(scores, "max", offsets=flow.starts)
+    if has_csr_products(scores):
+        return torch.segment_reduce(scores, "max", offsets=flow.starts, unsafe=True)
     targets = flow.targets.unsqueeze(1).expand_as(scores)
     lowest = scores.new_full((flow.nodes, scores.size(1)), -torch.inf)
     return lowest.scatter_reduce(0, targets, scores, "amax")
@@ -66,7 +67,7 @@ def weighted_sums(weights: Tensor, values: Tensor, flow: Flow) -> Tensor:  # [no
     """For each attention head, the weighted sum over each node's incoming links."""
     if flow.sums is not None:
         return flow.sums(values, weights.unsqueeze(2))
-    if values.device.type == "mps":  # has no CSR products
+    if not has_csr_products(values):
         return gathered_sums(weights, values, flow)
     sums: Tensor = _WeightedSums.apply(weights, values, flow)  # type: ignore[no-untyped-call]
     return sums

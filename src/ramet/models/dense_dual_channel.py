@@ -12,7 +12,7 @@ from ramet.models.shape import GraphShape
 
 
 class NarrowStructureChannel(nn.Module):
-    """s⁰ = Linear(structure encoding), sˡ = tanh(GCN(sˡ⁻¹)); all maps except s⁰ are narrow."""
+    """s⁰ = Linear(structure encoding), sˡ from GCN(sˡ⁻¹); all maps except s⁰ are narrow."""
 
     def __init__(self, structure: int, hidden: int, width: int, layers: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class DenseDualChannel(nn.Module):
     def __init__(self, shape: GraphShape, settings: DenseNetwork = DenseNetwork()) -> None:  # noqa: B008
         super().__init__()
         width, hidden, layers = settings.width, settings.hidden, settings.layers
-        self.activate = settings.activate
+        self.activate, self.structure_maps = settings.activate, settings.structure_maps
         self.embed = InputLinear(shape.features, hidden)
         self.layers = nn.ModuleList(
             GINLayer(2 * (hidden + layer * width), width) for layer in range(layers)
@@ -51,7 +51,10 @@ class DenseDualChannel(nn.Module):
                 features.append(feature_layer(self._h(inputs), batch))
             else:
                 features.append(self._h(feature_layer(inputs, batch)))
-            structures.append(structure_layer(structures[-1], batch).tanh())
+            structure = structure_layer(structures[-1], batch)
+            structures.append(
+                self._h(structure) if self.structure_maps == "relu" else structure.tanh_()
+            )
         nodes = self.mix(torch.cat(features + structures, dim=1))  # [nodes, hidden]
         pooled = self.hidden(graph_sums(nodes, batch)).relu_()  # [graphs, hidden]
         logits: Tensor = self.classify(self.dropout(pooled))

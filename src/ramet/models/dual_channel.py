@@ -43,7 +43,7 @@ class DualChannel(nn.Module):
         s = self.structure.embed(batch.structure)  # [nodes, hidden]
         for feature_layer, structure_layer in zip(self.layers, self.structure.layers, strict=True):
             x = self.dropout(feature_layer(torch.cat([x, s], dim=1), batch).relu_())
-            s = structure_layer(s, batch).tanh()
+            s = structure_layer(s, batch).tanh_()
         nodes = self.mix(torch.cat([x, s], dim=1))  # [nodes, hidden]
         pooled = self.hidden(graph_sums(nodes, batch)).relu_()  # [graphs, hidden]
         logits: Tensor = self.classify(self.dropout(pooled))

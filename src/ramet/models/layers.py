@@ -3,7 +3,7 @@
 The adjacency A has every link in both directions, so A = Aᵀ: the backward pass uses the same matrix
 as the forward pass, and nothing is transposed. Linear maps are applied before the sum over
 neighbours, (A + I)(x W) instead of ((A + I) x) W, because the output of a layer is seldom wider
-than its input.
+than its input. What a layer has just computed is changed in place, so that less memory is written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch
+from ramet.data.graphs.copies import has_csr_products
 from ramet.data.graphs.flow import Flow, LinkSums
 from ramet.data.graphs.node_graph import NodeGraph, SparseFeatures
 
@@ -41,6 +42,9 @@ class Linked(Protocol):
     def gcn_scale(self) -> Tensor: ...
 
     @property
+    def mean_scale(self) -> Tensor: ...
+
+    @property
     def flow(self) -> Flow: ...
 
     @property
@@ -59,7 +63,7 @@ class _NeighbourSum(torch.autograd.Function):
 
 
 def _neighbour_sum(values: Tensor, links: Linked, with_self: bool) -> Tensor:
-    if values.device.type == "mps":  # has no CSR products
+    if not has_csr_products(values):
         base = values if with_self else torch.zeros_like(values)
         return base.index_add(0, links.rows, values[links.columns])
     return torch.addmm(values, links.adjacency, values, beta=int(with_self))
@@ -119,7 +123,8 @@ class InputLinear(nn.Linear):
     def forward(self, features: Tensor) -> Tensor:
         if features.is_floating_point():
             return super().forward(features)
-        return functional.embedding(features, self.weight.t()) + self.bias
+        table = self.weight.t().contiguous()  # rows are looked up faster than columns
+        return functional.embedding(features, table).add_(self.bias)
 
 
 class GINLayer(nn.Module):
@@ -135,7 +140,7 @@ class GINLayer(nn.Module):
 
     def forward(self, values: Rows, links: Linked) -> Tensor:
         mapped = multiply(values, self.first.weight)
-        summed: Tensor = self_and_neighbours(mapped, links) + self.first.bias
+        summed = self_and_neighbours(mapped, links).add_(self.first.bias)
         result: Tensor = self.second(summed.relu_())
         return result
 
@@ -150,9 +155,8 @@ class SAGELayer(nn.Module):
 
     def forward(self, values: Rows, links: Linked) -> Tensor:
         mapped = multiply(values, self.neighbours.weight)
-        factor = links.degrees.clamp(min=1).to(mapped.dtype).reciprocal().unsqueeze(1)
-        mean = (self_and_neighbours(mapped, links) - mapped) * factor
-        return mean + self.neighbours.bias + multiply(values, self.own.weight)
+        mean = self_and_neighbours(mapped, links).sub_(mapped).mul_(links.mean_scale)
+        return mean.add_(self.neighbours.bias).add_(multiply(values, self.own.weight))
 
 
 class GCNLayer(nn.Module):
@@ -165,8 +169,8 @@ class GCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, values: Rows, links: Linked) -> Tensor:
-        scaled = multiply(values, self.used_weight()) * links.gcn_scale
-        return self_and_neighbours(scaled, links) * links.gcn_scale + self.bias
+        scaled = multiply(values, self.used_weight()).mul_(links.gcn_scale)
+        return self_and_neighbours(scaled, links).mul_(links.gcn_scale).add_(self.bias)
 
     def used_weight(self) -> Tensor:
         return self.weight

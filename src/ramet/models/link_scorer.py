@@ -41,7 +41,7 @@ class LinkScorer(nn.Module, ABC):
             return products.sum(dim=1)
         result = products.new_zeros(len(pairs))
         for kind, name in enumerate(self.relations):
-            index = (pairs.kinds == kind).nonzero().flatten()
+            index = pairs.of_kind(kind)
             if index.numel():  # without pairs, a relation's vector gets no gradient and stays fixed
                 own = products.index_select(0, index) @ self.decode[name]
                 result = result.index_add(0, index, own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from ramet.data.graphs.node_graph import NodeGraph
@@ -27,10 +29,11 @@ class NodeSAGE(nn.Module):
         self.embedding_size = shape.classes, hidden
 
     def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
-        x = graph.features
+        x: Any = graph.compact_features
         for layer in self.layers:
-            x = self.dropout(layer(x, graph.whole).relu())
-        return x
+            x = self.dropout(layer(x, graph.whole).relu_())
+        encoded: Tensor = x
+        return encoded
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
         logits: Tensor = self.classify(self.encode(graph))

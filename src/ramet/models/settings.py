@@ -42,6 +42,26 @@ class GraphAttentionNetwork(GraphNetwork):
     heads: Heads = 8
 
 
+def _even(hidden: int) -> int:
+    if hidden % 2:
+        raise ValueError("hidden must be even: half of it are sines, half cosines")
+    return hidden
+
+
+@dataclass(frozen=True)
+class SpectralNetwork:
+    """Hyper-parameters of FedSSP's network.
+
+    Args:
+        heads: filters of the spectrum, and attention heads over eigenvalues.
+    """
+
+    hidden: Annotated[PositiveInt, AfterValidator(_even)] = 128
+    layers: PositiveInt = 3
+    dropout: DropoutRate = 0.1
+    heads: Heads = 4
+
+
 @dataclass(frozen=True)
 class DenseNetwork(GraphNetwork):
     """Hyper-parameters of FedDense's network.
@@ -51,10 +71,13 @@ class DenseNetwork(GraphNetwork):
         activate: where the non-linearity H of the paper's eqs. 7 and 8 is applied: to each feature
             map (``maps``), or to the concatenated inputs of a layer (``inputs``), as the equations
             say literally.
+        structure_maps: the activation of the structure maps: ``tanh`` as in FedStar, or H
+            (``relu``, then dropout) as for the feature maps.
     """
 
     width: PositiveInt = 32
     activate: Literal["maps", "inputs"] = "maps"
+    structure_maps: Literal["tanh", "relu"] = "tanh"
 
 
 @dataclass(frozen=True)

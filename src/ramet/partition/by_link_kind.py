@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field, PositiveInt
@@ -18,9 +18,12 @@ from ramet.data.sources.linked_kinds import read_acm_links, read_planted
 from ramet.data.splits import node_fold_split
 from ramet.errors import RametError
 from ramet.options import Share
-from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.base import SPLIT_SEED, BuiltIn, Reading
 
 Partition = Literal["distinct", "dominant", "balanced", "central"]
+FOLDS = 10
+Fold: TypeAlias = Annotated[int, Field(ge=0, lt=FOLDS)] | Literal["split"]
+"""The fold for validation. With ``split``, several splits are the folds of one split."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class LinkSetting(BuiltIn):
     partition: Partition
     parts: int
     dominance: float
-    fold: int
+    fold: Fold
     rounds: int = 100
     task: ClassVar[TaskName] = "node-classification"
 
@@ -64,7 +67,8 @@ class LinkSetting(BuiltIn):
             return everything
         whole, split = everything.content, everything.split
         number = self.clients.index(client)
-        owners = deal(whole.kinds, self.partition, self.parts, self.dominance, reading.split_seed)
+        seed, _ = self._seed_and_fold(reading.split_seed)
+        owners = deal(whole.kinds, self.partition, self.parts, self.dominance, seed)
         own = (owners == number).nonzero().flatten()
         if not own.numel():
             raise RametError(f"{client} gets no links. Use fewer clients or more links.")
@@ -73,7 +77,15 @@ class LinkSetting(BuiltIn):
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
         whole = self.read(reading.data)
-        return ClientData(whole, node_fold_split(whole.labels, reading.split_seed, self.fold))
+        seed, fold = self._seed_and_fold(reading.split_seed)
+        return ClientData(whole, node_fold_split(whole.labels, seed, fold, FOLDS))
+
+    def _seed_and_fold(self, split_seed: int) -> tuple[int, int]:
+        """With ``fold=split``, split seeds 123 to 132 are the folds 0 to 9 of the split 123."""
+        if self.fold != "split":
+            return split_seed, self.fold
+        fold = (split_seed - SPLIT_SEED) % FOLDS
+        return split_seed - fold, fold
 
 
 def deal(kinds: Tensor, partition: Partition, parts: int, dominance: float, seed: int) -> Tensor:
@@ -112,7 +124,7 @@ def acm_links(
     dominance: Share = 0.7,
     subjects: PositiveInt = 30_000,
     noise: PositiveInt = 30_000,
-    fold: Annotated[int, Field(ge=0, lt=10)] = 0,
+    fold: Fold = 0,
 ) -> LinkSetting:
     return LinkSetting(
         "ACM papers, four hidden kinds of links",
@@ -133,7 +145,7 @@ def planted_links(
     links: PositiveInt = 5_000,
     contrast: Share = 1.0,
     graph_seed: Annotated[int, Field(ge=0)] = 5,
-    fold: Annotated[int, Field(ge=0, lt=10)] = 0,
+    fold: Fold = 0,
 ) -> LinkSetting:
     return LinkSetting(
         "generated graph, four planted kinds of links",

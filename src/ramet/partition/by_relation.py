@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field, PositiveInt
@@ -14,12 +14,23 @@ from torch import Tensor
 from ramet.data import ClientData, HeteroGraph
 from ramet.data.link_split import HeldOutPairs, LinkSplit, Negatives
 from ramet.data.own import TaskName
-from ramet.data.sources.hetero_graphs import read_amazon, read_hgb, read_planted_hetero
+from ramet.data.sources.hetero_graphs import (
+    AmazonSplit,
+    read_amazon,
+    read_hgb,
+    read_planted_hetero,
+)
 from ramet.errors import RametError
 from ramet.options import Share
 from ramet.partition.base import BuiltIn, Reading
 
 Partition = Literal["biased", "even", "central"]
+Specialities: TypeAlias = Literal["some", "any"]
+AmazonSpecialities: TypeAlias = Literal["some", "any", "fedda"]
+_FEDDA_CLIENTS = 32
+_FEDDA_VIEWED = frozenset({1, 3, 9, 14, 15, 17, 18, 21, 22, 24, 28, 30, 31})
+_FEDDA_BOUGHT = frozenset({2, 6, 8, 11, 16, 25, 26, 29, 32})
+"""The clients of FedDA's files, counted from 1, that have many links of this relation only."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +38,10 @@ class HeteroSetting(BuiltIn):
     """One graph whose training links are sampled for each client; clients may share links.
 
     ==============  ==========================================================================
-    biased          a client specialises in some random relations (at least one, not all). It
-                    gets the share ``own`` of their links and ``other`` of all other links, and
-                    only learns to predict its specialities
+    biased          a client specialises in some random relations: at least one and not all, or
+                    with ``specialities=any`` perhaps all. It gets the share ``own`` of their
+                    links and ``other`` of all other links, and only learns to predict its
+                    specialities. ``fedda``: those of the clients in FedDA's files of Amazon
     even            every client gets the share ``own`` of all links and learns all relations
     central         one client holds everything: the baseline without federation
     ==============  ==========================================================================
@@ -45,6 +57,7 @@ class HeteroSetting(BuiltIn):
     parts: int
     own: float
     other: float
+    specialities: AmazonSpecialities = "some"
     rounds: int = 40
     task: ClassVar[TaskName] = "link-prediction"
 
@@ -62,11 +75,7 @@ class HeteroSetting(BuiltIn):
         if self.partition == "central":
             return ClientData(whole.graph, whole.held_out)
         draw = torch.Generator().manual_seed(1000 * reading.split_seed + self.clients.index(client))
-        relations = len(whole.graph.relations)
-        if self.partition == "even":
-            special = torch.ones(relations, dtype=torch.bool)
-        else:
-            special = specialities(relations, draw)
+        special = self._special(client, len(whole.graph.relations), draw)
         chosen = sample_links(whole.graph.links.kinds, special, self.own, self.other, draw)
         learned = special[whole.graph.links.kinds[chosen]]
         if not learned.any():
@@ -74,6 +83,13 @@ class HeteroSetting(BuiltIn):
                 f"{client} gets no links to learn from. Use more links or a larger `own`."
             )
         return ClientData(whole.graph.with_links(chosen, learned), whole.held_out)
+
+    def _special(self, client: str, relations: int, draw: torch.Generator) -> Tensor:
+        if self.partition == "even":
+            return torch.ones(relations, dtype=torch.bool)
+        if self.specialities == "fedda":
+            return fedda_specialities(self.clients.index(client) + 1)
+        return (any_specialities if self.specialities == "any" else specialities)(relations, draw)
 
     def overview(self, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
         whole = self.read(reading)
@@ -86,6 +102,21 @@ def specialities(relations: int, draw: torch.Generator) -> Tensor:
     special = torch.zeros(relations, dtype=torch.bool)
     special[torch.randperm(relations, generator=draw)[:count]] = True
     return special
+
+
+def any_specialities(relations: int, draw: torch.Generator) -> Tensor:
+    """[relations] whether a client specialises in each: every choice but none is as likely."""
+    choice = int(torch.randint(1, 2**relations, (1,), generator=draw))
+    return torch.tensor([bool(choice >> relation & 1) for relation in range(relations)])
+
+
+def fedda_specialities(number: int) -> Tensor:
+    """[2] whether a client of FedDA's files, counted from 1, specialises in viewed and bought."""
+    if number > _FEDDA_CLIENTS:
+        raise RametError(
+            f"FedDA's files have {_FEDDA_CLIENTS} clients. Use no more, or specialities=any."
+        )
+    return torch.tensor([number not in _FEDDA_BOUGHT, number not in _FEDDA_VIEWED])
 
 
 def sample_links(
@@ -106,15 +137,18 @@ def amazon(
     own: Share = 0.3,
     other: Share = 0.05,
     negatives: Negatives = "random",
+    specialities: AmazonSpecialities = "some",
+    split: AmazonSplit = "gatne",
 ) -> HeteroSetting:
     return HeteroSetting(
         "Amazon products viewed or bought together",
-        "gatne:amazon",
-        lambda reading: read_amazon(reading.data, reading.split_seed, negatives),
+        f"{split}:amazon",
+        lambda reading: read_amazon(reading.data, reading.split_seed, negatives, split),
         partition,
         clients,
         own,
         other,
+        specialities,
     )
 
 
@@ -125,6 +159,7 @@ def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
         own: Share = 0.3,
         other: Share = 0.05,
         negatives: Negatives = "random",
+        specialities: Specialities = "some",
     ) -> HeteroSetting:
         return HeteroSetting(
             about,
@@ -134,6 +169,7 @@ def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
             clients,
             own,
             other,
+            specialities,
         )
 
     return setting
@@ -153,6 +189,7 @@ def planted_hetero(
     relations: PositiveInt = 3,
     links: PositiveInt = 800,
     graph_seed: Annotated[int, Field(ge=0)] = 5,
+    specialities: Specialities = "some",
 ) -> HeteroSetting:
     return HeteroSetting(
         "generated graph, two node types, a rule per relation",
@@ -164,4 +201,5 @@ def planted_hetero(
         clients,
         own,
         other,
+        specialities,
     )

@@ -86,5 +86,5 @@ def client_input(trained: Trained, client: str) -> Input:
 def _with_structure(site: Site, trained: Trained) -> GraphBlock | NodeGraph | HeteroGraph:
     graph = site.graph
     if isinstance(graph, GraphBlock):
-        return graph.with_structure(trained.experiment.method.inputs(graph))
+        return trained.experiment.method.inputs.added_to(graph)
     return graph

@@ -15,7 +15,7 @@ from ramet.studies.archive import kept
 from ramet.studies.choice import Choice, differences, samples_ratio
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
-from ramet.studies.printed import experiments
+from ramet.studies.printed import PrintedEntry, experiments
 from ramet.studies.savings import bytes_both_ways
 
 Status: TypeAlias = Literal[
@@ -61,6 +61,18 @@ class UnmeasuredCells(BaseModel):
     reason: str
 
 
+class WantedRuns(PrintedEntry):
+    """Runs that a paper suggests without printing a number for them."""
+
+    table: str
+    rows: tuple[str, ...]
+    """The methods with their options."""
+    splits: int = 5
+    seeds: int = 1
+    not_comparable: str
+    """Why there is no printed number."""
+
+
 class Protocol(BaseModel):
     """The number of splits, and of seeds of each, that a paper's cells ask for."""
 
@@ -78,6 +90,7 @@ class Paper:
     protocol: Protocol
     claims: Sequence[Claim]
     cells: Sequence[UnmeasuredCells]
+    runs: Sequence[WantedRuns]
 
 
 def papers() -> dict[str, Paper]:
@@ -92,6 +105,7 @@ def _paper(name: str, content: Mapping[str, Any]) -> Paper:
         protocol=Protocol.model_validate(content["protocol"]),
         claims=[one for entry in content.get("claims", []) for one in _expanded(name, entry)],
         cells=[UnmeasuredCells.model_validate(entry) for entry in content.get("cells", [])],
+        runs=[WantedRuns.model_validate(entry) for entry in content.get("runs", [])],
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from ramet.experiment import SPLIT_SEED, MethodSpec
+from ramet.experiment.named import PROTOCOL
+from ramet.methods import AUTHORS
 from ramet.partition import SETTINGS
 from ramet.studies.claims import (
     Outcome,
@@ -17,6 +20,7 @@ from ramet.studies.claims import (
     Runs,
     RunsByFolder,
     Status,
+    WantedRuns,
     kept_by_folder,
     outcome,
     papers,
@@ -157,7 +161,8 @@ class _Wanted:
         options = [f"--set {key}={value}" for key, value in self.printed.setting_options.items()]
         splits = f" --splits {self.protocol.splits}" if self.protocol.splits > 1 else ""
         seeds = "1" if self.protocol.seeds == 1 else f"1-{self.protocol.seeds}"
-        words = ["ramet compare", self.method, "--setting", self.printed.setting, *options]
+        method = shlex.quote(self.method)
+        words = ["ramet compare", method, "--setting", self.printed.setting, *options]
         text = f"{' '.join(words)} --seeds {seeds}{splits} --keep results/{self.printed.group}"
         missing = self.missing(runs)
         return Command(text, self.status(runs), missing, _hours(missing, self, runs))
@@ -172,12 +177,12 @@ def _needs_runs(cell: Printed) -> bool:
 
 
 def _reason(entry: PrintedEntry) -> str:
-    assert isinstance(entry, Printed | Panel)
+    assert isinstance(entry, Printed | Panel | WantedRuns)
     return entry.not_comparable
 
 
 def _wanted(known: Mapping[str, Paper]) -> Iterator[_Wanted]:
-    """All printed cells, and all curves of printed figures."""
+    """All printed cells, all curves of printed figures, and runs without a printed number."""
     for table, cells in tables().items():
         for cell in cells:
             column = cell.group if cell.kind == "accuracy" else f"{cell.group} {cell.kind}"
@@ -187,15 +192,20 @@ def _wanted(known: Mapping[str, Paper]) -> Iterator[_Wanted]:
             for curve in panel.curves:
                 column = f"{panel.panel}, {panel.lines}"
                 yield _wanting(panel, figure, curve, column, curve, known)
+    for paper in known.values():
+        for runs in paper.runs:
+            column = ",".join([runs.group, *runs.setting_options.values()])
+            for label in runs.rows:
+                one = _wanting(runs, runs.table, label, column, label, known)
+                yield replace(one, protocol=Protocol(splits=runs.splits, seeds=runs.seeds))
 
 
 def _wanting(
     entry: PrintedEntry, table: str, row: str, column: str, label: str, known: Mapping[str, Paper]
 ) -> _Wanted:
     spec = MethodSpec.parse(label)
-    kept = MethodSpec(
-        spec.method, {**entry.setting_options, **spec.options}, activation=spec.activation
-    )
+    options = {**entry.setting_options, **spec.options}
+    kept = MethodSpec(spec.method, options, share=spec.share, activation=spec.activation)
     protocol = known[table.partition(" ")[0]].protocol
     return _Wanted(entry, table, row, column, str(kept), label, protocol)
 
@@ -205,12 +215,11 @@ def _queue(wanted: Sequence[_Wanted], runs: RunsByFolder) -> list[Command]:
 
     What cannot be compared with print comes last.
     """
-    commands = {
-        command.text: (bool(_reason(one.printed)), command)
-        for one in wanted
-        if _is_run(one.printed) and one.missing(runs)
-        for command in [one.command(runs)]
-    }
+    commands: dict[str, tuple[bool, Command]] = {}
+    for one in sorted(wanted, key=lambda one: not _reason(one.printed)):  # the comparable ones win
+        if _is_run(one.printed) and one.missing(runs):
+            command = one.command(runs)
+            commands[command.text] = (bool(_reason(one.printed)), command)
     ordered = sorted(
         commands.values(), key=lambda pair: (pair[0], pair[1].hours is None, pair[1].hours or 0.0)
     )
@@ -232,11 +241,12 @@ def _hours(missing: int, wanted: _Wanted, runs: RunsByFolder) -> float | None:
 def _seconds(folder: str, label: str, runs: RunsByFolder) -> float | None:
     """The mean duration of the method's runs in this folder.
 
-    Without any: its duration on `single`, scaled by that of FedStar here and there.
+    Without any: its duration on `single`, scaled by that of FedStar here and there. None if its
+    authors train for longer in a round.
     """
     here = runs.get(folder) or runs.get(_SIMILAR.get(folder, ""), {})
     known = _duration(here.get(label, {}))
-    if known is not None:
+    if known is not None or _trains_differently(label):
         return known
     reference, usual = _duration(here.get(_REFERENCE, {})), runs.get("single", {})
     there = _duration(usual.get(_REFERENCE, {}))
@@ -245,6 +255,14 @@ def _seconds(folder: str, label: str, runs: RunsByFolder) -> float | None:
         return own * reference / there
     durations = [seconds for found in here.values() if (seconds := _duration(found)) is not None]
     return fmean(durations) if durations else None
+
+
+def _trains_differently(label: str) -> bool:
+    """Whether other runs say nothing about the duration, because batches or epochs differ."""
+    spec = MethodSpec.parse(label)
+    theirs = AUTHORS.get(spec.method) if spec.options.get(PROTOCOL) == "authors" else None
+    changed = {one.option for one in theirs.deviations} if theirs else set()
+    return bool(changed & {"epochs", "batch_size"})
 
 
 def _duration(runs: Mapping[Draw, Any]) -> float | None:

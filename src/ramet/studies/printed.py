@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -112,13 +112,26 @@ def baselines() -> dict[str, str]:
 
 
 def tables() -> dict[str, list[Printed]]:
-    """Every table that can be reproduced, by `PAPER TABLE`."""
+    """Every table that can be reproduced, by `PAPER TABLE`.
+
+    A cell with `authors` is also in `PAPER TABLE-authors`, for runs under the authors' protocol.
+    """
     by_name: dict[str, list[Printed]] = {}
     for content in _contents():
         for cell in content.get("printed", []):
-            printed = Printed.parse(row_name(content["run"]), cell)
-            by_name.setdefault(printed.table, []).append(printed)
+            for printed in _with_authors(row_name(content["run"]), dict(cell)):
+                by_name.setdefault(printed.table, []).append(printed)
     return {name: sorted(cells, key=_sort_key) for name, cells in by_name.items()}
+
+
+def _with_authors(method: str, cell: dict[str, Any]) -> Iterator[Printed]:
+    """A printed cell, and the same for each list of options in its `authors`."""
+    variants = cell.pop("authors", [])
+    printed = Printed.parse(method, cell)
+    yield printed
+    for options in variants:
+        changed = {"table": f"{printed.table}-authors", "options": {**printed.options, **options}}
+        yield printed.model_copy(update=changed)
 
 
 def figures() -> dict[str, list[Panel]]:

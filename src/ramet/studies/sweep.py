@@ -78,6 +78,7 @@ class Sweep:
     release: str | None = None
     """For methods that do not set their own."""
     metric: str | None = None
+    secure: bool = False
     dp: str | None = None
     """The budget of differential privacy of each run."""
     split_seed: int = SPLIT_SEED
@@ -214,6 +215,7 @@ class Sweep:
             merge=whole.merge,
             release=whole.release,
             metric=self.metric,
+            secure=self.secure,
             dp=self.dp,
             split_seed=draw.split_seed,
         )

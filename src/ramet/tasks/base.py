@@ -54,6 +54,10 @@ class Samples(Protocol):
         """Which samples are for training, validation and test, with hashes."""
         ...
 
+    def to(self, device: torch.device) -> Samples:
+        """The same samples on a device; itself if they are there, else a copy, made once."""
+        ...
+
 
 class Shape(Protocol):
     """The sizes in which clients may differ."""

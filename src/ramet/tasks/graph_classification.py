@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
+from ramet.data.graphs.copies import copy_on
 from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import GraphShape
 from ramet.tasks.base import Predictions, Scores, encoded, mismatch, scored
@@ -33,11 +34,16 @@ class GraphSamples:
         labels = hashlib.sha256(self.block.labels.numpy().tobytes()).hexdigest()
         return {"graphs": self.block.graphs, "labels_sha256": labels, **self.split.manifest}
 
+    def to(self, device: torch.device) -> GraphSamples:
+        """The same samples with graphs on a device; they are copied once, and kept."""
+        here = self.block.labels.device
+        return copy_on(device, self, here, lambda: replace(self, block=self.block.to(device)))
+
     @cached_property
     def held_out(self) -> list[Batch]:
         """Batches of the validation graphs, then the test graphs."""
         both = torch.cat([self.split.val, self.split.test])
-        return [self.block.cut(graphs) for graphs in torch.split(both, _EVALUATION_BATCH_SIZE)]
+        return [*self.block.cuts(both, _EVALUATION_BATCH_SIZE)]
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class GraphClassification:
         """All training graphs once, shuffled."""
         train = samples.split.train
         shuffled = train[torch.randperm(train.numel(), generator=generator)]
-        return (samples.block.cut(graphs) for graphs in torch.split(shuffled, size))
+        return samples.block.cuts(shuffled, size)
 
     def output(self, model: nn.Module, batch: Batch) -> Tensor:
         logits: Tensor = model(batch)
@@ -95,8 +101,9 @@ class GraphClassification:
         self, model: nn.Module, samples: GraphSamples, device: torch.device
     ) -> dict[str, Predictions]:
         model.eval()
-        logits = torch.cat([model(batch.to(device)).cpu() for batch in samples.held_out])
-        labels = torch.cat([batch.labels for batch in samples.held_out])
+        samples = samples.to(device)
+        logits = torch.cat([model(batch) for batch in samples.held_out]).cpu()
+        labels = torch.cat([batch.labels for batch in samples.held_out]).cpu()
         training = samples.block.labels[samples.split.train]
         first = samples.split.val.numel()
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -15,9 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import ClientData, StructureEncoding
+from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
 from ramet.data.link_split import HeldOutPairs
 from ramet.data.own import Schema, TaskName, check_task, width_of
+from ramet.metrics.classification import area_under_roc
 from ramet.models import LinkShape
 from ramet.tasks.base import Predictions, Scores, encoded, mismatch
 
@@ -45,6 +48,22 @@ class LinkSamples:
             "val_sha256": _sha256(self.held_out.val.pairs, self.held_out.val.labels),
             "test_sha256": _sha256(self.held_out.test.pairs, self.held_out.test.labels),
         }
+
+    def to(self, device: torch.device) -> LinkSamples:
+        """The same samples on a device; they are copied once, and kept."""
+        here = self.graph.links.heads.device
+        return copy_on(device, self, here, lambda: self._moved(device))
+
+    def _moved(self, device: torch.device) -> LinkSamples:
+        held_out = HeldOutPairs(self.held_out.val.to(device), self.held_out.test.to(device))
+        moved = LinkSamples(self.graph.to(device), held_out)
+        moved.__dict__["on_host"] = self
+        return moved
+
+    @cached_property
+    def on_host(self) -> LinkSamples:
+        """The samples from which these were copied; batches are drawn and scores computed there."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -97,15 +116,14 @@ class LinkPrediction:
         self, samples: LinkSamples, size: int, generator: torch.Generator
     ) -> Iterator[LinkBatch]:
         """All training links once, shuffled, each with a negative that has a random tail."""
-        graph = samples.graph
-        training = graph.learned.nonzero().flatten()
+        graph, on_host = samples.graph, samples.on_host.graph
+        training = on_host.learned.nonzero().flatten()
         shuffled = training[torch.randperm(training.numel(), generator=generator)]
-        for part in torch.split(shuffled, size):
-            links = graph.links[part]
-            tails = graph.random_tails(links.kinds, generator)
-            pairs = Links.joined([links, Links(links.heads, tails, links.kinds)])
-            labels = torch.cat([torch.ones(len(links)), torch.zeros(len(links))])
-            yield LinkBatch(graph, pairs, labels)
+        drawn = (_with_negatives(on_host, part, generator) for part in torch.split(shuffled, size))
+        device = graph.links.heads.device
+        for pairs in drawn if graph is on_host else Links.copied([*drawn], device):
+            positive = torch.ones(len(pairs) // 2, device=device)
+            yield LinkBatch(graph, pairs, torch.cat([positive, torch.zeros_like(positive)]))
 
     def output(self, model: nn.Module, batch: LinkBatch) -> Tensor:
         logits: Tensor = model(batch.graph, batch.pairs)
@@ -127,11 +145,9 @@ class LinkPrediction:
         self, model: Any, samples: LinkSamples, device: torch.device
     ) -> dict[str, Predictions]:
         """Probabilities that held-out pairs are links."""
-        model.eval()
-        nodes = model.encode(samples.graph.to(device)).cpu()
         predictions = {}
-        for part, held in (("val", samples.held_out.val), ("test", samples.held_out.test)):
-            linked = model.cpu().scores(nodes, held.pairs).double()
+        for part, (held, scores) in self._scored(model, samples, device).items():
+            linked = scores.double()
             logits = torch.stack([torch.zeros_like(linked), linked], dim=1)
             predictions[part] = Predictions.of(logits, held.labels.long(), torch.ones(1).long())
         return predictions
@@ -139,17 +155,29 @@ class LinkPrediction:
     @torch.no_grad()
     def evaluate(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:
         """ROC-AUC or MRR (``val``, ``test``), as means over relations and for each relation."""
-        model.eval()
-        nodes = model.encode(samples.graph.to(device)).cpu()
         names = [relation.name for relation in samples.graph.relations]
-        val = _by_relation(model, nodes, samples.held_out.val, len(names))
-        test = _by_relation(model, nodes, samples.held_out.test, len(names))
-        means = {part: _means(by_kind) for part, by_kind in (("val", val), ("test", test))}
+        by_relation = {
+            part: _by_relation(scores.numpy(), held, len(names))
+            for part, (held, scores) in self._scored(model, samples, device).items()
+        }
+        means = {part: _means(by_kind) for part, by_kind in by_relation.items()}
         scores = {part: of_part[self.metric] for part, of_part in means.items()}
         scores["mrr"] = means["test"]["mrr"]
-        for kind, (auc, mrr) in test.items():
+        for kind, (auc, mrr) in by_relation["test"].items():
             scores |= {f"auc of {names[kind]}": auc, f"mrr of {names[kind]}": mrr}
         return scores
+
+    def _scored(
+        self, model: Any, samples: LinkSamples, device: torch.device
+    ) -> dict[str, tuple[LabelledPairs, Tensor]]:
+        """The held-out pairs of both parts and their scores, from one pass of the encoder."""
+        model.eval()
+        there, here = samples.to(device), samples.on_host.held_out
+        nodes = model.encode(there.graph)
+        return {
+            "val": (here.val, model.scores(nodes, there.held_out.val.pairs).cpu()),
+            "test": (here.test, model.scores(nodes, there.held_out.test.pairs).cpu()),
+        }
 
     def extra_scores(
         self,
@@ -160,25 +188,29 @@ class LinkPrediction:
         return {}
 
 
+def _with_negatives(graph: HeteroGraph, chosen: Tensor, draw: torch.Generator) -> Links:
+    """Links, and then as many pairs with the same heads and random tails."""
+    links = graph.links[chosen]
+    tails = graph.random_tails(links.kinds, draw)
+    return Links.joined([links, Links(links.heads, tails, links.kinds)])
+
+
 def _means(by_relation: Mapping[int, tuple[float, float]]) -> dict[str, float]:
     aucs, ranks = zip(*by_relation.values(), strict=True)
     return dict(zip(LINK_METRICS, (fmean(aucs), fmean(ranks)), strict=True))
 
 
 def _by_relation(
-    model: Any, nodes: Tensor, held_out: LabelledPairs, relations: int
+    scores: NDArray[Any], held_out: LabelledPairs, relations: int
 ) -> dict[int, tuple[float, float]]:
     """ROC-AUC and MRR of each relation with held-out pairs."""
-    from sklearn.metrics import roc_auc_score  # takes a second to import
-
-    scores = model.cpu().scores(nodes, held_out.pairs).numpy()
     labels, kinds = held_out.labels.numpy(), held_out.pairs.kinds.numpy()
     heads = held_out.pairs.heads.numpy()
     by_relation = {}
     for kind in range(relations):
         own = kinds == kind
         if own.any():
-            auc = float(roc_auc_score(labels[own], scores[own]))
+            auc = area_under_roc(labels[own] > 0, scores[own])
             by_relation[kind] = auc, mean_reciprocal_rank(heads[own], scores[own], labels[own])
     return by_relation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
+from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.neighbour_sampling import sample_batches
 from ramet.data.own import Schema, TaskName, check_task
 from ramet.models import FindsLinkKinds, NodeShape
@@ -34,6 +35,21 @@ class NodeSamples:
         labels = hashlib.sha256(self.graph.labels.numpy().tobytes()).hexdigest()
         counts = {"nodes": self.graph.nodes, "links": self.graph.links}
         return {**counts, "labels_sha256": labels, **self.split.manifest}
+
+    def to(self, device: torch.device) -> NodeSamples:
+        """The same samples with graphs on a device; they are copied once, and kept."""
+        return copy_on(device, self, self.graph.labels.device, lambda: self._moved(device))
+
+    def _moved(self, device: torch.device) -> NodeSamples:
+        held_out = None if self.evaluated_on is None else self.evaluated_on.to(device)
+        moved = replace(self, graph=self.graph.to(device), evaluated_on=held_out)
+        moved.__dict__["on_host"] = self
+        return moved
+
+    @cached_property
+    def on_host(self) -> NodeSamples:
+        """The samples from which these were copied; neighbours are sampled there."""
+        return self
 
     @cached_property
     def training_graph(self) -> NodeGraph:
@@ -83,7 +99,8 @@ class NodeClassification:
         if not self.sample:
             yield samples.training_graph
             return
-        yield from sample_batches(samples.graph, samples.split.train, self.sample, size, generator)
+        graph, train = samples.on_host.graph, samples.split.train
+        yield from sample_batches(graph, train, self.sample, size, generator)
 
     def output(self, model: nn.Module, graph: NodeGraph) -> Tensor:
         logits: Tensor = model(graph)
@@ -91,10 +108,9 @@ class NodeClassification:
 
     def loss(self, output: Tensor, graph: NodeGraph) -> Tensor:
         """Cross-entropy on the training nodes; 0 without any."""
-        trained = graph.trained
-        if not bool(trained.any()):
+        if not graph.trained_nodes.numel():
             return output.sum() * 0.0
-        return functional.cross_entropy(output[trained], graph.labels[trained])
+        return functional.cross_entropy(output[graph.trained_nodes], graph.trained_labels)
 
     def encode(self, model: nn.Module, graph: NodeGraph) -> Tensor:
         """An embedding for each node."""
@@ -102,17 +118,17 @@ class NodeClassification:
 
     def labelled(self, graph: NodeGraph) -> tuple[Tensor, Tensor]:
         """The training nodes."""
-        rows = graph.trained.nonzero().flatten()
-        return rows, graph.labels[rows]
+        return graph.trained_nodes, graph.trained_labels
 
     @torch.inference_mode()
     def predictions(
         self, model: nn.Module, samples: NodeSamples, device: torch.device
     ) -> dict[str, Predictions]:
         model.eval()
-        graph, split = samples.evaluated_on or samples.graph, samples.split
+        split, labelled = samples.split, samples.on_host
+        graph = labelled.evaluated_on or labelled.graph
         logits = model(graph.to(device)).cpu()
-        training = samples.graph.labels[split.train]
+        training = labelled.graph.labels[split.train]
         return {
             part: Predictions.of(logits[nodes], graph.labels[nodes], training)
             for part, nodes in (("val", split.val), ("test", split.test))

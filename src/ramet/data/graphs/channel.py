@@ -28,9 +28,13 @@ class Channel:
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
         return scale(self.degrees)
 
+    @cached_property
+    def mean_scale(self) -> Tensor:  # [nodes, 1]
+        return mean_scale(self.degrees)
+
     @property
     def rows(self) -> Tensor:  # [2 · links]
-        return torch.repeat_interleave(self.degrees)
+        return torch.repeat_interleave(self.degrees, output_size=self.columns.numel())
 
     @cached_property
     def adjacency(self) -> Tensor:  # [nodes, nodes] CSR of ones
@@ -49,6 +53,11 @@ class Channel:
 def scale(degrees: Tensor) -> Tensor:  # [nodes, 1]
     """(degree + 1)^-½, the factor of GCN's symmetric norm with self loops."""
     return (degrees + 1).to(torch.float32).rsqrt().unsqueeze(1)
+
+
+def mean_scale(degrees: Tensor) -> Tensor:  # [nodes, 1]
+    """1 / degree, or 1 without links: the factor of a mean over neighbours."""
+    return degrees.clamp(min=1).to(torch.float32).reciprocal().unsqueeze(1)
 
 
 def by_row(one: Tensor, other: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor]:

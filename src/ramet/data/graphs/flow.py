@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
@@ -53,29 +53,33 @@ class Flow:
     _by_heads: dict[int, tuple[Csr, Csr]] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
-    def of(sources: Tensor, targets: Tensor, nodes: int, sums: LinkSums | None = None) -> Flow:
+    def of(sources: Tensor, targets: Tensor, nodes: int) -> Flow:
         """A flow along links that are sorted by target and include the self loops."""
         back_order = torch.argsort(sources, stable=True)
-        return Flow(nodes, offsets(targets, nodes), sources, targets, back_order, sums)
+        return Flow(nodes, offsets(targets, nodes), sources, targets, back_order)
 
     @staticmethod
     def of_rows(row_starts: Tensor, columns: Tensor, sums: LinkSums | None = None) -> Flow:
         """A flow from each row's columns to the row, and a self loop at the end of each row."""
-        loops = torch.arange(row_starts.numel() - 1, device=columns.device)
-        rows = torch.repeat_interleave(row_starts.diff())
-        sources = columns.new_empty(columns.numel() + loops.numel(), dtype=torch.int64)
+        nodes, links_and_loops = row_starts.numel() - 1, columns.numel() + row_starts.numel() - 1
+        loops = torch.arange(nodes, device=columns.device)
+        rows = torch.repeat_interleave(row_starts.diff(), output_size=columns.numel())
+        sources = columns.new_empty(links_and_loops, dtype=torch.int64)
         links = torch.arange(columns.numel(), device=columns.device) + rows
         at_end = row_starts[1:] + loops
         sources[links] = columns.long()
         sources[at_end] = loops
-        targets = torch.repeat_interleave(row_starts.diff() + 1).long()
+        sizes = row_starts.diff() + 1
+        targets = torch.repeat_interleave(sizes, output_size=links_and_loops).long()
+        starts = functional.pad(sizes.cumsum(0), (1, 0))
+        flow = Flow(nodes, starts, sources, targets, torch.argsort(sources, stable=True))
         if sums is None:
-            return Flow.of(sources, targets, loops.numel())
+            return flow
 
         def with_loops(values: Tensor, weights: Tensor) -> Tensor:
             return sums(values, weights[links]) + values * weights[at_end]
 
-        return Flow.of(sources, targets, loops.numel(), with_loops)
+        return replace(flow, sums=with_loops)
 
     def for_heads(self, heads: int) -> tuple[Csr, Csr]:
         """The links and their reverse as matrices with a block for each attention head."""
@@ -89,4 +93,9 @@ class Flow:
 
 def offsets(ends: Tensor, nodes: int) -> Tensor:  # [nodes + 1]
     """Where each node's links start when links are sorted by these ends."""
-    return functional.pad(torch.bincount(ends, minlength=nodes).cumsum(0), (1, 0))
+    if ends.device.type == "cpu":
+        counts = torch.bincount(ends, minlength=nodes)
+    else:  # bincount would make the host wait for the largest of them
+        counts = torch.zeros(nodes, dtype=torch.int64, device=ends.device)
+        counts.scatter_add_(0, ends.long(), torch.ones_like(ends, dtype=torch.int64))
+    return functional.pad(counts.cumsum(0), (1, 0))

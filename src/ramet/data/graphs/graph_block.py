@@ -7,8 +7,8 @@ sorted by row. Columns count from the first node of their graph, so a batch only
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ramet.data.graphs.channel import mean_scale, scale
+from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.flow import Flow, LinkSums
 from ramet.errors import RametError
 
@@ -45,6 +47,9 @@ class Batch:
     feature_width: int
     sums: LinkSums | None = None
     """How to sum over neighbours; None for sparse products."""
+    spectrum: Tensor = field(default_factory=lambda: torch.empty(0))
+    """[nodes, 1 + nodes of the largest graph]: an eigenvalue of the graph's Laplacian, and the
+    node's components in all eigenvectors; empty if the method's ``inputs`` have no spectrum."""
 
     @property
     def nodes(self) -> int:
@@ -63,7 +68,12 @@ class Batch:
     @cached_property
     def gcn_scale(self) -> Tensor:
         """[nodes, 1] (degree + 1)^-1/2, the factor of GCN's symmetric norm with self loops."""
-        return (self.degrees + 1).to(torch.float32).rsqrt().unsqueeze(1)
+        return scale(self.degrees)
+
+    @cached_property
+    def mean_scale(self) -> Tensor:
+        """[nodes, 1] 1 / degree, or 1 without links: the factor of a mean over neighbours."""
+        return mean_scale(self.degrees)
 
     @cached_property
     def adjacency(self) -> Tensor:
@@ -78,7 +88,7 @@ class Batch:
 
     @cached_property
     def rows(self) -> Tensor:  # [links]
-        return torch.repeat_interleave(self.degrees)
+        return torch.repeat_interleave(self.degrees, output_size=self.columns.numel())
 
     @cached_property
     def flow(self) -> Flow:
@@ -121,6 +131,7 @@ class GraphBlock:
     node_starts: Tensor  # [graphs + 1]
     labels: Tensor  # [graphs]
     class_count: int = 0  # 0: derived from the labels
+    spectrum: Tensor = field(default_factory=lambda: torch.empty(0))  # rows as in Batch, unpadded
 
     @property
     def graphs(self) -> int:
@@ -146,23 +157,73 @@ class GraphBlock:
     def link_starts(self) -> Tensor:  # [graphs + 1]
         return self.row_starts[self.node_starts]
 
+    @cached_property
+    def spectrum_starts(self) -> Tensor:  # [nodes + 1]
+        sizes = self.node_starts.diff()
+        return _starts((sizes + 1).repeat_interleave(sizes))
+
     def cut(self, graphs: Tensor) -> Batch:
         """Cut a batch of these graphs, in this order."""
-        nodes, graph, first_node = _ranges(self.node_starts, graphs)
-        links, link_graph, _ = _ranges(self.link_starts, graphs)
+        return next(self.cuts(graphs, max(graphs.numel(), 1)))
+
+    def cuts(self, graphs: Tensor, size: int) -> Iterator[Batch]:
+        """Cut batches of ``size`` of these graphs, whose indices are in the host's memory.
+
+        They are copied to the block's device once for all batches. The host adds up the sizes of
+        the batches, so it need not wait for the device.
+        """
+        here = self.labels.device
+        wanted = zip(torch.split(graphs, size), torch.split(graphs.to(here), size), strict=True)
+        for on_host, chosen in wanted:
+            if here.type == "cpu":
+                yield self._cut(chosen, None, None)
+            else:
+                nodes, links = (int(sizes[on_host].sum()) for sizes in self.sizes_on_host)
+                yield self._cut(chosen, nodes, links)
+
+    def _cut(self, graphs: Tensor, nodes_in_all: int | None, links_in_all: int | None) -> Batch:
+        nodes, graph, first_node = _ranges(self.node_starts, graphs, nodes_in_all)
+        links, link_graph, _ = _ranges(self.link_starts, graphs, links_in_all)
         columns = self.columns[links].add_(first_node.to(torch.int32)[link_graph])
         return Batch(
-            features=self.features[nodes],
-            structure=self.structure[nodes],
+            features=self.features.index_select(0, nodes),
+            structure=self.structure.index_select(0, nodes),
             row_starts=_starts(self.degrees[nodes]).to(torch.int32),
             columns=columns,
             graph=graph,
             labels=self.labels[graphs],
             feature_width=self.feature_width,
+            spectrum=self._spectrum_of(nodes) if self.spectrum.numel() else self.spectrum,
         )
+
+    def _spectrum_of(self, nodes: Tensor) -> Tensor:
+        """[nodes, longest] rows of the spectrum, padded with zeros."""
+        cells, row, first_cell = _ranges(self.spectrum_starts, nodes, None)
+        column = torch.arange(cells.numel(), device=cells.device) - first_cell[row]
+        padded = self.spectrum.new_zeros((nodes.numel(), int(column.max()) + 1))
+        padded[row, column] = self.spectrum[cells]
+        return padded
+
+    @cached_property
+    def sizes_on_host(self) -> tuple[Tensor, Tensor]:
+        """[graphs] numbers of nodes and of links, each twice; in the host's memory."""
+        return self.node_starts.diff().cpu(), self.link_starts.diff().cpu()
+
+    def to(self, device: torch.device) -> GraphBlock:
+        """The same block on a device; the copy is made once."""
+        return copy_on(device, self, self.labels.device, lambda: self._moved(device))
+
+    def _moved(self, device: torch.device) -> GraphBlock:
+        tensors: dict[str, Any] = {n: tensor.to(device) for n, tensor in _tensors(self).items()}
+        moved = replace(self, **tensors, class_count=self.classes)
+        moved.__dict__["sizes_on_host"] = self.sizes_on_host
+        return moved
 
     def with_structure(self, structure: Tensor) -> GraphBlock:
         return replace(self, structure=structure)
+
+    def with_spectrum(self, spectrum: Tensor) -> GraphBlock:
+        return replace(self, spectrum=spectrum)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensor fields by name, for storing."""
@@ -220,10 +281,13 @@ def _starts(sizes: Tensor) -> Tensor:
     return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
 
 
-def _ranges(starts: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _ranges(
+    starts: Tensor, chosen: Tensor, members_in_all: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the members of the chosen parts, the new part of each, and the new starts of parts."""
-    sizes = starts[chosen + 1] - starts[chosen]
+    first = starts[chosen]
+    sizes = starts[chosen + 1] - first
     new_starts = _starts(sizes)[:-1]
-    part = torch.repeat_interleave(sizes)
-    members = torch.arange(part.numel()) + (starts[chosen] - new_starts)[part]
+    part = torch.repeat_interleave(sizes, output_size=members_in_all)
+    members = (first - new_starts)[part] + torch.arange(part.numel(), device=part.device)
     return members, part, new_starts

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ramet.data.graphs.channel import Channel, by_row
+from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.flow import Flow
 
 
@@ -43,6 +44,14 @@ class Links:
     heads: Tensor  # [links]
     tails: Tensor  # [links]
     kinds: Tensor  # [links] index of the relation
+    positions: tuple[Tensor, ...] = ()
+    """Where the links of each kind are, in ascending order, if that is known."""
+
+    def of_kind(self, kind: int) -> Tensor:
+        """The positions of a kind's links."""
+        if not self.positions:
+            return (self.kinds == kind).nonzero().flatten()
+        return self.positions[kind] if kind < len(self.positions) else self.kinds[:0]
 
     def __len__(self) -> int:
         return self.heads.numel()
@@ -51,7 +60,20 @@ class Links:
         return Links(self.heads[chosen], self.tails[chosen], self.kinds[chosen])
 
     def to(self, device: torch.device) -> Links:
-        return Links(self.heads.to(device), self.tails.to(device), self.kinds.to(device))
+        return self if self.heads.device == device else Links.copied([self], device)[0]
+
+    @staticmethod
+    def copied(parts: Sequence[Links], device: torch.device) -> list[Links]:
+        """Copy links from the host to a device, all at once, and note the positions of kinds."""
+        orders = [part.kinds.argsort(stable=True) for part in parts]
+        whole = Links.joined(parts)
+        table = torch.stack([whole.heads, whole.tails, whole.kinds, torch.cat(orders)]).to(device)
+        columns = torch.split(table, [len(part) for part in parts], dim=1)
+        counts = [torch.bincount(part.kinds).tolist() for part in parts]
+        return [
+            Links(heads, tails, kinds, torch.split(order, count))
+            for (heads, tails, kinds, order), count in zip(columns, counts, strict=True)
+        ]
 
     @staticmethod
     def joined(parts: Sequence[Links]) -> Links:
@@ -68,6 +90,9 @@ class LabelledPairs:
 
     pairs: Links
     labels: Tensor  # [pairs] 1.0 or 0.0
+
+    def to(self, device: torch.device) -> LabelledPairs:
+        return LabelledPairs(self.pairs.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True)
@@ -131,8 +156,10 @@ class HeteroGraph:
         return replace(self, links=self.links[chosen], learned=learned)
 
     def to(self, device: torch.device) -> HeteroGraph:
-        if self.links.heads.device == device:
-            return self
+        """The same graph on a device; the copy is made once, and keeps its cached values."""
+        return copy_on(device, self, self.links.heads.device, lambda: self._moved(device))
+
+    def _moved(self, device: torch.device) -> HeteroGraph:
         return replace(
             self,
             types=tuple(

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ramet.data.graphs.channel import Channel, by_row, scale
+from ramet.data.graphs.copies import copy_on, has_csr_products
 from ramet.data.graphs.flow import LinkSums
 
 _LINKS_PER_CHUNK = 2**20
@@ -24,6 +25,9 @@ class SparseFeatures:
 
     by_node: Tensor  # [nodes, features] CSR
     by_feature: Tensor  # [features, nodes] CSR
+
+    def to(self, device: torch.device) -> SparseFeatures:
+        return SparseFeatures(self.by_node.to(device), self.by_feature.to(device))
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,16 @@ class NodeGraph:
     sums: LinkSums | None = None
     """How to sum over neighbours, with weights in the order of ``whole``; None for sparse products
     of links and of features."""
+
+    @cached_property
+    def trained_nodes(self) -> Tensor:
+        """[training nodes] their indices, in ascending order."""
+        return self.trained.nonzero().flatten()
+
+    @cached_property
+    def trained_labels(self) -> Tensor:
+        """[training nodes]"""
+        return self.labels[self.trained_nodes]
 
     @property
     def nodes(self) -> int:
@@ -85,7 +99,7 @@ class NodeGraph:
     def sparse_features(self) -> SparseFeatures | None:
         """None unless the features are mostly zero and the device supports sparse products."""
         density = self.features.count_nonzero() / max(self.features.numel(), 1)
-        if self.sums is not None or density > _MAX_DENSITY or self.features.device.type == "mps":
+        if self.sums is not None or density > _MAX_DENSITY or not has_csr_products(self.features):
             return None
         by_feature = self.features.T.contiguous().to_sparse_csr()
         return SparseFeatures(self.features.to_sparse_csr(), by_feature)
@@ -154,7 +168,7 @@ class NodeGraph:
         """Return a copy with one new node for each owner, linked only to that owner."""
         count = owners.numel()
         added = torch.arange(self.nodes, self.nodes + count, device=owners.device)
-        return replace(
+        joined = replace(
             self,
             features=torch.cat([self.features, features]),
             labels=functional.pad(self.labels, (0, count)),
@@ -163,6 +177,8 @@ class NodeGraph:
             right=torch.cat([self.right, added.to(torch.int32)]),
             kinds=functional.pad(self.kinds, (0, count)),
         )
+        joined.__dict__["sparse_features"] = None  # not worth it for a graph that is used once
+        return joined
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, for storing."""
@@ -170,17 +186,26 @@ class NodeGraph:
 
     def with_trained(self, nodes: Tensor) -> NodeGraph:
         """Return a copy with these nodes marked for training, sharing cached values."""
-        trained = torch.zeros(self.nodes, dtype=torch.bool)
-        trained[nodes] = True
+        trained, ascending = torch.zeros_like(self.labels, dtype=torch.bool), torch.unique(nodes)
+        ascending = ascending.to(self.labels.device)
+        trained[ascending] = True
         marked = replace(self, trained=trained)
+        marked.__dict__["trained_nodes"] = ascending
         for computed in ("_by_row", "sparse_features"):
             marked.__dict__[computed] = getattr(self, computed)
         return marked
 
     def to(self, device: torch.device) -> NodeGraph:
-        if self.labels.device == device:
-            return self
-        return replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
+        """The same graph on a device; the copy is made once, and keeps its cached values."""
+        return copy_on(device, self, self.labels.device, lambda: self._moved(device))
+
+    def _moved(self, device: torch.device) -> NodeGraph:
+        """Copy what depends on values, too, so that the host never waits for the device."""
+        moved = replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
+        sparse = self.sparse_features if has_csr_products(moved.features) else None
+        moved.__dict__["sparse_features"] = sparse and sparse.to(device)
+        moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)
+        return moved
 
     @cached_property
     def _by_row(self) -> tuple[Tensor, Tensor, Tensor]:

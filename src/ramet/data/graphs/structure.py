@@ -34,15 +34,23 @@ class StructureEncoding:
     """Capped one-hot degree, all zero for degree 0, and random-walk return probabilities.
 
     ``isolated_as_one`` encodes degree 0 as degree 1, as the FedStar authors' code does.
+    ``spectrum`` adds the eigenvalues and eigenvectors of each graph's Laplacian, a field of their
+    own.
     """
 
     degrees: NonNegativeInt = 16
     walk: NonNegativeInt = 16
     isolated_as_one: bool = False
+    spectrum: bool = False
 
     @property
     def width(self) -> int:
         return self.degrees + self.walk
+
+    def added_to(self, block: GraphBlock) -> GraphBlock:
+        """The block with its encodings."""
+        block = block.with_structure(self(block))
+        return block.with_spectrum(laplacian_spectrum(block)) if self.spectrum else block
 
     def __call__(self, block: GraphBlock) -> Tensor:  # [nodes, width]
         return torch.cat([self._degree_part(block.degrees), self._walk_part(block)], dim=1)
@@ -76,6 +84,22 @@ def size_groups(ordered: Tensor, sizes: Tensor) -> list[Tensor]:
             groups.append(ordered[start:end])
             start = end
     return groups
+
+
+def laplacian_spectrum(block: GraphBlock) -> Tensor:
+    """The block's field ``spectrum``: eigenvalues and eigenvectors of D - A, for each graph."""
+    spectrum = torch.zeros(int(block.spectrum_starts[-1]))
+    sizes = block.node_starts.diff()
+    for size in sorted({*sizes[sizes > 0].tolist()}):
+        same = (sizes == size).nonzero().flatten()
+        for graphs in torch.split(same, max(1, _MAX_CELLS // size**2)):
+            adjacency, _ = dense_adjacency(block.cut(graphs))
+            laplacian = torch.diag_embed(adjacency.sum(dim=2)) - adjacency
+            values, vectors = torch.linalg.eigh(laplacian.double())
+            rows = torch.cat([values.unsqueeze(2), vectors], dim=2).flatten(0, 1)
+            starts = block.spectrum_starts[_nodes(block, graphs)].unsqueeze(1)
+            spectrum[starts + torch.arange(size + 1)] = rows.float()
+    return spectrum
 
 
 def _nodes(block: GraphBlock, graphs: Tensor) -> Tensor:

@@ -69,9 +69,7 @@ class Site:
         given = None if self.parts is None else Split(*_indices(self.parts))
         if isinstance(graph, NodeGraph):
             return ClientData(graph, given or node_split(graph.labels, seed))
-        return ClientData(
-            graph.with_structure(inputs(graph)), given or stratified(graph.labels, seed)
-        )
+        return ClientData(inputs.added_to(graph), given or stratified(graph.labels, seed))
 
     def _links(self, whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
         if self.parts is None:

@@ -29,7 +29,7 @@ def read_block(source: str, encoding: StructureEncoding, root: Path) -> GraphBlo
     kind, _, name = source.partition(":")
     if kind == "tiny":
         block = tiny.make(name)
-        return block.with_structure(encoding(block))
+        return encoding.added_to(block)
     if kind != "tu" or Path(name).name != name:
         raise RametError(f"unknown source '{source}'. Use tu:NAME or tiny:NAME.")
     key = json.dumps([_FORMAT, source, asdict(encoding)], sort_keys=True)
@@ -52,7 +52,7 @@ def _store(path: Path, name: str, encoding: StructureEncoding, root: Path) -> No
     with FileLock(path.with_suffix(".lock")):
         if path.exists():
             return
-        block = block.with_structure(encoding(block))
+        block = encoding.added_to(block)
         fresh = path.with_suffix(".new")
         save_file(block.tensors(), fresh, metadata={"feature_width": str(block.feature_width)})
         fresh.replace(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -64,12 +64,22 @@ def _without_leaks(data: HeteroData, name: str) -> HeteroData:
     return data
 
 
-@lru_cache(maxsize=4)
-def read_amazon(root: Path, seed: int, negatives: Negatives) -> LinkSplit:
-    """Read GATNE's Amazon: products viewed together and bought together, with GATNE's split.
+AmazonSplit: TypeAlias = Literal["gatne", "fedda"]
+_VALIDATION = 0.1
+"""The share of further links of a head that FedDA's program holds out for validation."""
 
-    Product features are not used, so every product gets a learned embedding.
+
+@lru_cache(maxsize=4)
+def read_amazon(
+    root: Path, seed: int, negatives: Negatives, split: AmazonSplit = "gatne"
+) -> LinkSplit:
+    """Read Amazon: products viewed together and bought together, with GATNE's split or FedDA's.
+
+    Product features are not used, so every product gets a learned embedding. GATNE's random
+    negatives are part of its files.
     """
+    if split == "fedda":
+        return _fedda_amazon(root / "fedda_amazon", seed, negatives)
     parts = {part: _gatne(root / "amazon" / f"{part}.txt") for part in ("train", "valid", "test")}
     product_ids = torch.from_numpy(
         np.unique(np.concatenate([rows[:, 1:3].ravel() for rows in parts.values()]))
@@ -81,12 +91,7 @@ def read_amazon(root: Path, seed: int, negatives: Negatives) -> LinkSplit:
         return Links(heads, tails, table[:, 0] - 1)
 
     train = links(parts["train"])
-    graph = HeteroGraph(
-        types=(NodeType("product", product_ids.numel()),),
-        relations=(Relation("viewed", 0, 0), Relation("bought", 0, 0)),
-        links=train,
-        learned=torch.ones(len(train), dtype=torch.bool),
-    )
+    graph = _products(product_ids.numel(), train)
     if negatives == "random":
         held_out = (
             LabelledPairs(links(rows), torch.from_numpy(rows[:, 3]).float())
@@ -96,6 +101,47 @@ def read_amazon(root: Path, seed: int, negatives: Negatives) -> LinkSplit:
     val, test = (links(rows[rows[:, 3] == 1]) for rows in (parts["valid"], parts["test"]))
     known, draw = Links.joined([train, val, test]), torch.Generator().manual_seed(seed)
     return with_negatives(graph, known, val, test, negatives, draw)
+
+
+def _products(count: int, train: Links) -> HeteroGraph:
+    return HeteroGraph(
+        types=(NodeType("product", count),),
+        relations=(Relation("viewed", 0, 0), Relation("bought", 0, 0)),
+        links=train,
+        learned=torch.ones(len(train), dtype=torch.bool),
+    )
+
+
+def _fedda_amazon(folder: Path, seed: int, negatives: Negatives) -> LinkSplit:
+    """FedDA's test links. Validation links are drawn as in its program, here from the split seed.
+
+    Per relation, the first link of each head is for training, and a tenth of the others is held
+    out.
+    """
+    rest, test = (_fedda_links(folder / name) for name in ("link.dat", "link.dat.test"))
+    draw = torch.Generator().manual_seed(seed)
+    order = torch.from_numpy(np.lexsort((rest.tails, rest.heads, rest.kinds)))
+    rest = rest[order]
+    first = torch.ones(len(rest), dtype=torch.bool)
+    first[1:] = (rest.heads[1:] != rest.heads[:-1]) | (rest.kinds[1:] != rest.kinds[:-1])
+    held_out = ~first & (torch.rand(len(rest), generator=draw) < _VALIDATION)
+    train, val = (rest[chosen.nonzero().flatten()] for chosen in (~held_out, held_out))
+    known = Links.joined([rest, test])
+    count = int(torch.cat([known.heads, known.tails]).max()) + 1
+    return with_negatives(_products(count, train), known, val, test, negatives, draw)
+
+
+def _fedda_links(path: Path) -> Links:
+    try:
+        rows = torch.from_numpy(np.loadtxt(path, ndmin=2).astype(np.int64))
+    except OSError as error:
+        raise RametError(
+            f"FedDA's split of Amazon is not in {path.parent}. Put its link.dat and link.dat.test "
+            "there (github.com/dongzizhu/FedDA, data_Amazon/Amazon_0), point --data to another "
+            "folder, or use split=gatne."
+        ) from error
+    heads, tails, kinds = (rows[:, column].contiguous() for column in range(3))
+    return Links(heads, tails, kinds)
 
 
 def _gatne(path: Path) -> np.ndarray:

@@ -102,6 +102,7 @@ class DenseDualChannel(_TwoChannels):
         width: of all other maps.
         layers: number of convolutions in each channel.
         activate: ``maps``: relu after each convolution; ``inputs``: before it.
+        structure_maps: activation of the structure channel, ``tanh`` or ``relu``.
         dropout: rate in training.
     """
 
@@ -114,13 +115,14 @@ class DenseDualChannel(_TwoChannels):
         width: int,
         layers: int,
         activate: str = "maps",
+        structure_maps: str = "tanh",
         dropout: float = 0.5,
     ) -> None:
         gin = [(2 * (hidden + layer * width), width) for layer in range(layers)]
         gcn = [(hidden if layer == 0 else width, width) for layer in range(layers)]
         read = 2 * (hidden + layers * width)
         super().__init__(features, structure, classes, hidden, read, gin, gcn, dropout)
-        self.activate = activate
+        self.activate, self.structure_maps = activate, structure_maps
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, structure: Tensor) -> Tensor:
         """Return the logits, [graphs, classes]; the arguments are those of ``DualChannel``."""
@@ -132,7 +134,8 @@ class DenseDualChannel(_TwoChannels):
                 features.append(gin(self.dropout(inputs.relu()), edge_index))
             else:
                 features.append(self.dropout(gin(inputs, edge_index).relu()))
-            structures.append(gcn(structures[-1], looped).tanh())
+            s = gcn(structures[-1], looped)
+            structures.append(self.dropout(s.relu()) if self.structure_maps == "relu" else s.tanh())
         return self._head(torch.cat(features + structures, dim=1), batch)
 
 
