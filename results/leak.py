@@ -31,17 +31,17 @@ METHODS: dict[str, tuple[str, ...]] = {
 PROTECTIONS: dict[str, tuple[str, ...]] = {
     "none": (),
     "secure": ("--secure",),
-    "dp-8": ("--dp", "unit=graph,epsilon=8,delta=1e-5"),
-    "dp-2": ("--dp", "unit=graph,epsilon=2,delta=1e-5"),
+    "dp-8": ("--dp", "unit={unit},epsilon=8,delta=1e-5"),
+    "dp-2": ("--dp", "unit={unit},epsilon=2,delta=1e-5"),
 }
+UNITS = {"fed-gcn": "site"}
+"""What differential privacy protects; one graph, if a method is not listed."""
 NOT_RUN = {
     ("fedlit", "secure"): "refused: FedLIT compares single replies",
-    ("fed-gcn", "dp-8"): "not for nodes",
-    ("fed-gcn", "dp-2"): "not for nodes",
-    ("fedlit", "dp-8"): "not for nodes",
-    ("fedlit", "dp-2"): "not for nodes",
+    ("fedlit", "dp-8"): "refused: centres of link types have no noise",
+    ("fedlit", "dp-2"): "refused: centres of link types have no noise",
 }
-"""Combinations that Ramet refuses, and why: this unit of privacy is a graph."""
+"""Combinations that Ramet refuses, and why."""
 TABLES: dict[str, tuple[tuple[str, ...], tuple[tuple[str, View], ...]]] = {
     "graphs": (
         ("fedavg", "fedstar", "feddense"),
@@ -104,9 +104,9 @@ def do_missing(folder: Path) -> None:
                 continue
             run = folder / f"{method}-{protection}"
             started = (run / "settings.json").exists()
-            words = (
-                ("resume", str(run)) if started else ("run", *command, *flags, "--out", str(run))
-            )
+            protected = [flag.format(unit=UNITS.get(method, "graph")) for flag in flags]
+            new = ("run", *command, *protected, "--out", str(run))
+            words = ("resume", str(run)) if started else new
             if called(*words) is None:
                 continue
             audit = called("leak", str(run), "--json")
