@@ -28,7 +28,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "models": {"data", "data/graphs", "errors"},
     "tasks": {"data", "data/graphs", "data/own", "errors", "metrics", "models"},
     "methods": {"errors", "models", "options", "payload", "privacy", "randomness", "tasks"},
-    "engine": {"errors", "events", "methods", "metrics", "payload", "policy", "privacy"}
+    "engine": {"errors", "events", "methods", "metrics", "models", "payload", "policy", "privacy"}
     | {"randomness", "secure", "tasks"},
     "experiment": {"data", "data/own", "engine", "errors", "events", "methods", "metrics", "models"}
     | {"options", "partition", "payload", "privacy", "randomness", "secure", "tasks", "version"},
@@ -39,7 +39,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "tracking": {"engine", "errors", "experiment", "metrics"},
     "leak": {"data", "engine", "errors", "experiment", "methods", "payload", "randomness", "tasks"},
     "export": {"data", "data/graphs", "data/own", "errors", "experiment", "leak", "methods"}
-    | {"metrics", "models", "options", "prediction", "tasks", "version"},
+    | {"metrics", "models", "options", "prediction", "privacy", "tasks", "version"},
     "notebook": {"errors", "metrics"},
     "runs": {"engine", "errors", "experiment", "export", "flower", "metrics", "notebook"}
     | {"prediction", "tracking"},

@@ -240,7 +240,7 @@ DEFAULT_POLICY = """\
 # bytes = 1_000_000_000            # the most bytes of arrays per run
 
 # [privacy]                        # the most that all runs together may reveal
-# unit = "graph"                   # of one training graph, or of all data of the "site"
+# unit = "graph"                   # of one training graph, one "link", or all data of the "site"
 # epsilon = 4
 # delta = 1e-5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -19,6 +19,7 @@ from ramet.experiment import RunFolder
 pytestmark = pytest.mark.e2e
 GRAPH = "unit=graph,epsilon=2,delta=1e-3"
 SITE = "unit=site,epsilon=2,delta=1e-3"
+LINK = "unit=link,epsilon=2,delta=1e-3"
 
 
 @pytest.mark.parametrize(
@@ -27,13 +28,17 @@ SITE = "unit=site,epsilon=2,delta=1e-3"
         pytest.param("ray", GRAPH, marks=pytest.mark.thorough),
         ("superlink", GRAPH),
         pytest.param("superlink", SITE, marks=pytest.mark.thorough),
+        pytest.param("ray", LINK, marks=pytest.mark.thorough),
+        pytest.param("superlink", LINK, marks=pytest.mark.thorough),
     ],
 )
 def test_engines_agree_on_private_runs(
     engine: Literal["ray", "superlink"], dp: str, tmp_path: Path
 ) -> None:
-    expected = ramet.run("fedavg", "tiny", rounds=2, dp=dp, out=tmp_path / "local")
-    result = ramet.run("fedavg", "tiny", rounds=2, dp=dp, engine=engine, out=tmp_path / "r")
+    of_links = {"setting": "planted", "network": "hops", "nodes": 200, "links": 400, "clients": 4}
+    given: Any = {"rounds": 2, "dp": dp, **(of_links if dp == LINK else {"setting": "tiny"})}
+    expected = ramet.run("fedavg", out=tmp_path / "local", **given)
+    result = ramet.run("fedavg", engine=engine, out=tmp_path / "r", **given)
     for fact in ("sha256", "scores", "traffic", "privacy"):
         assert getattr(result.summary, fact) == getattr(expected.summary, fact)
 

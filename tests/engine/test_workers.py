@@ -62,6 +62,13 @@ CASES: dict[str, dict[str, Any]] = {
     "links": {"method": "fedavg", "setting": "planted-hetero", **HETERO},
     "secure": {"method": "fedavg", "secure": True},
     "private": {"method": "fedavg", "dp": "unit=graph,epsilon=8,delta=1e-2"},
+    "private links": {
+        "method": "fedavg",
+        "setting": "planted",
+        **PLANTED,
+        "network": "hops",
+        "dp": "unit=link,epsilon=8,delta=1e-2",
+    },
     "8-bit": {"method": "feddense", "release": "8-bit"},
     "few": {"method": "fedavg", "activation": "random-clients,count=2"},
 }

@@ -55,7 +55,7 @@ def test_a_budget_is_read_and_written() -> None:
     ("text", "message"),
     [
         ("unit=node,epsilon=4,delta=1e-5", "unit=node is not offered: a node's features"),
-        ("unit=link,epsilon=4,delta=1e-5", "unit=link is not offered: a link changes"),
+        ("unit=link,epsilon=4,delta=1e-5,clip=2", "unit=link has no clip"),
         ("unit=planet,epsilon=4,delta=1e-5", "graph"),
         ("unit=graph,epsilon=0,delta=1e-5", "epsilon"),
         ("unit=graph,epsilon=inf,delta=1e-5", "epsilon"),

@@ -96,7 +96,7 @@ Dp = Annotated[
     typer.Option(
         "--dp",
         metavar="BUDGET",
-        help="Train with differential privacy: unit=graph|site,epsilon=…,delta=…[,clip=…].",
+        help="Train with differential privacy: unit=graph|site|link,epsilon=…,delta=…[,clip=…].",
     ),
 ]
 Rounds = Annotated[

@@ -57,7 +57,7 @@ def spent_privacy(site: Site, ceiling: Ceiling) -> str:
     """What the site's runs have spent, by its ledger."""
     ledger = Ledger(site.folder / STATE / LEDGER)
     if runs := ledger.uncounted(ceiling.unit):
-        return f"without bound, by {runs} earlier runs with noise per graph"
+        return f"without bound, by {runs} earlier runs with noise for another unit"
     return f"ε = {ledger.spent(ceiling.unit, ceiling.delta):.3g} at δ = {ceiling.delta:g}"
 
 

@@ -106,7 +106,7 @@ class Ledger:
         return spent_epsilon(used, delta) if used else 0.0
 
     def uncounted(self, unit: Unit) -> int:
-        """The number of runs with noise for a smaller unit, which bound nothing for this one."""
+        """The number of runs with noise for another unit, which bound nothing for this one."""
         runs = self.runs().values()
         return sum(bool(entry.rounds) and not _covers(entry.unit, unit) for entry in runs)
 
@@ -116,8 +116,8 @@ def check_ceiling(runs: dict[str, RunEntry], ceiling: Ceiling) -> None:
     used = _used(runs, ceiling.unit)
     if any(entry.rounds and not _covers(entry.unit, ceiling.unit) for entry in runs.values()):
         raise PolicyError(
-            f"`privacy`: this site has taken part in runs that protect each graph, for which no ε "
-            f"per {ceiling.unit} can be stated. Its policy can only have a ceiling per graph."
+            f"`privacy`: this site has taken part in runs with noise for another unit, for which "
+            f"no ε per {ceiling.unit} can be stated. Its policy cannot have this ceiling."
         )
     spent = excess_epsilon(used, ceiling.epsilon, ceiling.delta)
     if spent is not None:
@@ -137,5 +137,5 @@ def _used(runs: dict[str, RunEntry], unit: Unit) -> list[tuple[Mechanism, int]]:
 
 
 def _covers(protected: Unit, unit: Unit) -> bool:
-    """Whether noise for one unit bounds what is told of another: a graph is part of a site."""
+    """Whether noise for one unit bounds what is told of another: all others are part of a site."""
     return protected in (unit, "site")

@@ -46,6 +46,7 @@ from ramet.methods.server import CPU
 from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
 from ramet.metrics.work import Work
+from ramet.models.node_hops import NodeHops
 from ramet.payload import Array, Arrays, Payload, digest, everything
 from ramet.policy import NO_RULES, Policy, PolicyError
 from ramet.randomness import Randomness
@@ -164,6 +165,20 @@ class Node:
         return self.policy.numbers.permitted(reply)
 
     def _answer(self, message: Payload) -> Payload:
+        return self._without_links()._computed(message)
+
+    def _without_links(self) -> Node:
+        """The client with noisy sums in place of links, if these are protected."""
+        if self.private is None or not self.private.of_links:
+            return self
+        model = new_model(self.method, self.method.task.shape(self.samples), self.seed)
+        if not isinstance(model, NodeHops) or not model.hops:
+            raise RametError("--dp unit=link needs --network hops, with at least one hop.")
+        randomness = Randomness(self.seed, self.client, 0)
+        samples = self.private.without_links(self.samples, model.hops, randomness)
+        return replace(self, samples=samples)
+
+    def _computed(self, message: Payload) -> Payload:
         number, stage = int(message.numbers["round"]), self._stage(message)
         for name in message.arrays:
             if name not in self.method.shared or name not in self.method.down:
@@ -208,19 +223,19 @@ class Node:
 
     def _weight(self) -> float:
         """The weight in means; 1 if all of the site's data is protected, also their number."""
-        whole_site = self.private is not None and not self.private.of_graphs
+        whole_site = self.private is not None and self.private.of_site
         return 1 if whole_site else self.method.task.weight(self.samples)
 
     def _noise(self, randomness: Randomness) -> Noise | None:
-        """The noise of this round, once it is in the site's ledger."""
-        if self.private is None:
+        """The noise of this round, once it is in the site's ledger; that of links came before."""
+        if self.private is None or self.private.of_links:
             return None
         mechanism = self.private.spend(randomness.round, self.method.training, self.samples)
         return Noise(mechanism, self.private.draws(randomness))
 
     def _with_noise(self, reply: Payload, sent: Arrays, noise: Noise | None) -> Payload:
         """The reply with a noisy update, if all of the site's data is protected."""
-        if self.private is None or noise is None or self.private.of_graphs:
+        if self.private is None or noise is None or not self.private.of_site:
             return reply
         return replace(reply, arrays=self.private.noisy(reply.arrays, sent, noise))
 
@@ -420,7 +435,7 @@ class Node:
             for name in state_names(client.model)
             if name in self.method.shared and name in self.method.down
         }
-        if self.private is not None and not self.private.of_graphs:
+        if self.private is not None and self.private.of_site:
             return {}  # the private part has no noise
         return {"private": digest({k: v for k, v in state.items() if k not in merged})}
 

@@ -25,12 +25,14 @@ from ramet.engine.secure_messages import request_digest
 from ramet.errors import RametError
 from ramet.methods.private_training import training_steps
 from ramet.methods.training import LocalTraining, Training
+from ramet.models.hops import summed_hops
 from ramet.payload import Array, Arrays, Payload
 from ramet.policy import Ceiling, Numbers
 from ramet.privacy.accounting import Mechanism, needed_noise
 from ramet.privacy.budget import SENSITIVITY, Budget
 from ramet.privacy.draws import Draws, SeededDraws, SystemDraws
 from ramet.randomness import Randomness
+from ramet.tasks import NodeSamples
 
 PERMITTED = Numbers(loss=False, work=False)
 """The loss and counted work depend on the training data, and no noise covers them."""
@@ -73,6 +75,54 @@ class PrivateSite:
         """Whether single graphs are protected, by noise in every step of training."""
         return self.budget.unit == "graph"
 
+    @property
+    def of_site(self) -> bool:
+        """Whether all data is protected, by noise in every update."""
+        return self.budget.unit == "site"
+
+    @property
+    def of_links(self) -> bool:
+        """Whether links are protected, by noise in the sums that take their place in the run."""
+        return self.budget.unit == "link"
+
+    def without_links(self, samples: Any, hops: int, randomness: Randomness) -> NodeSamples:
+        """The samples with noisy sums over neighbours in place of links: the same in all rounds.
+
+        The sums are on disk before they are in the ledger, and in the ledger before they are used.
+        So sums that are in the ledger but not on disk are lost, and are not drawn again: two
+        draws would reveal more than one.
+        """
+        assert isinstance(samples, NodeSamples)
+        if samples.evaluated_on is not None:
+            raise RametError(
+                "--dp unit=link covers the links of a client's own graph, but this client is "
+                "evaluated on another. Set judged=own."
+            )
+        entry = self._entry(sampling=1.0, steps=hops, rounds=1)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(self.folder / ".hops.lock"):
+            path, terms = self.folder / "hops.safetensors", f"{entry.terms} data={self.data}"
+            if not path.exists():
+                if self.run in self.ledger.runs():
+                    raise RametError(
+                        f"this site has lost its noisy sums of run {self.run}, and drawing noise "
+                        "again would reveal more than the budget allows. Start a new run."
+                    )
+                draws = self.draws(randomness)
+                kept = summed_hops(
+                    samples.graph, hops, lambda shape: entry.noise * draws.normal(shape)
+                )
+                write_atomically(path, save({"hops": kept.numpy()}, metadata={"terms": terms}))
+            with safe_open(path, framework="pt") as file:
+                kept, known = file.get_tensor("hops"), file.metadata()["terms"]
+            if known != terms:
+                raise RametError(
+                    f"the terms or the data of run {self.run} have changed since this site's "
+                    "noise was drawn. Start a new run."
+                )
+            self.ledger.spend(self.run, entry, 1, self.ceiling)
+        return replace(samples, graph=samples.graph.without_links(kept))
+
     def spend(self, number: int, training: Training, samples: Any) -> Mechanism:
         """Enter a round into the ledger, and return the noise of its steps, in clipping norms."""
         if not 1 <= number <= self.rounds:
@@ -81,16 +131,22 @@ class PrivateSite:
         if self.of_graphs:
             assert isinstance(training, LocalTraining)
             sampling, steps = training_steps(training, samples)
+        entry = self._entry(sampling, steps, self.rounds)
+        self.ledger.spend(self.run, entry, number, self.ceiling)
+        return Mechanism(entry.noise, sampling, steps)
+
+    def _entry(self, sampling: float, steps: int, rounds: int) -> RunEntry:
+        """The run in the ledger, with the noise that its budget needs."""
         sensitivity = SENSITIVITY[self.budget.unit]
-        terms = f"{self.budget} rounds={self.rounds} sampling={sampling} steps={steps}"
+        terms = f"{self.budget} rounds={rounds} sampling={sampling} steps={steps}"
         terms += f" sensitivity={sensitivity}" if sensitivity > 1 else ""
         known = self.ledger.runs().get(self.run)
         if known is not None and known.terms == terms:
             noise = known.noise
         else:
             of_run = self.budget.epsilon, self.budget.delta
-            noise = sensitivity * needed_noise(*of_run, sampling, steps * self.rounds)
-        entry = RunEntry(
+            noise = sensitivity * needed_noise(*of_run, sampling, steps * rounds)
+        return RunEntry(
             unit=self.budget.unit,
             terms=terms,
             data=self.data,
@@ -98,8 +154,6 @@ class PrivateSite:
             sampling=sampling,
             steps=steps,
         )
-        self.ledger.spend(self.run, entry, number, self.ceiling)
-        return Mechanism(noise, sampling, steps)
 
     def draws(self, randomness: Randomness) -> Draws:
         """The source of noise and of the choice of graphs."""

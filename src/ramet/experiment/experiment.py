@@ -362,9 +362,12 @@ class Experiment:
         return task.shape(self.samples(client))
 
     def _server_evaluation(self) -> ServerEvaluation | None:
-        """None unless the whole model is shared and the setting provides the pooled data."""
-        data = self.setting.overview(self.reading)
-        if data is None:
+        """None unless the whole model is shared and the setting provides the pooled data.
+
+        None also if links are protected: the pooled graph has all of them, without noise.
+        """
+        data, budget = self.setting.overview(self.reading), self.settings.budget
+        if data is None or (budget is not None and budget.unit == "link"):
             return None
         task, device = self.method.task, compute_device(self.settings.device)
         samples = task.samples(data)

@@ -260,7 +260,8 @@ class RunFolder:
         with self.locked("run"):
             experiment, summary = self.experiment(), self.summary()
             planned, done = experiment.settings.rounds, self._committed(experiment)
-            if experiment.settings.dp and rounds != planned:
+            budget = experiment.settings.budget
+            if budget is not None and budget.unit != "link" and rounds != planned:
                 raise RametError(
                     f"the noise of the run in {self.path} was chosen for {planned} rounds, so it "
                     "cannot have another number. Start a new run; what it spends adds up."

@@ -15,6 +15,7 @@ from ramet.leak import ATTACKS, Audit
 from ramet.methods import AssembledMethod
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
+from ramet.privacy.budget import Unit
 from ramet.tasks import StructureEncoding
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
@@ -259,13 +260,19 @@ def _left(facts: Facts) -> Iterator[str]:
     yield (
         "The noise followed from the run's seed (simulated), so there is no guarantee."
         if simulated
-        else "Other runs on the same data add to it. The scores on held-out data are exact."
+        else "Other runs on the same data add to it."
     )
-    yield (
-        "This model was trained with the noise."
-        if budget.unit == "graph"
-        else "This model has private parts without noise: the guarantee is for what left the sites."
-    )
+    yield _COVERED[budget.unit]
+
+
+_COVERED: Mapping[Unit, str] = {
+    "graph": "This model was trained with the noise. The scores on held-out data are exact.",
+    "site": "This model has private parts without noise: the guarantee is for what left the sites. "
+    "The scores on held-out data are exact.",
+    "link": "This model, and the scores that left, were computed from sums over neighbours with "
+    "noise. Features and labels are not covered, nor are predictions for a graph, which use its "
+    "exact links.",
+}
 
 
 def _audited(audit: Audit | None) -> Iterator[tuple[str, str, str, str, str]]:

@@ -21,11 +21,12 @@ from ramet.export.standalone.dual_channel import DenseDualChannel, DualChannel
 from ramet.export.standalone.graph_network import GraphNetwork
 from ramet.export.standalone.link_network import LinkNetwork, SimpleHGN
 from ramet.export.standalone.multi_channel_gcn import GCN, MultiChannelGCN
-from ramet.export.standalone.node_network import NodeNetwork, NodeSAGE
+from ramet.export.standalone.node_network import NodeHops, NodeNetwork, NodeSAGE
 from ramet.models import (
     dense_dual_channel,
     dual_channel,
     multi_channel_gcn,
+    node_hops,
     node_sage,
     plain_link,
     plain_node,
@@ -103,6 +104,8 @@ _NAMES = (
 def _renamed(model: nn.Module) -> dict[str, Tensor]:
     """A network's arrays by the names that they have in its counterpart."""
     arrays = model.state_dict()
+    if isinstance(model, node_hops.NodeHops):
+        return arrays
     if isinstance(model, multi_channel_gcn.MultiChannelGCN) and model.view is not None:
         arrays["projection"] = model.view
     layers: Any
@@ -207,6 +210,18 @@ def _node_sage(model: Any, _: Sequence[EdgeType]) -> Arguments:
     }
 
 
+def _node_hops(model: Any, _: Sequence[EdgeType]) -> Arguments:
+    classes, hidden = model.embedding_size
+    return {
+        "features": model.layers[0].in_features // (model.hops + 1),
+        "classes": classes,
+        "hidden": hidden,
+        "layers": len(model.layers),
+        "hops": model.hops,
+        "dropout": model.dropout.rate,
+    }
+
+
 def _gcn(model: Any, _: Sequence[EdgeType]) -> Arguments:
     return {
         "features": model.project.in_features,
@@ -283,6 +298,7 @@ _COUNTERPARTS: dict[type[nn.Module], tuple[type[nn.Module], Reader]] = {
     plain_node.PlainNodeSAGE: (NodeNetwork, _node_network("sage")),
     plain_node.NodeGAT: (NodeNetwork, _node_network("gat")),
     node_sage.NodeSAGE: (NodeSAGE, _node_sage),
+    node_hops.NodeHops: (NodeHops, _node_hops),
     multi_channel_gcn.GCN: (GCN, _gcn),
     multi_channel_gcn.MultiChannelGCN: (MultiChannelGCN, _multi_channel),
     plain_link.LinkGIN: (LinkNetwork, _link_network("gin")),

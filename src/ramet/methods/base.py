@@ -20,9 +20,10 @@ from ramet.methods.robust import RobustMerging
 from ramet.methods.sharing import NetworkArrays, SharingRule
 from ramet.methods.training import DEFAULT_TRAINING, After, LocalTraining, Penalty, Training
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
+from ramet.models.node_hops import NodeHops
 from ramet.payload import Arrays, Sharing, everything, only
 from ramet.privacy.budget import Budget
-from ramet.tasks import GraphClassification, StructureEncoding, Task
+from ramet.tasks import GraphClassification, NodeClassification, StructureEncoding, Task
 
 Model: TypeAlias = Callable[[Any], nn.Module]
 """Builds the network for a client's shape."""
@@ -284,7 +285,8 @@ def check_privacy(
     budget: Budget, method: AssembledMethod, shared: Sequence[str], buffers: Sequence[str]
 ) -> None:
     """Raise RametError if what a client sends cannot be covered by noise."""
-    graph = budget.unit == "graph"
+    graph, link = budget.unit == "graph", budget.unit == "link"
+    model = getattr(method.model, "func", method.model)
     task, training = method.task.name, type(method.training).__name__
     obstacles = {
         "its stages send extras computed from the data": bool(method.stages),
@@ -293,21 +295,34 @@ def check_privacy(
         "without noise": bool(buffers),
         f"its task is {task}, in which a client has one graph only": graph
         and task != "graph-classification",
-        f"it has a training of its own ({training})": graph
+        "its network uses links in every step of training": link and model is not NodeHops,
+        "without hops it uses no links, and needs no budget": link and not _hops(method),
+        f"its task ({task}) uses links besides": link
+        and (type(method.task) is not NodeClassification or bool(method.task.sample)),
+        "it has another network for predictions": link and method.personal is not None,
+        f"it has a training of its own ({training})": (graph or link)
         and type(method.training) is not LocalTraining,
         "stop_after and fresh_moments are not part of private training": graph
         and isinstance(method.training, LocalTraining)
         and (method.training.stop_after > 0 or method.training.fresh_moments),
-        "it adds a term to the loss": graph and method.penalty is not None,
-        "it computes more after training": graph and method.after is not None,
-        "it shares nothing, so that no update leaves": not graph and not shared,
+        "it adds a term to the loss": (graph or link) and method.penalty is not None,
+        "it computes more after training": (graph or link) and method.after is not None,
+        "it shares nothing, so that no update leaves": budget.unit == "site" and not shared,
     }
+    advice = "--network hops, with a method such as fedavg" if link else "a method such as fedavg"
     for reason, applies in obstacles.items():
         if applies:
             raise RametError(
-                f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use a method "
-                "such as fedavg, fedstar or feddense."
+                f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use {advice}"
+                f"{'' if link else ', fedstar or feddense'}."
             )
+
+
+def _hops(method: AssembledMethod) -> int:
+    """Over how many hops the network sums before training; 0 if it does not."""
+    with torch.random.fork_rng():
+        model = method.model(method.task.plain_shape(method.inputs))
+    return model.hops if isinstance(model, NodeHops) else 0
 
 
 def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) -> None:

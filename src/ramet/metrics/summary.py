@@ -88,11 +88,18 @@ class Flops(_Frozen):
     clients: dict[str, dict[str, int]] = {}
 
 
+_PROTECTED = {
+    "graph": "each training graph",
+    "site": "all data of each site",
+    "link": "each link",
+}
+
+
 class Privacy(_Frozen):
     """The differential privacy of a run: what it reveals of one unit at most."""
 
     unit: str
-    """`graph`: one training graph; `site`: all data of a site."""
+    """`graph`: one training graph; `site`: all data of a site; `link`: one link."""
     epsilon: float
     delta: float
     clip: float
@@ -101,8 +108,7 @@ class Privacy(_Frozen):
 
     @property
     def sentence(self) -> str:
-        protected = "each training graph" if self.unit == "graph" else "all data of each site"
-        guarantee = f"ε = {self.epsilon:g}, δ = {self.delta:g} for {protected}"
+        guarantee = f"ε = {self.epsilon:g}, δ = {self.delta:g} for {_PROTECTED[self.unit]}"
         return f"{guarantee} (simulated: no guarantee)" if self.simulated else guarantee
 
 

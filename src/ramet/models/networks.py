@@ -24,6 +24,7 @@ from torch import nn
 
 from ramet.errors import RametError
 from ramet.models.multi_channel_gcn import GCN
+from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE
 from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
 from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
@@ -48,6 +49,7 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, LinkShape: LinkGCN},
     "sage": {GraphShape: GraphSAGE, NodeShape: PlainNodeSAGE, LinkShape: LinkSAGE},
     "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, LinkShape: LinkGAT},
+    "hops": {NodeShape: NodeHops},
     "fedlit-gcn": {NodeShape: GCN},
     "fedsage-sage": {NodeShape: NodeSAGE},
     "simple-hgn": {LinkShape: SimpleHGN},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -11,23 +12,26 @@ from pydantic.dataclasses import dataclass
 from ramet.errors import RametError, unknown
 from ramet.options import build
 
-Unit: TypeAlias = Literal["graph", "site"]
+Unit: TypeAlias = Literal["graph", "site", "link"]
 Delta: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Epsilon: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Clip: TypeAlias = Annotated[float, Field(ge=1e-6, le=1e6)]
 """Far from the ends of float32, where noise would be rounded away or sums overflow."""
-SENSITIVITY: Mapping[Unit, int] = {"graph": 1, "site": 2}
+SENSITIVITY: Mapping[Unit, float] = {"graph": 1, "site": 2, "link": math.sqrt(2)}
 """By how many clipping norms one unit changes what noise is added to.
 
 A graph's gradient is in a sum or not. A site always answers, which everybody sees: with other data,
-its update may point the opposite way.
+its update may point the opposite way. A link is in the sums of both its ends, in rows of norm 1.
 """
+_PROTECTED: Mapping[Unit, str] = {
+    "graph": "each training graph",
+    "site": "all data of each site",
+    "link": "each link",
+}
 _NAMES = ("unit", "epsilon", "delta", "clip")
 _REFUSED = {
     "node": "a node's features reach its neighbours' gradients, so that clipping does not bound "
     "what one node changes",
-    "link": "a link changes the gradients of all nodes near it, so that clipping does not bound "
-    "what one link changes",
 }
 
 
@@ -36,10 +40,10 @@ class Budget:
     """What a run may reveal of one unit: (ε, δ)-differential privacy for each client.
 
     Args:
-        unit: what is protected: one training graph, or all data of a site.
+        unit: what is protected: one training graph, all data of a site, or one link.
         epsilon: ε of the whole run.
         delta: δ of the whole run.
-        clip: the largest L2 norm of one graph's gradient, or of a site's update.
+        clip: the largest L2 norm of one graph's gradient, or of a site's update; links have none.
     """
 
     unit: Unit
@@ -58,9 +62,15 @@ class Budget:
         if unit in _REFUSED:
             raise RametError(
                 f"--dp unit={unit} is not offered: {_REFUSED[unit]}, and no noise can be accounted "
-                "for. Use unit=site, or unit=graph for graph classification."
+                "for. Use unit=site, unit=graph for graph classification, or unit=link for the "
+                "links of node classification."
             )
-        return build(Budget, given, "--dp")
+        budget = build(Budget, given, "--dp")
+        if budget.unit == "link" and budget.clip != 1:
+            raise RametError(
+                "--dp unit=link has no clip: the rows that are summed have norm 1. Leave it out."
+            )
+        return budget
 
     def __str__(self) -> str:
         return f"unit={self.unit},epsilon={self.epsilon:g},delta={self.delta:g},clip={self.clip:g}"
@@ -68,5 +78,4 @@ class Budget:
     @property
     def sentence(self) -> str:
         """The guarantee in words, for tables and reports."""
-        protected = "each training graph" if self.unit == "graph" else "all data of each site"
-        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {protected}"
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {_PROTECTED[self.unit]}"

@@ -52,6 +52,9 @@ class NodeGraph:
     sums: LinkSums | None = None
     """How to sum over neighbours, with weights in the order of ``whole``; None for sparse products
     of links and of features."""
+    hops: Tensor | None = None
+    """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
+    see :mod:`ramet.models.hops`."""
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -180,6 +183,11 @@ class NodeGraph:
         joined.__dict__["sparse_features"] = None  # not worth it for a graph that is used once
         return joined
 
+    def without_links(self, hops: Tensor) -> NodeGraph:
+        """Return a copy of the nodes, with these sums in place of the links."""
+        none = self.left[:0]
+        return replace(self, left=none, right=none, kinds=self.kinds[:0], hops=hops)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, for storing."""
         return {name: getattr(self, name).contiguous() for name in _TENSORS}
@@ -202,6 +210,8 @@ class NodeGraph:
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
         moved = replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
+        if self.hops is not None:
+            moved = replace(moved, hops=self.hops.to(device))
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)

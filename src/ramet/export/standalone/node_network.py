@@ -84,6 +84,51 @@ class NodeSAGE(nn.Module):
         return logits
 
 
+class NodeHops(nn.Module):
+    """Linear layers over a node's features and their sums over neighbours, in rows of norm 1.
+
+    Args:
+        features: width of the node features.
+        classes: number of classes.
+        hidden: width of all layers except the last.
+        layers: number of linear layers.
+        hops: number of sums.
+        dropout: rate in training.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        hidden: int,
+        layers: int,
+        hops: int,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        widths = [features * (hops + 1), *[hidden] * (layers - 1), classes]
+        self.layers = nn.ModuleList(
+            nn.Linear(width, widths[number]) for number, width in enumerate(widths[:-1], 1)
+        )
+        self.hops = hops
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the logits, [nodes, classes].
+
+        ``edge_index`` has each pair of linked nodes once in both directions, and no self loops.
+        """
+        rows = [functional.normalize(x.double())]
+        for _ in range(self.hops):
+            sums = torch.zeros_like(rows[-1]).index_add(0, edge_index[1], rows[-1][edge_index[0]])
+            rows.append(functional.normalize(sums))
+        x = torch.cat(rows, dim=1).float()
+        for layer in self.layers[:-1]:
+            x = self.dropout(layer(x).relu())
+        logits: Tensor = self.layers[-1](x)
+        return logits
+
+
 def new_convolution(name: str, inputs: int, outputs: int, inner: int, heads: int) -> Any:
     if name == "gin":
         return GINConv(
