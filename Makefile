@@ -15,7 +15,8 @@ e2e:            ## real Ray, SuperLink, SuperNodes and nginx, and kill -9; all t
 	pytest -n 2 -m "e2e or thorough"
 
 faults:         ## full fault tests: bad replies, mutated messages, crashes, forgeries, malicious clients
-	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine
+	RAMET_FAULTS=full pytest -n 2 -m "not e2e" tests/faults tests/flower/test_wire.py tests/engine \
+	  tests/privacy/test_canaries.py tests/privacy/test_budget_ledger.py
 	RAMET_FAULTS=full pytest -n 3 --dist loadfile -o junit_family=xunit1 --junitxml=faults.xml \
 	  tests/e2e/test_production_kills.py tests/e2e/test_server_kills.py tests/e2e/test_site_kills.py \
 	  tests/e2e/test_kill.py tests/e2e/test_secure_kills.py \

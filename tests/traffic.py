@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 from collections import Counter
@@ -66,26 +67,36 @@ def _relay(
     client: ssl.SSLContext,
     files: tuple[Path, Path],
 ) -> None:
-    with suppress(OSError), server.wrap_socket(connection, server_side=True) as near:  # noqa: SIM117
-        with client.wrap_socket(socket.create_connection(link), server_hostname="localhost") as far:
-            pumps = [
-                Thread(target=_pump, args=(near, far, files[0])),
-                Thread(target=_pump, args=(far, near, files[1])),
-            ]
-            for pump in pumps:
-                pump.start()
-            for pump in pumps:
-                pump.join()
+    """Pass bytes on until one side closes; in one thread, since SSL sockets are not for two."""
+    with (
+        suppress(OSError),
+        server.wrap_socket(connection, server_side=True) as near,
+        client.wrap_socket(socket.create_connection(link), server_hostname="localhost") as far,
+        files[0].open("ab", buffering=0) as from_near,
+        files[1].open("ab", buffering=0) as from_far,
+    ):
+        ways = {near: (far, from_near), far: (near, from_far)}
+        while True:
+            waiting = [side for side in ways if side.pending()]
+            for source in waiting or select.select([*ways], [], [])[0]:
+                content = _received(source)
+                if content == b"":
+                    return
+                if content is not None:
+                    target, record = ways[source]
+                    record.write(content)
+                    target.sendall(content)
 
 
-def _pump(source: ssl.SSLSocket, target: ssl.SSLSocket, file: Path) -> None:
-    with suppress(OSError), file.open("ab", buffering=0) as record:
-        while content := source.recv(2**16):
-            record.write(content)
-            target.sendall(content)
-    for side in (source, target):
-        with suppress(OSError):
-            side.shutdown(socket.SHUT_RDWR)
+def _received(source: ssl.SSLSocket) -> bytes | None:
+    """What has arrived; None if that was no content, such as a session ticket."""
+    source.settimeout(0)
+    try:
+        return source.recv(2**16)
+    except ssl.SSLWantReadError:
+        return None
+    finally:
+        source.settimeout(None)
 
 
 def contents(*places: Path) -> Iterator[bytes]:

@@ -148,7 +148,7 @@ def test_a_network_for_another_task_is_refused(net: str) -> None:
     nodes = {"method": "fedavg", "setting": "planted"}
     assert refused(**nodes, network="simple-hgn") == (
         "the network simple-hgn is not for node-classification. Use gin, gcn, sage, gat, "
-        "fedlit-gcn, fedsage-sage, or file.py:NETWORK."
+        "hops, fedlit-gcn, fedsage-sage, or file.py:NETWORK."
     )
     assert refused(method="fedavg", network=net) == (
         "the network net.py:Net takes a NodeShape, but graph-classification has a GraphShape. Use "
