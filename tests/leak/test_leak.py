@@ -170,6 +170,14 @@ def test_the_command_writes_the_audit_and_obeys_the_bar(runs: Path, tmp_path: Pa
     assert "| which degrees occur at a site (F1) | replies | 1.000 |" in card
 
 
+def test_a_bar_is_not_held_by_an_attack_without_result(runs: Path) -> None:
+    quick = ("--references", "0", "--canaries", "0")
+    done = command("leak", runs / "graphs", *quick, "--bar", "links=0.9", "--bar", "epsilon=9")
+    assert done.code == 1
+    assert "links: this attack has no result, so its bar of 0.9 is not held" in done.stderr
+    assert "epsilon: this attack has no result" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [("member=0.6", "Did you mean"), ("membership", "expects ATTACK=NUMBER")],

@@ -77,5 +77,10 @@ def leak(
             f"{one.attack} from {one.view}: {one.value:.3f} is {limit} the bar of "
             f"{bars[one.attack]:g}."
         )
-    if over:
+    unmeasured = found.without_result(bars)
+    for attack in unmeasured:
+        print_error(
+            f"{attack}: this attack has no result, so its bar of {bars[attack]:g} is not held."
+        )
+    if over or unmeasured:
         raise typer.Exit(1)

@@ -139,6 +139,11 @@ class Audit:
         """The findings that exceed the bar of their attack."""
         return [one for one in self.findings if one.attack in bars and one.above(bars[one.attack])]
 
+    def without_result(self, bars: Mapping[str, float]) -> list[str]:
+        """The attacks with a bar that have no result, because they do not apply or were not run."""
+        measured = {one.attack for one in self.findings if one.value is not None}
+        return [attack for attack in bars if attack not in measured]
+
 
 def stored_audit(run: Path) -> Audit | None:
     """The audit in a run's folder; None if there is none, or if the run has gone on since."""
