@@ -179,15 +179,19 @@ def _write_split(folder: Path, number: int, samples: NodeSamples) -> None:
 
 
 def federated(settings: RunSettings) -> float:
-    """CPU-seconds of a round of Ramet, from the second round to the last."""
+    """CPU-seconds of a round of Ramet."""
+    with tempfile.TemporaryDirectory() as folder:
+        return executed(RunFolder.create(Path(folder) / "run", settings))
+
+
+def executed(run: RunFolder) -> float:
+    """Execute a run, and return the CPU-seconds of a round, from the second to the last."""
     ends: list[float] = []
 
     def observe(record: Record) -> None:  # noqa: ARG001
         ends.append(time.process_time())
 
-    with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder.create(Path(folder) / "run", settings)
-        run.execute(local_wire(run), observe)
+    run.execute(local_wire(run), observe)
     return (ends[-2] - ends[0]) / (len(ends) - 2)  # the last record follows the closing message
 
 

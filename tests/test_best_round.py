@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -17,7 +18,8 @@ import ramet
 from command_line import ramet as command
 from federations import PLANTED, wavering_run
 from ramet.engine import Snapshots
-from ramet.engine.state import model_arrays
+from ramet.engine.checkpoint import KEPT, Snapshot
+from ramet.engine.state import EVALUATED, model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire
@@ -64,8 +66,12 @@ def test_the_server_keeps_its_arrays_of_the_best_round(result: ramet.Result) -> 
 
 
 def test_only_the_best_and_the_last_models_are_kept(result: ramet.Result) -> None:
-    kept = Snapshots(next(result.folder.glob(f"clients/*/{FIRST}/evaluated"))).steps()
-    assert kept == [BEST, ROUNDS]
+    state = next(result.folder.glob(f"clients/*/{FIRST}"))
+    assert Snapshots(state / "evaluated").steps() == [ROUNDS]
+    latest = [*range(ROUNDS + 1 - KEPT, ROUNDS + 1)]
+    assert Snapshots(state).steps() == [BEST + 1, *latest]  # a model is saved with the next state
+    with pytest.raises(RametError, match=r"has not kept its model of round 2:"):
+        RunFolder(result.folder).experiment().evaluated_model(FIRST, state.parent, 2)
 
 
 @pytest.mark.parametrize("stop", range(2, ROUNDS + 2))
@@ -88,12 +94,20 @@ def test_the_personal_network_is_kept(tmp_path: Path) -> None:
     assert result.evaluation(FIRST, best=True)["val"].metrics["accuracy"] == expected
 
 
+def without_evaluated(state: Path) -> Snapshot:
+    saved = Snapshots(state).load(BEST + 1)
+    arrays = {name: a for name, a in saved.arrays.items() if not name.startswith(EVALUATED)}
+    assert len(arrays) < len(saved.arrays)
+    return replace(saved, arrays=arrays)
+
+
 def test_a_run_of_an_older_version_has_only_its_last_models(
     result: ramet.Result, tmp_path: Path
 ) -> None:
     shutil.copytree(result.folder, tmp_path / "r")
-    for folder in (tmp_path / "r").glob("clients/*/*/evaluated"):
-        shutil.rmtree(folder)
+    for state in (tmp_path / "r").glob("clients/*/*"):
+        shutil.rmtree(state / "evaluated")
+        Snapshots(state).save(without_evaluated(state))
     older = ramet.resume(tmp_path / "r")
     assert older.model(FIRST)
     with pytest.raises(RametError, match=rf"{FIRST} has not kept its model of round {BEST}.*final"):

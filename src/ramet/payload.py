@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -83,7 +84,7 @@ class Sharing:
 
     def __contains__(self, name: str) -> bool:
         """Whether a parameter with this name is shared."""
-        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+        return _matches(name, self.patterns)
 
     def __str__(self) -> str:
         return ", ".join(self.patterns) or "nothing"
@@ -98,6 +99,11 @@ class Sharing:
                     f"The model has: {', '.join(known)}."
                 )
         return tuple(name for name in known if name in self)
+
+
+@lru_cache(maxsize=2**14)
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def only(*patterns: str) -> Sharing:

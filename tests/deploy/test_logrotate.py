@@ -69,9 +69,11 @@ def test_nginx_goes_on_in_the_emptied_access_log(coordinator: Coordinator) -> No
     try:
         _wait_for(coordinator.folder / "proxy.nginx.pid")
         assert call(coordinator, "/before") == 400  # no client certificate
+        _wait_for_line(log)
         rotate(coordinator)
         assert (log.parent / "access.log.1.gz").exists()
         assert call(coordinator, "/after") == 400
+        _wait_for_line(log)
         (line,) = log.read_text().splitlines()
         assert '"GET /after HTTP/1.1" 400' in line
     finally:
@@ -128,6 +130,14 @@ def _print(program: psutil.Popen, log: Path, line: str) -> None:
     end = time.monotonic() + 20
     while not (log.exists() and log.read_bytes().endswith(line.encode())):
         assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _wait_for_line(log: Path) -> None:
+    """nginx logs a request after its response is sent."""
+    end = time.monotonic() + 20
+    while not (log.exists() and log.read_text().endswith("\n")):
+        assert time.monotonic() < end, log
         time.sleep(0.02)
 
 

@@ -19,7 +19,7 @@ from ramet.payload import Payload
 CLIENTS = ("rings", "trees", "blocks")
 
 
-@dataclass(frozen=True)
+@dataclass
 class UnreliableWire(LocalWire):
     """Clients do not answer the nth request, as listed in ``away``."""
 

@@ -19,6 +19,8 @@ import ramet
 from ramet.data import Batch
 from ramet.engine import Answer, Node, Snapshots
 from ramet.engine.node import request
+from ramet.engine.recent_snapshots import RecentSnapshots
+from ramet.engine.state import ClientState, restore, snapshot
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.methods import assembled, fedavg
@@ -36,7 +38,7 @@ def replies(node: Node, new_node_per_message: bool) -> Iterator[tuple[str, dict[
     arrays: Any = {}
     for number in ROUNDS:
         torch.manual_seed(number)  # global draws must not matter
-        answering = replace(node) if new_node_per_message else node
+        answering = replace(node, recent=RecentSnapshots()) if new_node_per_message else node
         reply = answering.answer(request(number, True, arrays))
         arrays = reply.arrays
         yield digest(arrays), {**reply.numbers, "memory": 0}
@@ -100,7 +102,8 @@ class NewNodePerMessage:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, message in requests:
-            yield client, self.experiment.node(client, self.states).answer(message)
+            node = replace(self.experiment.node(client, self.states), recent=RecentSnapshots())
+            yield client, node.answer(message)
 
 
 @pytest.mark.parametrize("clients", [5, 70])
@@ -373,3 +376,31 @@ def test_an_unregistered_random_tensor_is_the_same_in_every_process(
         again = other.submit(answered, elsewhere, request(2, True, sent)).result()
     assert digest(again.arrays) == digest(reply.arrays)
     assert {**again.numbers, "memory": 0} == {**reply.numbers, "memory": 0}
+
+
+class Strided(nn.Module):
+    """Has a parameter that is the transpose of another tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(12.0).view(4, 3).t())
+
+
+def test_moments_have_the_strides_of_their_parameter() -> None:
+    def stepped(restored: bool) -> Tensor:
+        client = strided_client()
+        for step in range(1, 4):
+            client.model.weight.grad = step * torch.ones(3, 4)
+            client.optimiser.step()
+            if restored:
+                saved, client = snapshot(step, client, {}), strided_client()
+                restore(saved, client, torch.device("cpu"))
+        weight: Tensor = client.model.state_dict()["weight"]
+        return weight
+
+    torch.testing.assert_close(stepped(restored=True), stepped(restored=False), rtol=0, atol=0)
+
+
+def strided_client() -> ClientState:
+    model = Strided()
+    return ClientState(model, Adam(model.parameters(), lr=0.1, fused=True))

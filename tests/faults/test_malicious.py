@@ -54,7 +54,7 @@ def _with_flipped_labels(node: Node) -> Node:
     return replace(node, samples=replace(samples, block=replace(samples.block, labels=labels)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Infiltrated(LocalWire):
     """A wire over which some clients manipulate their replies."""
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ramet.engine.checkpoint import sync_folder
+from ramet.engine.disk import sync
 from ramet.errors import RametError
 from ramet.payload import Array, Payload
 
@@ -67,7 +66,7 @@ class AuditEntry:
     """What a site told about its tables before round 1: counts, sums and names of categories."""
 
     def line(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps({**vars(self), "tensors": [vars(tensor) for tensor in self.tensors]})
 
     @staticmethod
     def parse(line: str) -> AuditEntry:
@@ -124,10 +123,9 @@ class AuditLog:
         with self.path.open("ab") as file:
             file.write(_missing_newline(file.tell(), self.path))
             file.write(entry.line().encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        sync(self.path)
         if is_new:
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
 
 
 def audit_logs(folder: Path) -> list[Path]:

@@ -1,8 +1,8 @@
 """Snapshots on disk, written atomically.
 
-A snapshot is one safetensors file of arrays and facts, with a checksum of its content. It is
-written under a temporary name, synced and renamed. Loading verifies the checksum, which detects
-damage, not tampering: whoever can write the file can write its checksum. Nothing is pickled.
+A snapshot is one safetensors file of arrays and facts, with a checksum of its content. Loading
+verifies the checksum, which detects damage, not tampering: whoever can write the file can write its
+checksum. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors.numpy import save_file
 
+from ramet.engine.disk import replace_file
 from ramet.errors import RametError
 from ramet.payload import Arrays, digest
 
@@ -37,6 +39,7 @@ class Snapshot:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+_SUFFIX = ".safetensors"
 KEPT = 3
 """Number of rounds whose snapshots are kept: a site may be one round ahead of a server that was
 killed, and the server itself may have to fall back by one."""
@@ -56,8 +59,9 @@ class Snapshots:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = json.dumps(snapshot.facts, sort_keys=True)
-        metadata = {"facts": facts, "crc32": _crc32(snapshot.arrays, facts)}
-        write_atomically(self._path(snapshot.step), save(dict(snapshot.arrays), metadata=metadata))
+        arrays = {name: np.asarray(array, order="C") for name, array in snapshot.arrays.items()}
+        metadata = {"facts": facts, "xxh3": _xxh3(arrays, facts)}
+        replace_file(self._path(snapshot.step), lambda path: save_file(arrays, path, metadata))
         steps = self.steps()
         up_to_this = [step for step in steps if step <= snapshot.step]
         old = set(up_to_this[: -self.keep]) - set(pinned)
@@ -65,7 +69,11 @@ class Snapshots:
             self._path(step).unlink()
 
     def steps(self) -> list[int]:
-        return sorted(int(path.stem) for path in self.folder.glob("*.safetensors"))
+        if not self.folder.exists():
+            return []
+        with os.scandir(self.folder) as files:
+            names = [file.name for file in files if file.name.endswith(_SUFFIX)]
+        return sorted(int(name.removesuffix(_SUFFIX)) for name in names)
 
     def latest_step(self, before: int) -> int | None:
         """The step of the newest snapshot older than ``before``."""
@@ -88,46 +96,42 @@ class Snapshots:
         try:
             with safe_open(path, framework="np") as file:
                 metadata = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
         except (SafetensorError, OSError, ValueError) as error:
             raise _damaged(path, str(error)) from error
         if not _is_whole(arrays, metadata):
             raise _damaged(path, "its checksum differs")
         return Snapshot(step, arrays, json.loads(metadata["facts"]))
 
+    def file_identity(self, step: int) -> tuple[int, ...]:
+        """What changes if the snapshot of a step is written again, also with the same content."""
+        facts = self._path(step).stat()
+        return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+
     def _path(self, step: int) -> Path:
-        return self.folder / f"{step:06d}.safetensors"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves either the old or the new content."""
-    temporary = path.with_suffix(".new")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder: until then a new name in it may not survive a crash."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return self.folder / f"{step:06d}{_SUFFIX}"
 
 
 def _is_whole(arrays: Arrays, metadata: Mapping[str, str]) -> bool:
     facts = metadata.get("facts", "")
-    if "crc32" in metadata:
+    if "xxh3" in metadata:
+        return metadata["xxh3"] == _xxh3(arrays, facts)
+    if "crc32" in metadata:  # older snapshots, as those with SHA-256
         return metadata["crc32"] == _crc32(arrays, facts)
-    return metadata.get("sha256") == _sha256(arrays, facts)  # older snapshots
+    return metadata.get("sha256") == _sha256(arrays, facts)
+
+
+def _xxh3(arrays: Arrays, facts: str) -> str:
+    """XXH3 of names, types, shapes and values, in the order of the names, and of the facts."""
+    sum_ = xxhash.xxh3_64(facts.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        sum_.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        sum_.update(np.ascontiguousarray(array).data)
+    return sum_.hexdigest()
 
 
 def _crc32(arrays: Arrays, facts: str) -> str:
-    """CRC-32 of names, types, shapes and values, in the order of the names, and of the facts."""
     sum_ = zlib.crc32(facts.encode())
     for name in sorted(arrays):
         array = arrays[name]

@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict
 
-from ramet.engine.checkpoint import write_atomically
+from ramet.engine.disk import write_atomically
 from ramet.errors import RametError
 from ramet.policy import Ceiling, PolicyError
 from ramet.privacy.accounting import Mechanism, excess_epsilon, spent_epsilon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ from torch import nn
 from ramet.engine.audit import AuditLog
 from ramet.engine.check import form_fault, same_form
 from ramet.engine.checkpoint import Snapshots
-from ramet.engine.kept_models import save_evaluated, save_final
+from ramet.engine.kept_models import save_evaluated, save_final, steps_with_models
 from ramet.engine.limit import SiteLimit
 from ramet.engine.private_site import PERMITTED, Noise, PrivateSite
+from ramet.engine.recent_snapshots import RecentSnapshots
 from ramet.engine.secure_messages import STEP
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
@@ -93,7 +94,7 @@ def request(
 class Node:
     """A client: its samples, its method and its private state.
 
-    The state is on disk and only there, so any process can answer the next message.
+    The state is on disk, so any process can answer the next message.
     """
 
     client: str
@@ -113,6 +114,8 @@ class Node:
     """The site's side of differential privacy, if the run has it."""
     policy: Policy = NO_RULES
     """What may leave, and under which conditions."""
+    recent: RecentSnapshots = field(default_factory=RecentSnapshots)
+    """Snapshots that are also in this process's memory."""
 
     def answer(self, message: Payload) -> Payload:
         """Handle a message from the server and return the reply."""
@@ -186,11 +189,10 @@ class Node:
         step = step_of(self.method, number, stage)
         client = self._restored(step, int(message.numbers["last"]))
         load_arrays(client.model, message.arrays)
-        if number > 1 and stage is None:
-            model, best = self._used(client), candidates(message)
-            save_evaluated(self.snapshots.folder, model, number - 1, best)
+        best, evaluated = candidates(message), dict[str, Array]()
         randomness = Randomness(self.seed, self.client, number)
         if not message.numbers["train"]:
+            save_evaluated(self.snapshots.folder, self._used(client), number - 1, best)
             reply = Payload({}, self._scores(client), self._finish(client))
             reply = self._released(reply, {}, client.memory, randomness)
             return self._summand(reply)
@@ -202,6 +204,9 @@ class Node:
             reply = self._released(reply, {}, client.memory, randomness)
         else:
             client.begin_training(number)
+            if number > 1:
+                arrays = model_arrays(self._used(client))
+                evaluated = {name: array.copy() for name, array in arrays.items()}
             numbers = self._scores(client) if number > 1 else {}  # round 1: nothing to evaluate yet
             numbers["weight"] = self._weight()
             count = not message.numbers["last"]  # every round costs the same
@@ -218,7 +223,8 @@ class Node:
             reply = self._with_noise(reply, sent, noise)
             reply = self._released(reply, sent, client.memory, randomness)
             reply = self._summand(reply)
-        self.snapshots.save(snapshot(step, client))
+        kept = steps_with_models(self.method, best) if stage is None else self.snapshots.steps()
+        self.recent.save(self.snapshots, snapshot(step, client, evaluated), kept)
         return reply
 
     def _weight(self) -> float:
@@ -380,7 +386,7 @@ class Node:
         model = new(self.method, shape, self.seed, self.client).to(self.device)
         client = ClientState(model, self.method.training.optimiser(model))
         if latest_step is not None:
-            restore(self.snapshots.load(latest_step), client, self.device)
+            restore(self.recent.load(self.snapshots, latest_step), client, self.device)
             client.forget_lost_reply(known_round)
         return client
 

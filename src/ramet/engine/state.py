@@ -23,7 +23,7 @@ from ramet.engine.checkpoint import Snapshot
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, under
 
-MODEL, OPTIMISER, MEMORY = "model/", "optimiser/", "memory/"
+MODEL, OPTIMISER, MEMORY, EVALUATED = "model/", "optimiser/", "memory/", "evaluated/"
 _BEFORE, _TRAINED = "before/", "trained"
 _GROUPS, _NUMBERS = "groups", "numbers"
 _OPTIMISER_ATTRIBUTES = ("defaults", "state", "param_groups")
@@ -120,8 +120,8 @@ def _memory_of(prefix: str, arrays: Arrays, device: torch.device) -> Memory:
     return memory
 
 
-def snapshot(step: int, client: ClientState) -> Snapshot:
-    """The whole state after ``step``."""
+def snapshot(step: int, client: ClientState, evaluated: Arrays) -> Snapshot:
+    """The whole state after ``step``, and the model that was ``evaluated`` before training."""
     model, optimiser = client.model, client.optimiser
     numbers: dict[str, dict[str, Any]] = {}
     for name, kind, value in _optimiser_state(model, optimiser):
@@ -133,6 +133,7 @@ def snapshot(step: int, client: ClientState) -> Snapshot:
     ]
     facts = {_GROUPS: groups, _NUMBERS: numbers}
     arrays = {**full_state(client), **_memory_arrays(_BEFORE, client.before)}
+    arrays |= {EVALUATED + name: array for name, array in evaluated.items()}
     return Snapshot(step, arrays, {"optimiser": facts, _TRAINED: client.trained})
 
 
@@ -143,7 +144,8 @@ def restore(saved: Snapshot, client: ClientState, device: torch.device) -> None:
     parameters = dict(model.named_parameters())
     for key, array in under(OPTIMISER, saved.arrays).items():
         kind, _, name = key.partition("/")
-        optimiser.state[parameters[name]][kind] = torch.from_numpy(array).to(device)
+        value = torch.from_numpy(array).to(device)
+        optimiser.state[parameters[name]][kind] = _laid_out_like(parameters[name], value)
     facts: Mapping[str, Any] = saved.facts.get("optimiser", {_GROUPS: [], _NUMBERS: {}})
     for name, numbers in facts[_NUMBERS].items():
         optimiser.state[parameters[name]].update(numbers)
@@ -153,6 +155,13 @@ def restore(saved: Snapshot, client: ClientState, device: torch.device) -> None:
     client.memory = _memory_of(MEMORY, saved.arrays, device)
     client.before = _memory_of(_BEFORE, saved.arrays, device)
     client.trained = saved.facts.get(_TRAINED, 0)
+
+
+def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """The value with the parameter's strides: with others, fused optimisers update wrongly."""
+    if parameter.is_contiguous() or parameter.shape != value.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def to_tensors(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:

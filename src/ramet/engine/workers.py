@@ -145,12 +145,13 @@ class GrowingWire:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         remaining, answered = iter(requests), 0
+        self.local.begin()
         while self._wire is None:
             client, message = next(remaining, (None, None))
             if client is None or message is None:
                 return
             start = time.process_time()  # other programs may keep the cores busy
-            answer = self.local.node(client).answer(message)
+            answer = self.local.ask(client, message)
             self._worked += time.process_time() - start
             answered += 1
             self._grow(int(message.numbers["round"]), answered)

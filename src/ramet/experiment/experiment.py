@@ -25,6 +25,7 @@ from ramet.engine.kept_models import evaluated_model, final_model
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
 from ramet.engine.private_site import PrivateSite
+from ramet.engine.recent_snapshots import RecentSnapshots
 from ramet.engine.start import START, new_model, start_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import RametError, unknown
@@ -191,6 +192,7 @@ class Experiment:
             clients=len(self.clients),
             secure=self._secure_site(client, states) if self.settings.secure else None,
             private=self._private_site(client, states),
+            recent=self._recent_snapshots,
             audit=AuditLog(
                 states / client / AUDIT,
                 states.name,
@@ -385,6 +387,10 @@ class Experiment:
     @cached_property
     def _parts(self) -> NamedParts:
         return NamedParts.of(self.settings)
+
+    @cached_property
+    def _recent_snapshots(self) -> RecentSnapshots:
+        return RecentSnapshots()
 
     @cached_property
     def _samples(self) -> dict[str, Any]:

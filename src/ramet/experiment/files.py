@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ramet.engine.checkpoint import write_atomically
+from ramet.engine.disk import write_atomically
 from ramet.errors import RametError
 from ramet.metrics import Record
 

@@ -47,7 +47,7 @@ from torch import nn
 
 from ramet.data.own import Preparation, Schema
 from ramet.engine import LocalWire, Observer, Snapshots, Wire
-from ramet.engine.checkpoint import write_atomically
+from ramet.engine.disk import write_atomically
 from ramet.engine.kept_models import has_final_model
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.errors import RametError, RametWarning

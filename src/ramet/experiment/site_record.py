@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ramet.data.own import Preparation, Ranges, Schema
-from ramet.engine.checkpoint import write_atomically
+from ramet.engine.disk import write_atomically
 from ramet.errors import RametError
 from ramet.experiment.settings import RunSettings
 

@@ -31,7 +31,7 @@ from flwr.common import log
 from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
 from ramet.engine import AuditLog, Node
 from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.checkpoint import write_atomically
+from ramet.engine.disk import write_atomically
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
 from ramet.engine.limit import SiteLimit

@@ -95,7 +95,10 @@ class WeightedMean(Summing):
 
     def term(self, reply: Payload) -> Arrays:
         weight = np.float64(reply.numbers["weight"])
-        arrays = {name: array.astype(np.float64) * weight for name, array in reply.arrays.items()}
+        arrays = {
+            name: np.multiply(array, weight, dtype=np.float64)
+            for name, array in reply.arrays.items()
+        }
         return arrays | {_WEIGHT + name: np.asarray(weight) for name in reply.arrays}
 
     def step(self, state: Payload, total: Arrays, server: Server) -> Payload:  # noqa: ARG002
@@ -184,11 +187,15 @@ class OrderlessSum:
 
     def add(self, array: Array, weight: float = 1.0) -> None:
         """Add the array times its weight."""
-        term = array.astype(np.float64) * weight
-        coarse = (term + self._COARSE) - self._COARSE
-        self.coarse += coarse
-        term -= coarse
-        self.fine += (term + self._FINE) - self._FINE
+        term, part = np.empty(self.coarse.shape), np.empty(self.coarse.shape)
+        np.multiply(array, weight, out=term, dtype=np.float64)
+        np.add(term, self._COARSE, out=part)
+        part -= self._COARSE
+        self.coarse += part
+        term -= part
+        np.add(term, self._FINE, out=part)
+        part -= self._FINE
+        self.fine += part
 
     def add_parts(self, coarse: Array, fine: Array) -> None:
         """Add another sum, given by its two parts."""

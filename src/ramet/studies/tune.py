@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from ramet.engine.checkpoint import write_atomically
+from ramet.engine.disk import write_atomically
 from ramet.errors import RametError, unknown
 from ramet.experiment import SPLIT_SEED, MethodSpec, make_folder
 from ramet.experiment.named import NamedParts

@@ -24,14 +24,18 @@ class Predictions:
 
     labels: Labels
     probabilities: Probabilities
-    majority: int
-    """The most frequent class of the training samples."""
+    training: Tensor
+    """The classes of the training samples."""
 
     @staticmethod
     def of(logits: Tensor, labels: Tensor, training: Tensor) -> Predictions:
         probabilities = logits.double().softmax(dim=1).cpu().numpy()
-        majority = int(torch.bincount(training).argmax()) if training.numel() else 0
-        return Predictions(labels.cpu().numpy(), probabilities, majority)
+        return Predictions(labels.cpu().numpy(), probabilities, training)
+
+    @property
+    def majority(self) -> int:
+        """The most frequent class of the training samples."""
+        return int(torch.bincount(self.training).argmax()) if self.training.numel() else 0
 
 
 def scored(predictions: Mapping[str, Predictions], metric: str) -> Scores:

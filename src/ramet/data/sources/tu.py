@@ -73,7 +73,7 @@ def _features(raw: Path, name: str, degrees: Tensor) -> tuple[Tensor, int]:
 def _table(path: Path, dtype: type[np.generic]) -> np.ndarray:
     """Read a file of comma-separated numbers."""
     frame = pd.read_csv(path, header=None, dtype=dtype, skipinitialspace=True)
-    return np.ascontiguousarray(frame.to_numpy())
+    return np.array(frame, order="C")  # a copy, because pandas may return a read-only view
 
 
 def _download(root: Path, name: str) -> None:

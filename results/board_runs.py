@@ -1,0 +1,96 @@
+"""The runs of the board: every method is tuned with the same number of trials, then compared.
+
+Trials are on the first split, by validation, with seed 0: of learning rate, weight decay and
+dropout, with the first trial at a method's defaults. Then come three splits with two seeds each.
+What was done is not done again, so this may be stopped at any time.
+
+    RAMET_DATA=DIR python results/board_runs.py WORK [DATASET …] [--methods METHOD …]
+
+WORK is a folder for searches and runs. What is kept goes to `results/tuned-DATASET`, and the
+options that were found to `results/tuned.jsonl`. Without datasets, all of the board's are run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+RESULTS = Path(__file__).parent
+TUNED = RESULTS / "tuned.jsonl"
+METHODS = (
+    "local",
+    "fedavg",
+    "fedprox",
+    "scaffold",
+    "fedper",
+    "gcfl+",
+    "fedgta",
+    "fedpub",
+    "fgssl",
+    "fedtgp",
+    "fedspray",
+    "fedtad",
+    "fedsage+",
+    "o-pfgl",
+)
+METIS = ("clients=10", "partition=metis", "train=0.2")
+DATASETS = {
+    "cora-metis-10": ("cora", METIS),
+    "chameleon-metis-10": ("chameleon", METIS),
+    "minesweeper-metis-10": ("minesweeper", METIS),
+    "photo-metis-10": ("photo", METIS),
+    "twitch": ("twitch", ()),
+}
+SEARCH = ("lr=0.001..0.05:log", "weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
+TRIALS, ROUNDS, SPLITS, SEEDS = 8, 50, 3, "1,2"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("work", type=Path)
+    parser.add_argument("datasets", nargs="*", default=[*DATASETS])
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    given = parser.parse_args()
+    for dataset in given.datasets:
+        for method in given.methods:
+            kept = RESULTS / f"tuned-{dataset}"
+            if len([*kept.glob(f"{method},*.json")]) == SPLITS * len(SEEDS.split(",")):
+                continue
+            setting, options = DATASETS[dataset]
+            folder = given.work / dataset / method
+            where = ["--setting", setting, *_repeated("--set", options), "--rounds", str(ROUNDS)]
+            found = _tuned(dataset, method, where, folder)
+            subprocess.run(
+                ["ramet", "compare", ",".join([method, *found]), *where, "--seeds", SEEDS,
+                 "--splits", str(SPLITS), "--jobs", "1", "--out", folder / "runs",
+                 "--keep", kept],
+                check=True,
+            )  # fmt: skip
+
+
+def _tuned(dataset: str, method: str, where: list[str], folder: Path) -> list[str]:
+    """The options of the best trial."""
+    known = [json.loads(line) for line in TUNED.read_text().splitlines()] if TUNED.exists() else []
+    found = [one for one in known if (one["dataset"], one["method"]) == (dataset, method)]
+    if not found:
+        subprocess.run(
+            ["ramet", "tune", method, *where, *_repeated("--search", SEARCH), "--seeds", "0",
+             "--trials", str(TRIALS), "--out", folder / "trials"],
+            check=True,
+        )  # fmt: skip
+        search = json.loads((folder / "trials" / "tune.json").read_text())
+        best, trials = search["best"][method]["options"], search["trials"][method]
+        found = [{"dataset": dataset, "method": method, "best": best, "trials": trials}]
+        with TUNED.open("a") as file:
+            file.write(json.dumps(found[0]) + "\n")
+    return [f"{key}={value}" for key, value in found[0]["best"].items()]
+
+
+def _repeated(flag: str, values: tuple[str, ...]) -> list[str]:
+    return [argument for value in values for argument in (flag, value)]
+
+
+if __name__ == "__main__":
+    main()
