@@ -51,6 +51,21 @@ HEADS_CLAIM = (
     *("worst seed", "bytes both ways"),
     f"within {POINTS_LOST:g} points at no more than {100 * SHARE_SENT:g} % of the bytes",
 )
+AUTHORS = "protocol=authors,epochs=1"
+STEPS = {
+    "our defaults": "",
+    "the authors' split and specialities": "split=fedda,specialities=fedda",
+    "and their 2-hop test negatives": "split=fedda,specialities=fedda,negatives=2hop-unlinked",
+    "and their rules of activation": f"{AUTHORS},batch_size=8192,fresh_moments=false",
+    "and a new Adam in every round": f"{AUTHORS},batch_size=8192",
+    "and batches of 1,028": AUTHORS,
+}
+"""Steps from our defaults to the authors' protocol, each with all before it."""
+RULES = ("fed-hgn", ""), ("fedda", ""), ("fedda", "activation=explore")
+HEADS_STEPS = (
+    *("protocol", "FedAvg", "MRR", "Restart", "MRR", "tensors"),
+    *("Explore", "MRR", "tensors"),
+)
 HEADS = (
     *("method", "seeds", "last round", "worst seed", "last ten rounds", "best validation"),
     *("MRR", "MB both ways", "MB up", "tensors up"),
@@ -75,6 +90,7 @@ def tables(folder: Path) -> dict[str, str]:
         f"{setting}-{clients}": table(folder / CENTRAL[setting], runs)
         for (setting, clients), runs in cells.items()
     }
+    made |= {f"{place}, steps": steps(folder / place, 8) for place in ("amazon-8",)}
     return {**made, "claim": claim(cells), "single": over_methods(kept(folder / "single"))}
 
 
@@ -88,6 +104,45 @@ def table(central: Path, own: FinishedRuns) -> str:
         if runs.get(name)
     ]
     return in_markdown(HEADS, rows)
+
+
+def steps(folder: Path, clients: int) -> str:
+    """Seed 1 step by step under the authors' protocol; tensors are shares of what FedAvg sends."""
+    runs = {meaning(label): own for label, own in kept(folder).items()}
+
+    def seed_1(method: str, options: str, activation: str) -> FinishedRun | None:
+        label = ",".join(filter(None, (method, f"clients={clients}", options, activation)))
+        own = runs.get(meaning(label), {})
+        return next((run for draw, run in own.items() if draw.seed == 1), None)
+
+    whole = seed_1("fed-hgn", "", "")
+    rows = []
+    for step, options in STEPS.items():
+        scores = [
+            cell
+            for method, activation in RULES
+            for cell in of_step(seed_1(method, options, activation), method == "fedda", whole)
+        ]
+        if any(cell != "–" for cell in scores):
+            rows.append((step, *scores))
+    return in_markdown(HEADS_STEPS, rows)
+
+
+def meaning(label: str) -> tuple[str, str, frozenset[tuple[str, str]]]:
+    """What a label says, whatever the order of its options."""
+    spec = MethodSpec.parse(label)
+    return spec.method, str(spec.activation), frozenset(spec.options.items())
+
+
+def of_step(run: FinishedRun | None, saves: bool, whole: FinishedRun | None) -> list[str]:
+    """ROC-AUC, MRR and, if the method saves any, the share of tensors that are sent."""
+    if run is None:
+        return ["–"] * (3 if saves else 2)
+    cells = [f"{100 * run.score:.2f}", f"{100 * run.mrr:.2f}"]
+    if saves and whole and run.summary.sent and whole.summary.sent:
+        share = run.summary.sent.tensors.up / whole.summary.sent.tensors.up
+        cells.append(f"{100 * share:.0f}{NBSP}%")
+    return cells
 
 
 def claim(cells: Cells) -> str:
