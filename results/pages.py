@@ -11,6 +11,7 @@ from pathlib import Path
 
 import links
 import partitions
+import splits
 import tables
 
 from ramet.report import drawing
@@ -48,6 +49,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "single": _table("single", 0.75, METHODS),
             "cross-diff": _table("cross-diff", 0.65, METHODS),
             "cross-sim": _table("cross-sim", 0.70, METHODS),
+            "splits": splits.table("single"),
             "same size": _table("single", None, SAME_SIZE),
         },
         DOCS / "results-nodes.md": {

@@ -48,6 +48,7 @@ def test_printed_results_have_known_settings_and_plausible_values() -> None:
         "feddense table2": 28,
         "feddense table2-authors": 1,
         "feddense table3": 8,
+        "fedpub table1": 18,
         "fedstar table2": 28,
         "fedstar table2-authors": 7,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from ramet.data.sources.planted import PlantedKind, planted
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
 from ramet.partition import SETTINGS, Reading
-from ramet.partition.node_cuts import NodeCut, members
+from ramet.partition.node_cuts import NodeCut, largest_component, members
 
 
 def two_cliques() -> NodeGraph:
@@ -33,6 +34,25 @@ def two_cliques() -> NodeGraph:
         kind_names=("link",),
         trained=torch.zeros(40, dtype=torch.bool),
     )
+
+
+def test_the_largest_component() -> None:
+    graph = two_cliques()
+    kept = (graph.right != 39) & ~((graph.left == 0) & (graph.right == 20))
+    apart = replace(graph, left=graph.left[kept], right=graph.right[kept], kinds=graph.kinds[kept])
+    assert largest_component(graph).tolist() == [*range(40)]
+    assert largest_component(apart).tolist() == [*range(20)]
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("cora", 2485), ("citeseer", 2120)])
+def test_connected_graphs_with_normalised_features(name: str, nodes: int, data_root: Path) -> None:
+    setting = SETTINGS[name](connected=True, normalised=True, partition="metis")
+    everything = setting.overview(Reading(data_root, 123))
+    assert everything is not None
+    whole = everything.content
+    assert whole.nodes == nodes
+    sums = whole.features.sum(dim=1)
+    assert torch.all(((sums - 1).abs() < 1e-6) | (sums == 0))
 
 
 def cut(way: NodeCut, clients: int, seed: int = 1, alpha: float = 0.5) -> list[Tensor]:

@@ -234,9 +234,9 @@ def _print_sites(by_site: list[SiteStandings]) -> None:
 
 @app.command()
 def reproduce(
-    paper: Annotated[str | None, typer.Argument(help="feddense, fedstar or fedda.")] = None,
+    paper: Annotated[str | None, typer.Argument(help="feddense, fedstar, fedda or fedpub.")] = None,
     table: Annotated[
-        str | None, typer.Argument(help="table2, table3, figure2, figure5 or figure6.")
+        str | None, typer.Argument(help="table1, table2, table3, figure2, figure5 or figure6.")
     ] = None,
     only: Annotated[
         list[str] | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -19,7 +19,7 @@ from ramet.data.splits import node_split
 from ramet.options import ProperShare
 from ramet.partition.base import BuiltIn, Reading
 from ramet.partition.flaws import NO_FLAWS, Flaws
-from ramet.partition.node_cuts import NodeCut, members
+from ramet.partition.node_cuts import NodeCut, largest_component, members
 
 _FORMAT = 2
 EvaluatedOn = Literal["own", "whole"]
@@ -49,6 +49,8 @@ class SubgraphSetting(BuiltIn):
     flaws: Flaws = NO_FLAWS
     metric: str | None = None
     rounds: int = 50
+    connected: bool = False
+    """Whether it is the graph's largest connected component."""
     task: ClassVar[TaskName] = "node-classification"
 
     @cached_property
@@ -85,10 +87,11 @@ class SubgraphSetting(BuiltIn):
         """The nodes of each client; cached because Louvain takes seconds."""
         seed, cut = reading.split_seed, self.partition
         name = self.source.partition(":")[2].lower()
+        alpha = self.alpha if cut == "label" else None
         tensors = cached(
             reading.data,
             f"{name}-parts",
-            [_FORMAT, self.source, self.parts, seed, cut, self.alpha if cut == "label" else None],
+            [_FORMAT, self.source, self.parts, seed, cut, alpha, self.connected],
             lambda: dict(
                 zip(self.clients, members(cut, whole, self.parts, seed, self.alpha), strict=True)
             ),
@@ -108,18 +111,22 @@ def _settings(
         judged: EvaluatedOn = "own",
         train: ProperShare = 0.6,
         features: NonNegativeInt = width,
+        connected: bool = False,
+        normalised: bool = False,
         flaws: Flaws = NO_FLAWS,
     ) -> SubgraphSetting:
         """``alpha``: of partition=label; the smaller, the more skewed the classes.
 
         ``train``: share of the nodes; the rest is halved into validation and test.
         ``features``: number of random projections of the features; 0 keeps them.
+        ``connected``: only the largest connected component. ``normalised``: the features of each
+        node are divided by their sum.
         """
         way = {"louvain": "community", "label": "class"}.get(partition, f"{partition} parts")
         return SubgraphSetting(
             f"{about} by {way}, links between clients lost",
             f"{family}:{name}",
-            lambda root: read_graph(root, family, name, features),
+            lambda root: _read(root, family, name, features, connected, normalised),
             clients,
             judged,
             partition,
@@ -127,9 +134,22 @@ def _settings(
             train,
             flaws,
             metric,
+            connected=connected,
         )
 
     return setting
+
+
+def _read(
+    root: Path, family: str, name: str, features: int, connected: bool, normalised: bool
+) -> NodeGraph:
+    graph = read_graph(root, family, name, features)
+    if connected:
+        graph = graph.subgraph(largest_component(graph))
+    if normalised:
+        sums = graph.features.sum(dim=1, keepdim=True).clamp(min=1)
+        graph = replace(graph, features=graph.features / sums)
+    return graph
 
 
 cora = _settings("Cora's papers", "Planetoid", "Cora")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,15 +32,29 @@ def members(cut: NodeCut, graph: NodeGraph, clients: int, seed: int, alpha: floa
     return ByLabel(clients, alpha)(graph.labels, seed)
 
 
+def largest_component(graph: NodeGraph) -> Tensor:
+    """The nodes of the largest connected component, in ascending order."""
+    import networkx  # slow to import
+
+    largest = max(networkx.connected_components(_links(graph)), key=len)
+    return torch.tensor(sorted(largest))
+
+
 def communities(graph: NodeGraph, seed: int) -> list[list[int]]:
     """Louvain communities of the nodes, the largest first."""
+    import networkx  # slow to import
+
+    groups = networkx.community.louvain_communities(_links(graph), seed=seed)
+    return sorted((sorted(members) for members in groups), key=lambda m: (-len(m), m[0]))
+
+
+def _links(graph: NodeGraph) -> Any:
     import networkx  # slow to import
 
     links = networkx.Graph()
     links.add_nodes_from(range(graph.nodes))
     links.add_edges_from(zip(graph.left.tolist(), graph.right.tolist(), strict=True))
-    groups = networkx.community.louvain_communities(links, seed=seed)
-    return sorted((sorted(members) for members in groups), key=lambda m: (-len(m), m[0]))
+    return links
 
 
 def pack(groups: Iterable[list[int]], parts: int, nodes: int) -> Tensor:

@@ -68,7 +68,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Everything that the four papers print, and what our kept runs say about it."""
+    """Everything that the papers print, and what our kept runs say about it."""
 
     cells: Sequence[Entry]
     queue: Sequence[Command]
@@ -118,7 +118,7 @@ class _Wanted:
 
     def runs(self, runs: RunsByFolder) -> Runs:
         """Kept runs with all rounds."""
-        rounds = SETTINGS[self.printed.setting]().rounds
+        rounds = self.printed.rounds or SETTINGS[self.printed.setting]().rounds
         found = runs.get(self.printed.group, {}).get(self.label, {})
         return {draw: run for draw, run in found.items() if run.summary.rounds == rounds}
 
@@ -163,6 +163,7 @@ class _Wanted:
         seeds = "1" if self.protocol.seeds == 1 else f"1-{self.protocol.seeds}"
         method = shlex.quote(self.method)
         words = ["ramet compare", method, "--setting", self.printed.setting, *options]
+        words += [f"--rounds {self.printed.rounds}"] if self.printed.rounds else []
         text = f"{' '.join(words)} --seeds {seeds}{splits} --keep results/{self.printed.group}"
         missing = self.missing(runs)
         return Command(text, self.status(runs), missing, _hours(missing, self, runs))

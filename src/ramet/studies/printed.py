@@ -13,6 +13,7 @@ from ramet.errors import unknown
 from ramet.experiment import MethodSpec
 from ramet.methods import table_order
 from ramet.partition import SETTINGS
+from ramet.studies.choice import Choice
 
 Kind = Literal["accuracy", "auc", "mrr", "tensors", "model_kb", "payload_kb"]
 POINTS, ROUNDING = 2.0, 0.005
@@ -28,6 +29,8 @@ class PrintedEntry(BaseModel):
     setting: str
     setting_options: Mapping[str, str] = {}
     folder: str = ""
+    rounds: int | None = None
+    """Of a run, if other than the setting's."""
 
     @property
     def group(self) -> str:
@@ -46,6 +49,8 @@ class Printed(PrintedEntry):
     options: Mapping[str, str] = {}
     activation: str | None = None
     client: str | None = None
+    round: Choice = Choice.LAST
+    """The round of a printed accuracy."""
     shape: tuple[int, int] | None = None  # node and link types, if we do not have the data
     allowed: float
     note: str = ""

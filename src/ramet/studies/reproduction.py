@@ -14,7 +14,7 @@ from ramet.experiment.method_spec import MethodSpec
 from ramet.methods.activation import Everyone
 from ramet.models import LinkShape
 from ramet.studies.archive import keep, kept
-from ramet.studies.choice import samples_ratio
+from ramet.studies.choice import Choice, samples_ratio, score
 from ramet.studies.claims import Status
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import Gain, paired_gain
@@ -31,11 +31,18 @@ def _tensors_up(run: FinishedRun) -> float:
     return float(run.summary.sent.tensors.up)
 
 
-FROM_RUNS: Mapping[str, Callable[[FinishedRun], float]] = {
-    "accuracy": lambda run: 100 * run.summary.scores.test,
-    "auc": lambda run: 100 * run.score,
-    "mrr": lambda run: 100 * run.mrr,
-    "tensors": _tensors_up,
+def _accuracy(run: FinishedRun, choice: Choice) -> float:
+    accuracy = score(run, choice)
+    if accuracy is None:
+        raise RametError(f"the run of {run.label} has no score for {choice.value}.")
+    return 100 * accuracy
+
+
+FROM_RUNS: Mapping[str, Callable[[FinishedRun, Printed], float]] = {
+    "accuracy": lambda run, cell: _accuracy(run, cell.round),
+    "auc": lambda run, _: 100 * run.score,
+    "mrr": lambda run, _: 100 * run.mrr,
+    "tensors": lambda run, _: _tensors_up(run),
 }
 
 
@@ -104,7 +111,7 @@ def size_cell(printed: Printed, runs: Mapping[Draw, FinishedRun]) -> ReproducedC
 
 def cell_from_runs(printed: Printed, runs: Mapping[Draw, FinishedRun]) -> ReproducedCell:
     """A cell whose number is measured."""
-    ours = {draw: FROM_RUNS[printed.kind](run) for draw, run in runs.items()}
+    ours = {draw: FROM_RUNS[printed.kind](run, printed) for draw, run in runs.items()}
     return ReproducedCell(printed, ours, samples_ratio(runs))
 
 
@@ -178,7 +185,7 @@ class Reproduction:
                 setting=entry.setting,
                 seeds=self.seeds,
                 folder=self.folder / group,
-                rounds=self.rounds,
+                rounds=self.rounds or entry.rounds,
                 data=self.data,
                 options=dict(entry.setting_options),
                 splits=self.splits,
@@ -287,7 +294,7 @@ class Reproduction:
             checked_settings(
                 method=cell.method,
                 setting=cell.setting,
-                rounds=self.rounds,
+                rounds=self.rounds or cell.rounds,
                 data=(self.data or default_data()).absolute(),
                 options={**cell.setting_options, **cell.options},
             )
