@@ -25,6 +25,7 @@ from ramet.payload import digest
 
 NodeMaker = Callable[..., Node]
 ROUNDS = (1, 2, 3, 4)
+SLOW = ("fedssp", "o-pfgl")
 
 
 class CountedLoads(Snapshots):
@@ -200,7 +201,10 @@ def fitting(method: str, folder: Path) -> dict[str, Any]:
     raise AssertionError(f"{method} runs on none of the settings")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(one, marks=pytest.mark.thorough) if one in SLOW else one for one in METHODS],
+)
 def test_every_method_learns_the_same_from_memory_as_from_disk(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ class NewNodePerMessage:
             yield client, node.answer(message)
 
 
-@pytest.mark.parametrize("clients", [5, 70])
+@pytest.mark.parametrize("clients", [5, pytest.param(70, marks=pytest.mark.thorough)])
 def test_a_run_does_not_depend_on_the_objects_that_answer(clients: int, tmp_path: Path) -> None:
     (tmp_path / "halving.py").write_text(HALVING)
     result = ramet.run(
