@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _HEADS = (
     *("rank", "method", "test, % [95 %]", "up", "down", "seconds"),
-    *("what leaves a site", "secure sum", "commit"),
+    *("lines", "what leaves a site", "secure sum", "commit"),
 )
 _COMMIT_DIGITS = 8
 _SMALLEST_BYTES = 1e4
@@ -55,6 +55,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         size(entry.up),
         size(entry.down),
         f"{entry.seconds:.0f}",
+        "?" if entry.lines is None else str(entry.lines),
         leaving.arrays.replace("*", r"\*") if leaving else "?",
         _secure(entry),
         ", ".join(commit[:_COMMIT_DIGITS] for commit in entry.commits),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import getsourcefile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 from ramet.engine.start import extras_up, start_extras
 from ramet.errors import RametError
 from ramet.experiment import default_data
-from ramet.experiment.named import NamedParts, setting_factory
+from ramet.experiment.named import NamedParts, method_factory, setting_factory
 from ramet.methods.base import AssembledMethod, sum_obstacle
 from ramet.options import arguments
 from ramet.payload import nothing
 from ramet.studies.archive import by_label, runs_below
 from ramet.studies.choice import samples_ratio
+from ramet.studies.code_lines import code_lines
 from ramet.studies.comparison import gain_of
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
@@ -67,6 +69,8 @@ class Entry:
     total: float
     """Bytes of all clients and rounds, both ways."""
     seconds: float
+    lines: int | None
+    """Lines of code of the method's file; None if it is not here."""
     leaving: Leaving | None
     """None if the method is in a file that is not here."""
     commits: tuple[str, ...]
@@ -136,10 +140,19 @@ def _entry(
         down=fmean(one.traffic.down_per_client_round for one in summaries),
         total=fmean(one.traffic.total for one in summaries),
         seconds=fmean(one.seconds for one in summaries),
+        lines=_lines(next(iter(own.values())).spec.method),
         leaving=_leaving(next(iter(own.values()))),
         commits=tuple(sorted({run.versions.get("commit", "?") for run in own.values()})),
         sha256={run.command: run.summary.sha256 for run in own.values()},
     )
+
+
+def _lines(method: str) -> int | None:
+    try:
+        file = getsourcefile(method_factory(method))
+    except RametError:
+        return None
+    return code_lines(Path(file).read_text()) if file else None
 
 
 def _leaving(run: FinishedRun) -> Leaving | None:
