@@ -43,7 +43,11 @@ DATASETS = {
     "photo-metis-10": ("photo", METIS),
     "twitch": ("twitch", ()),
 }
-SEARCH = ("lr=0.001..0.05:log", "weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
+SEARCH = ("weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
+LR = "lr=0.001..0.05:log"
+LR_OF_SGD = "lr=0.05..2:log"
+WITH_SGD = ("scaffold",)
+"""These train with plain SGD, whose steps need another size than Adam's."""
 TRIALS, ROUNDS, SPLITS, SEEDS = 8, 50, 3, "1,2"
 
 
@@ -75,8 +79,9 @@ def _tuned(dataset: str, method: str, where: list[str], folder: Path) -> list[st
     known = [json.loads(line) for line in TUNED.read_text().splitlines()] if TUNED.exists() else []
     found = [one for one in known if (one["dataset"], one["method"]) == (dataset, method)]
     if not found:
+        lr = LR_OF_SGD if method in WITH_SGD else LR
         subprocess.run(
-            ["ramet", "tune", method, *where, *_repeated("--search", SEARCH), "--seeds", "0",
+            ["ramet", "tune", method, *where, *_repeated("--search", (lr, *SEARCH)), "--seeds", "0",
              "--trials", str(TRIALS), "--out", folder / "trials"],
             check=True,
         )  # fmt: skip
