@@ -22,6 +22,7 @@ from ramet.methods.fedper import AUTHORS as FEDPER
 from ramet.methods.fedper import fedper
 from ramet.methods.fedproto import fedproto
 from ramet.methods.fedprox import fedprox
+from ramet.methods.fedpub import AUTHORS as FEDPUB
 from ramet.methods.fedpub import fedpub
 from ramet.methods.fedsageplus import fedsage_plus
 from ramet.methods.fedspray import fedspray
@@ -109,6 +110,7 @@ AUTHORS: dict[str, Authors] = {
     "local-hgn": FEDDA,
     "fed-hgn": FEDDA,
     "fedda": FEDDA,
+    "fedpub": FEDPUB,
 }
 """What `protocol=authors` sets, for each method that has such a protocol."""
 

@@ -15,6 +15,9 @@ paper symbol           name here
 On parts of one graph or one dataset this is the whole network. Clients from different domains
 differ in the number of features and classes, so the input layer and the head stay private and the
 layers between them are shared.
+
+With ``site_model=trained`` a client evaluates and keeps the network as it was after its own last
+training, before the merge, as the programs of some papers do.
 """
 
 from __future__ import annotations
@@ -22,13 +25,15 @@ from __future__ import annotations
 from ramet.methods.base import Method
 from ramet.methods.merging import WeightedMean
 from ramet.methods.sharing import SameSize
+from ramet.methods.site_model import SiteModel, with_site_model
 
 
-def fedavg() -> Method:
+def fedavg(site_model: SiteModel = "merged") -> Method:
     """Average everything that has the same size at every site."""
-    return Method(
+    method = Method(
         name="fedavg",
         paper="arXiv:1602.05629",
         shared=SameSize(),
         merging=WeightedMean(),
     )
+    return with_site_model(method, site_model)

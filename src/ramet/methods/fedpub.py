@@ -22,7 +22,9 @@ paper symbol            name here
 The random graph has five communities of 100 nodes with Gaussian features, the same at all sites.
 The embedding is what the last layer receives, after the activation, whereas the authors' program
 takes it before. In that program the two penalties are computed from detached copies and have no
-gradient; here they have. ``sharpness`` is the program's for Cora.
+gradient; here they have. Where gradients are small, as with ``normalised`` features, the penalty of
+the masks can then shrink all of them to zero. ``sharpness`` is the program's for Cora. The program
+evaluates clients after their training, before the merge; that is ``site_model=trained``.
 
 An embedding tells the coordinator no more than the parameters, which it can evaluate on the random
 graph itself, except for the masks. Replies are compared, so they cannot be summed securely.
@@ -41,9 +43,11 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
+from ramet.methods.authors import Authors, Deviation
 from ramet.methods.base import Method
 from ramet.methods.extras import Extras
 from ramet.methods.personal_means import PersonalMeans, cosines
+from ramet.methods.site_model import SiteModel, with_site_model
 from ramet.methods.training import Session, Term
 from ramet.models import MaskedNodeGCN, NodeNetwork, embedding_size, random_graph
 from ramet.payload import Payload, nothing, only
@@ -102,9 +106,10 @@ def fedpub(
     sharpness: PositiveFloat = 3.0,
     sparsity: NonNegativeFloat = 1e-3,
     nearness: NonNegativeFloat = 1e-3,
+    site_model: SiteModel = "merged",
 ) -> Method:
     """A mean for each client by the similarity of networks, with private masks over the weights."""
-    return Method(
+    method = Method(
         name="fedpub",
         paper="arXiv:2206.10206",
         model=partial(MaskedNodeGCN, settings=network, threshold=sparsity),
@@ -116,3 +121,28 @@ def fedpub(
         after=send_embedding,
         extras=Extras(no_embedding),
     )
+    return with_site_model(method, site_model)
+
+
+_UTILS, _CLIENT = "data/generators/utils.py", "models/fedpub/client.py"
+AUTHORS = Authors(
+    setting="cora",
+    deviations=(
+        Deviation("partition", "metis", "data/generators/disjoint.py: metis.part_graph"),
+        Deviation("train", "0.2", "data/generators/disjoint.py: ratio_train"),
+        Deviation("connected", "true", f"{_UTILS}: LargestConnectedComponents"),
+        Deviation("normalised", "true", f"{_UTILS}: NormalizeFeatures"),
+        Deviation("hidden", "128", "parser.py: --n-dims"),
+        Deviation("weight_decay", "0.000001", "main.py: set_config"),
+        Deviation("sparsity", "0", f"{_CLIENT}: the penalty of a state_dict has no gradient"),
+        Deviation("nearness", "0", f"{_CLIENT}: the penalty of a state_dict has no gradient"),
+        Deviation("site_model", "trained", f"{_CLIENT}: validate after training"),
+    ),
+    not_followed=(
+        "The program's network has a linear layer after two convolutions; here the second "
+        "convolution has the classes as outputs.",
+        "The program takes the embedding before the activation, here it is taken after it.",
+        "The program draws training, validation and test nodes whatever their classes.",
+        "The script has 100 rounds: use --rounds 100.",
+    ),
+)

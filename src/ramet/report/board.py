@@ -65,7 +65,8 @@ def _cells(entry: Entry) -> tuple[str, ...]:
 def _score(score: Gain) -> str:
     if score.low is None or score.high is None:
         return percent(score.mean)
-    return f"{percent(score.mean)} [{percent(score.low)}, {percent(score.high)}]"
+    low, high = max(0.0, score.low), min(1.0, score.high)
+    return f"{percent(score.mean)} [{percent(low)}, {percent(high)}]"
 
 
 def _secure(entry: Entry) -> str:
