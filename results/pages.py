@@ -11,6 +11,7 @@ from pathlib import Path
 
 import links
 import partitions
+import printed
 import splits
 import tables
 
@@ -57,7 +58,10 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             for setting in ("planted", "acm-links")
             for name, table in partitions.tables(setting).items()
         }
-        | {"acm-links, parts": partitions.of_clients("acm-links", "part-07", "part-08", "part-09")},
+        | {
+            "acm-links, parts": partitions.of_clients("acm-links", "part-07", "part-08", "part-09"),
+            "fedpub": printed.table("fedpub table1"),
+        },
         DOCS / "results-links.md": links.tables(HERE),
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {

@@ -1,0 +1,53 @@
+"""A paper's table next to ours: `python results/printed.py 'fedpub table1'`.
+
+Each cell has our mean over seeds with its standard deviation, the printed figure in brackets, and
+the status: whether the 95 % interval of our mean is within two points of the printed one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ramet.experiment import MethodSpec
+from ramet.studies.claims import RunsByFolder, kept_by_folder
+from ramet.studies.printed import Printed, tables
+from ramet.studies.reproduction import ReproducedCell, cell_from_runs
+
+HERE = Path(__file__).parent
+NBSP = "\u00a0"
+
+
+def main() -> None:
+    print(table(sys.argv[1]))
+
+
+def table(name: str) -> str:
+    """A row per method, a column per setting."""
+    cells, kept = tables()[name], kept_by_folder(HERE)
+    groups = list(dict.fromkeys(cell.group for cell in cells))
+    lines = ["| method | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
+    for method in dict.fromkeys(cell.method for cell in cells):
+        row = {
+            cell.group: in_words(measured(cell, kept)) for cell in cells if cell.method == method
+        }
+        lines.append(f"| `{method}` | " + " | ".join(row.get(one, "–") for one in groups) + " |")
+    return "\n".join(lines)
+
+
+def measured(cell: Printed, kept: RunsByFolder) -> ReproducedCell:
+    options = {**cell.setting_options, **cell.options}
+    label = str(MethodSpec(cell.method, options, activation=cell.activation))
+    return cell_from_runs(cell, kept.get(cell.group, {}).get(label, {}))
+
+
+def in_words(cell: ReproducedCell) -> str:
+    printed = f"({cell.printed.value:.2f})"
+    if cell.mean is None:
+        return f"not run {printed}"
+    spread = "" if cell.spread is None else f"{NBSP}±{NBSP}{cell.spread:.2f}"
+    return f"{cell.mean:.2f}{spread} {printed}, {cell.status}"
+
+
+if __name__ == "__main__":
+    main()
