@@ -71,9 +71,13 @@ def test_ramet_adds_little_to_torch_and_pyg() -> None:
 
 
 def test_help_takes_less_than_half_a_second_of_one_core() -> None:
-    """0.4 s compared with 0.22 s of Typer's own; a ratio also holds on a busy machine."""
-    typer_seconds = min(_cpu_seconds_of_help("typer") for _ in range(3))
-    assert min(_cpu_seconds_of_help("ramet") for _ in range(3)) < max(0.5, 2.5 * typer_seconds)
+    """0.4 s compared with 0.22 s of Typer's own; a ratio also holds on a busy machine.
+
+    They take turns, so that both have a share of its quiet moments.
+    """
+    seconds = [[_cpu_seconds_of_help(module) for module in ("typer", "ramet")] for _ in range(4)]
+    typer_seconds, ramet_seconds = map(min, zip(*seconds, strict=True))
+    assert ramet_seconds < max(0.5, 2.5 * typer_seconds)
 
 
 def _cpu_seconds_of_help(module: str) -> float:

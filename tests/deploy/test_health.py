@@ -36,8 +36,15 @@ def _hear(site: Site, when: float) -> None:
     os.utime(site.folder / NEWS, (when, when))
 
 
-def test_news_is_recent_for_a_minute(tmp_path: Path) -> None:
-    now = time.time()
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The time, which stands still."""
+    moment = time.time()
+    monkeypatch.setattr(time, "time", lambda: moment)
+    return moment
+
+
+def test_news_is_recent_for_a_minute(now: float, tmp_path: Path) -> None:
     assert last_news(tmp_path) is None
     assert not is_recent(None)
     assert not is_recent(0.0)
@@ -52,16 +59,16 @@ def test_news_is_recent_for_a_minute(tmp_path: Path) -> None:
     assert describe(old) == "no news from the coordinator since 2026-11-16 12:30:00 UTC"
 
 
-def test_a_supernode_without_news_is_down_everywhere(site: Site) -> None:
+def test_a_supernode_without_news_is_down_everywhere(site: Site, now: float) -> None:
     assert check_services(site) == {}
-    _hear(site, time.time() - 100)
+    _hear(site, now - 100)
     finding = check_services(site)["supernode"]
     assert not finding.ok
     assert finding.detail.startswith("no news from the coordinator since ")
     result = CliRunner().invoke(app, ["deploy", "alive", str(site.folder)])
     assert result.exit_code == 1
     assert finding.detail in result.output
-    _hear(site, time.time())
+    _hear(site, now)
     assert check_services(site)["supernode"].ok
     result = CliRunner().invoke(app, ["deploy", "alive", str(site.folder)])
     assert (result.exit_code, result.output) == (

@@ -52,7 +52,7 @@ def rotate(side: Side) -> None:
 def call(coordinator: Coordinator, path: str) -> int:
     context = ssl.create_default_context(cafile=coordinator.authority)
     connection = HTTPSConnection(
-        "localhost", coordinator.consortium.port, timeout=10, context=context
+        "localhost", coordinator.consortium.port, timeout=60, context=context
     )
     try:
         connection.request("GET", path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -16,13 +17,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tomli_w
 
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.probes import Finding
-from ramet.deploy.proxy import reload_nginx
+from ramet.deploy.proxy import PID, reload_nginx
 from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site, join
 from ramet.flower.programs import free_ports
@@ -86,7 +88,7 @@ def door(root: Path, address: str = "127.0.0.1", listen: str = "127.0.0.1") -> I
     with _upstream(found):
         assert proxy.start()
         try:
-            _await_port(address, port)
+            _await_workers(coordinator)
             yield found
         finally:
             proxy.stop()
@@ -110,16 +112,19 @@ def _upstream(found: Door) -> AbstractContextManager[None]:
     return serving_tls(ThreadingHTTPServer(address, Recording), found.coordinator.folder)
 
 
-def _await_port(address: str, port: int) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection((address, port), 1).close()
-        except OSError:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        else:
-            return
+def _await_workers(coordinator: Coordinator) -> None:
+    """nginx listens before it writes its id and starts its workers, and a reload needs both."""
+    settings = (coordinator.folder / "nginx.conf").read_text()
+    (wanted,) = re.findall(r"worker_processes (\d+)", settings)
+    end = time.monotonic() + 60
+    while _workers(coordinator.folder / PID) < int(wanted):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _workers(pid_file: Path) -> int:
+    text = pid_file.read_text() if pid_file.exists() else ""
+    return len(psutil.Process(int(text)).children()) if text else 0
 
 
 def test_only_admitted_sites_reach_the_superlink(tmp_path: Path) -> None:
@@ -169,7 +174,7 @@ def test_revoking_closes_the_connections_of_a_site(tmp_path: Path) -> None:
         connection.request("POST", PATH, body=b"")
         connection.getresponse().read()
         found.coordinator.revoke("north", lambda _: None)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(20)  # nginx closes idle connections after 30 s
         assert connection.sock.recv(1) == b""
         assert len(found.received) == 1
 
@@ -201,7 +206,6 @@ def test_slow_outsiders_are_disconnected_and_do_not_disturb_a_site(tmp_path: Pat
     """600 connections: without a handshake, with a header, and with a body that do not end."""
     with door(tmp_path) as found, ExitStack() as stack:
         found.admit()
-        begun = time.monotonic()
         address = ("127.0.0.1", found.coordinator.consortium.port)
         silent = [stack.enter_context(socket.create_connection(address)) for _ in range(400)]
         slow = []
@@ -212,6 +216,7 @@ def test_slow_outsiders_are_disconnected_and_do_not_disturb_a_site(tmp_path: Pat
             connection.sock.sendall(f"POST {PATH} HTTP/1.1\r\nHost: a\r\n".encode())
             if number % 2:
                 connection.sock.sendall(b"Content-Length: 1000\r\n\r\n0")
+        begun = time.monotonic()
         assert found.status(found.certificate) == 200
         for outsider in (*silent, *slow):
             outsider.settimeout(max(0.1, begun + 30 - time.monotonic()))

@@ -194,7 +194,7 @@ def test_unknown_supernodes_are_refused(members: Members, tmp_path: Path) -> Non
         name: _supernode(members, port, options)
         for (name, options), port in zip(attempts.items(), free_ports(4), strict=True)
     }
-    output = {name: process.communicate(timeout=90)[0] for name, process in started.items()}
+    output = {name: process.communicate(timeout=300)[0] for name, process in started.items()}
     for name, process in started.items():
         assert process.returncode not in (0, None), name
         assert "SuperNode ID" not in output[name], name
@@ -207,7 +207,7 @@ def test_connections_with_plaintext_or_a_wrong_authority_fail(
     members: Members, tmp_path: Path
 ) -> None:
     with pytest.raises(urllib.error.HTTPError, match="400"):
-        urllib.request.urlopen(f"http://{members.proxy_address}/v1/fleet/pull-messages", timeout=10)
+        urllib.request.urlopen(f"http://{members.proxy_address}/v1/fleet/pull-messages", timeout=60)
     keys.ensure_key(tmp_path / "other.key")
     (tmp_path / "other.pem").write_text(keys.make_authority("test", tmp_path / "other.key"))
     context = ssl.create_default_context(cafile=tmp_path / "other.pem")
@@ -265,7 +265,7 @@ def _status(
     if certificate:
         context.load_cert_chain(certificate)
     port = members.coordinator.consortium.port
-    connection = HTTPSConnection("localhost", port, timeout=10, context=context)
+    connection = HTTPSConnection("localhost", port, timeout=60, context=context)
     try:
         connection.request(method, path, body=b"", headers=headers or {})
         return connection.getresponse().status

@@ -142,7 +142,7 @@ def _status(members: Members, certificate: Path) -> int:
     context = ssl.create_default_context(cafile=members.coordinator.authority)
     context.load_cert_chain(certificate)
     port = members.coordinator.consortium.port
-    connection = HTTPSConnection("localhost", port, timeout=10, context=context)
+    connection = HTTPSConnection("localhost", port, timeout=60, context=context)
     headers = {"Content-Type": "application/protobuf"}
     try:
         connection.request("POST", "/v1/fleet/pull-messages", body=b"", headers=headers)

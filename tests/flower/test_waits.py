@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 import types
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
 
 from ramet.errors import RametError
-from ramet.flower.waits import find_replies_quickly, pull_objects_quickly
+from ramet.flower.waits import REPLY_INTERVAL, find_replies_quickly, pull_objects_quickly
 
 SUPERNODE = "flwr.supernode.start_client_internal"
 PULLS = [
@@ -41,17 +42,24 @@ def test_the_second_attempt_comes_within_a_fraction_of_a_second(
     flower = import_module(SUPERNODE)
     monkeypatch.setattr(flower, "pull_objects", flower.pull_objects)
     pull_objects_quickly(SUPERNODE, "pull_objects")
-    attempts: list[float] = []
+    waits: list[float] = []
+
+    class Recording(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is not None:
+                waits.append(timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(threading, "Event", Recording)
 
     def available_at_the_third(object_id: str) -> bytes:
-        attempts.append(time.monotonic())
-        if len(attempts) < 3:
+        if len(waits) < 2:
             raise ObjectUnavailableError(object_id)
         return b"content"
 
     pull: Callable[..., dict[str, bytes]] = flower.pull_objects
     assert pull(["a"], pull_object_fn=available_at_the_third) == {"a": b"content"}
-    assert 0.1 < attempts[2] - attempts[0] < 0.9  # Flower waits 1 s and 2 s
+    assert waits == pytest.approx([0.05, 0.1], rel=0.21)  # Flower waits 1 s and 2 s, +-20%
 
 
 def test_the_supernode_finds_its_apps_reply_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +67,12 @@ def test_the_supernode_finds_its_apps_reply_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(flower, "time", time)
     assert "time.sleep(0.5)" in inspect.getsource(flower._push_messages)
     find_replies_quickly()
-    started = time.monotonic()
-    for _ in range(5):
-        flower.time.sleep(0.5)
-    assert time.monotonic() - started < 1.0
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    for seconds in (0.5, 0.5, 3.0):
+        flower.time.sleep(seconds)
+    assert slept == [REPLY_INTERVAL, REPLY_INTERVAL, 3.0]
+    assert REPLY_INTERVAL < 0.1
     assert "time.monotonic" not in inspect.getsource(flower), "only sleep is replaced"
 
 
