@@ -18,7 +18,7 @@ from ramet.flower.records import REGION, from_run_config
 from ramet.flower.region import coordinate, regional_deadline
 from ramet.flower.signing import Keyring
 from ramet.flower.waits import pull_objects_quickly
-from ramet.flower.wire import GridWire
+from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
 from ramet.metrics import Record
 
 app = ServerApp()
@@ -59,7 +59,9 @@ def _wire(grid: Grid, members: Iterable[str], deadline: float, context: Context)
     """The wire to clients or regions, which have to sign their replies if the run names keys."""
     keys = str(context.run_config.get("keys") or "")
     keyring = Keyring(Path(keys)) if keys else None
-    return GridWire(grid, members, deadline, keyring=keyring, names=_names(keyring))
+    # Without keys, the SuperNodes were started together with the run, and all of them will connect.
+    patience = CONNECT_TIMEOUT if keyring else max(CONNECT_TIMEOUT, deadline)
+    return GridWire(grid, members, deadline, patience, keyring, _names(keyring))
 
 
 def _schemas(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Schema]:

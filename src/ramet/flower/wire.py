@@ -25,6 +25,8 @@ from ramet.payload import Payload
 
 IN_FLIGHT = 64
 """Maximum number of messages in flight; bounds the server's memory for any number of clients."""
+CONNECT_TIMEOUT = 120.0
+"""Seconds that a run waits for the nodes of all clients before it begins with those connected."""
 _PAUSE, _LONGEST_PAUSE, _PAUSE_PER_MESSAGE = 0.1, 0.5, 0.15
 """Seconds between two looks for replies. Each message is a call, so many in flight wait longer."""
 _NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
@@ -41,7 +43,7 @@ class GridWire:
         grid: Grid,
         clients: Iterable[str],
         deadline: float = 600.0,
-        connect_timeout: float = 120.0,
+        connect_timeout: float = CONNECT_TIMEOUT,
         keyring: Keyring | None = None,
         names: Mapping[int, str] | None = None,
     ) -> None:
