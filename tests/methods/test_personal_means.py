@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,9 +15,10 @@ import torch
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
 from ramet.methods.fedgta import Alike, confidence, moments, negative_confidence
-from ramet.methods.fedpub import BySimilarity
+from ramet.methods.fedpub import BySimilarity, no_embedding, send_embedding
 from ramet.methods.merging import NEW_CLIENT
 from ramet.methods.personal_means import PersonalMeans
+from ramet.methods.training import Session
 from ramet.models import MaskedNodeGCN, NodeNetwork, NodeShape, propagated, random_graph
 from ramet.payload import Payload
 from servers import server
@@ -122,6 +125,18 @@ def test_small_masks_count_as_zero_in_evaluation() -> None:
         model.get_parameter("layers.0.mask").fill_(0.05)
     assert model.train()(two_nodes()).abs().sum() > 0
     assert model.eval()(two_nodes()).abs().sum() == 0
+
+
+def test_the_embedding_is_the_mean_output_on_the_random_graph() -> None:
+    """Without weights, every node's output is the bias."""
+    model = MaskedNodeGCN(NodeShape(2, 3), NodeNetwork(layers=1, dropout=0.0), threshold=0.0)
+    with torch.no_grad():
+        model.get_parameter("layers.0.weight").zero_()
+        model.get_parameter("layers.0.bias").copy_(torch.tensor([1.0, -2.0, 3.0]))
+    session = SimpleNamespace(model=model, device=torch.device("cpu"), sending={})
+    send_embedding(cast(Session, session))
+    assert torch.allclose(session.sending["embedding"], torch.tensor([1.0, -2.0, 3.0]))
+    assert no_embedding(model, ())["embedding"].shape == (3,)
 
 
 @pytest.mark.parametrize("method", ["fedgta", "fedpub"])

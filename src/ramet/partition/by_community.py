@@ -21,7 +21,7 @@ from ramet.partition.base import BuiltIn, Reading
 from ramet.partition.flaws import NO_FLAWS, Flaws
 from ramet.partition.node_cuts import NodeCut, largest_component, members
 
-_FORMAT = 2
+_FORMAT = 3
 EvaluatedOn = Literal["own", "whole"]
 
 

@@ -78,7 +78,8 @@ def _metis(graph: NodeGraph, parts: int, seed: int) -> Tensor:  # [nodes] part o
     except ImportError as error:
         raise RametError("partition=metis needs pymetis: pip install 'ramet[metis]'.") from error
     links = pymetis.CSRAdjacency(graph.whole.row_starts.numpy(), graph.whole.columns.numpy())
-    found = pymetis.part_graph(parts, links, options=pymetis.Options(seed=seed))
+    options = pymetis.Options(seed=seed)
+    found = pymetis.part_graph(parts, links, options=options, recursive=False)
     return torch.as_tensor(np.asarray(found.vertex_part), dtype=torch.int64)
 
 
