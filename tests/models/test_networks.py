@@ -22,6 +22,8 @@ from ramet.models import (
     LinkNetwork,
     LinkShape,
     NodeAttentionNetwork,
+    NodeGCN,
+    NodeNetwork,
     NodeShape,
 )
 from ramet.models.plain_link import LinkGCN
@@ -207,3 +209,11 @@ def test_plain_link_networks_decode_by_relation_or_by_product(small_graph: NodeG
     dot = LinkGCN(shape, LinkNetwork(hidden=8, decoder="dot")).eval()
     assert not any(key.startswith("decode.") for key in dot.state_dict())
     assert torch.allclose(dot.scores(nodes, pairs), products.sum(dim=1), atol=1e-5)
+
+
+def test_embeddings_have_no_dropout_after_the_last_hidden_layer(small_graph: NodeGraph) -> None:
+    """Dropout comes before a layer, so two passes in training agree, unlike their logits."""
+    shape = NodeShape(small_graph.features.size(1), small_graph.classes)
+    model = NodeGCN(shape, NodeNetwork(layers=2)).train()
+    assert torch.equal(model.encode(small_graph), model.encode(small_graph))
+    assert not torch.equal(model(small_graph), model(small_graph))

@@ -25,7 +25,8 @@ paper symbol            name here
 As in the authors' program, the labels of training nodes are added again in each step, the result
 passes through a softmax (for H with temperature 20), and training nodes keep their labels in it.
 :math:`H = \sum_v d_v (C / e + \sum_c y_{vc} \log y_{vc})` with the degrees d and C classes.
-Defaults are the program's for Cora.
+Defaults are the program's for Cora, except for the local epochs (3 there, 1 here) and the network,
+a GCN in place of a GAMLP with three hops.
 
 The moments tell the coordinator about the classes at a site: the first is the mean of the
 propagated labels. Replies are compared, so they cannot be summed securely.

@@ -28,7 +28,9 @@ classes are weighted by their share of a site's training nodes; and the classifi
 starts each round as a copy of the one with them. Here a site has one proxy for each class, which
 starts as the mean over all sites, classes are weighted by their nodes, and both classifiers are
 averaged. The program's GNN is a GraphSAGE, here it is a GCN. As there, a site first trains its GNN,
-then its encoder.
+then its encoder. The program gives proxies an optimiser and a learning rate of their own (0.02),
+trains five epochs in a round and starts proxies at 0.1; here they share the network's optimiser and
+epochs, and start at zero. Means over sites are weighted by training nodes there, by nodes here.
 
 The encoder's parameters, proxies and counts leave a site, and can be summed securely.
 """
@@ -103,6 +105,7 @@ def train_encoder(session: Session) -> None:
     assert isinstance(model, ProxyGCN)
     assert isinstance(training, LocalTraining)
     counts = torch.zeros_like(session.received["counts"])
+    model.eval()  # the GNN teaches without dropout, and the encoder has none
     with session.randomness.torch_draws("encoder"):
         for epoch in range(training.epochs):
             order = session.randomness.generator(f"order of the encoder's epoch {epoch}")

@@ -31,7 +31,9 @@ program. There the mean of a batch is halved before it is compared, so its stren
 here, and the consensus has the last batch of each client, here all training graphs. It also weighs
 clients equally, makes a new optimiser for every batch, and predicts without the preference. Here
 means are weighted as in FedAvg, one optimiser trains all parameters, and predictions are made as in
-training. The identity matrix among its filters is 0 at every link, and left out.
+training. The identity matrix among its filters is 0 at every link, and left out. The program's
+optimiser holds a copy of the preference that is not used, so that it stays 0 there; here it is
+trained. Its consensus has statistics of batches in its batch norms, here running ones.
 
 The encoders' parameters and the mean embedding of the training graphs leave a site, and running
 statistics of batch norms do not. Both can be summed securely.

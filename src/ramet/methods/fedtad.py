@@ -33,7 +33,9 @@ The generator draws ``generated`` nodes, linked to the ``neighbours`` most simil
 authors' program describes topology by the numbers of the nodes that random walks visit, which
 depend on how nodes are numbered; here it is how likely a walk is back at its start. The program
 keeps dropout on, and the state of Adam between rounds, and counts the diversity once per client;
-here none of this is so. Otherwise the losses and defaults are the program's.
+here none of this is so. It has three local epochs, a weight decay of 5e-4 on the server, and counts
+a node among its own neighbours; here it is one, none, and only others. Otherwise the losses and
+defaults are the program's.
 
 Parameters and ``reliability`` leave a site. It says how many training nodes of each class there
 are, weighted by their similarity to neighbours. Replies are compared, so they cannot be summed

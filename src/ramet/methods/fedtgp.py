@@ -27,8 +27,8 @@ paper symbol                name here
 
 As in the authors' program, the margin is the largest distance of a class from its nearest other
 class, between means over clients, and at most ``largest_margin``; clients use FedProto's penalty.
-That program takes 1,000 epochs at the server and predicts with the nearest prototype; here there
-are fewer epochs, and clients predict with their classifier.
+Defaults are those of the authors' command. Their program predicts with the nearest prototype; here
+clients predict with their classifier.
 
 All parameters are private. ``prototypes`` and ``counts``, which is 1 for a class that the client
 has, leave a site. The server compares single prototypes, so they cannot be summed securely.
@@ -159,7 +159,7 @@ def invalid_marks(extras: Arrays) -> str | None:
 
 
 def fedtgp(
-    strength: NonNegativeFloat = 1.0,
+    strength: NonNegativeFloat = 10.0,
     server_epochs: PositiveInt = 100,
     server_lr: PositiveFloat = 0.01,
     server_batch: PositiveInt = 10,

@@ -27,9 +27,15 @@ paper symbol                    name here
 ==============================  ==============================================================
 
 The shares of links and features that the views drop are the authors' program's. That program, as
-published, multiplies the contrast by 3, then replaces the teacher in it by the client's own
-network, and computes the distillation, for the ten nodes with the most neighbours, without adding
-it to the loss. Here both terms are as in the paper, over all nodes.
+published, weighs the contrast, then replaces the teacher in it by the client's own network, and
+computes the distillation, for the ten nodes with the most neighbours, without adding it to the
+loss. Here both terms are as in the paper, over all nodes.
+
+The program contrasts the output of the last hidden convolution before the activation, here after
+it. In its distillation, logits are divided by 0.1 before the softmax, and
+the term is multiplied by 50; here neither. It drops the directions of a link independently, here
+whole links are dropped. Embeddings and outputs of the network in training come from one pass there,
+here from two, each with its own dropout.
 
 Only parameters leave a site, and they can be summed securely.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,14 +42,16 @@ class _PlainNode(nn.Module):
     def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
         if len(self.layers) == 1:
             return graph.features
-        x: Any = graph.compact_features
-        for layer in self.layers[:-1]:
-            x = self.dropout(self.activation(layer(x, graph.whole)))
-        encoded: Tensor = x
-        return encoded
+        first, *others = self.layers[:-1]
+        x: Tensor = self.activation(first(graph.compact_features, graph.whole))
+        for layer in others:
+            x = self.activation(layer(self.dropout(x), graph.whole))
+        return x
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
-        logits: Tensor = self.layers[-1](self.encode(graph), graph.whole)
+        encoded = self.encode(graph)
+        x = self.dropout(encoded) if len(self.layers) > 1 else encoded
+        logits: Tensor = self.layers[-1](x, graph.whole)
         return logits
 
 
