@@ -180,6 +180,17 @@ def test_nothing_but_the_sums_reaches_training(tmp_path: Path) -> None:
     assert samples.graph.whole.columns.numel() == 0
 
 
+def test_evaluation_on_another_graph_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    node = node_of(tmp_path)
+    assert isinstance(node.samples, NodeSamples)
+    elsewhere = replace(node.samples, evaluated_on=node.samples.graph)
+    with pytest.raises(RametError, match="Set judged=own"):
+        replace(node, samples=elsewhere)._without_links()
+    assert node.private is not None
+    assert not (node.private.folder / "hops.safetensors").exists()
+    assert not node.private.ledger.runs()
+
+
 def test_noise_enters_and_follows_from_the_seed_in_simulations(tmp_path: Path) -> None:
     runs = {
         name: ramet.run("fedavg", out=tmp_path / name, seed=seed, dp=dp, **SMALL).summary
