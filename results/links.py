@@ -58,7 +58,7 @@ STEPS = {
     "and their 2-hop test negatives": "split=fedda,specialities=fedda,negatives=2hop-unlinked",
     "and their rules of activation": f"{AUTHORS},batch_size=8192,fresh_moments=false",
     "and a new Adam in every round": f"{AUTHORS},batch_size=8192",
-    "and batches of 1,028": AUTHORS,
+    "and five local epochs": "protocol=authors,epochs=5,batch_size=8192",
 }
 """Steps from our defaults to the authors' protocol, each with all before it."""
 RULES = ("fed-hgn", ""), ("fedda", ""), ("fedda", "activation=explore")
