@@ -90,6 +90,13 @@ def test_splits_without_sizes_have_no_interval_and_decide_nothing(single: RunsBy
     assert found.gain.low is None
 
 
+def test_unequal_numbers_of_seeds_are_counted_as_runs(single: RunsByFolder) -> None:
+    one = outcome(claim(), single)
+    assert "5 seeds of one split" in claims_markdown([one])
+    assert "| 2 splits × 3 seeds |" in claims_markdown([replace(one, splits=2, seeds=3, runs=6)])
+    assert "| 6 runs on 2 splits |" in claims_markdown([replace(one, splits=2, seeds=5, runs=6)])
+
+
 def test_folders_of_splits_belong_together() -> None:
     runs = kept_by_folder(RESULTS)
     assert {draw.split_seed for draw in runs["cora-10"]["fedavg,clients=10"]} == {1, 2, 3, 4, 5}

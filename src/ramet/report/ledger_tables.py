@@ -98,7 +98,12 @@ def _runs(one: Outcome) -> str:
     if one.times_fewer_operations is not None:
         return "counted"
     seeds = plural(one.seeds, "seed")
-    text = f"{seeds} of one split" if one.splits == 1 else f"{one.splits} splits × {seeds}"
+    if one.splits == 1:
+        text = f"{seeds} of one split"
+    elif one.runs == one.splits * one.seeds:
+        text = f"{one.splits} splits × {seeds}"
+    else:
+        text = f"{one.runs} runs on {one.splits} splits"
     if one.claim.round is not Choice.LAST:
         text += f"; {one.claim.round.value}"
     if one.depends_on_round:
@@ -134,10 +139,14 @@ def _grid(cells: Sequence[Entry]) -> str:
 
 
 def _place(cell: Entry | None) -> str:
-    """`holds (1 × 5)`: splits × seeds."""
+    """`holds (1 × 5)`: splits × seeds; `holds (9 on 5)`: runs on splits with unequal seeds."""
     if cell is None:
         return ""
-    return cell.status + (f" ({cell.splits} × {cell.seeds})" if cell.seeds else "")
+    if not cell.runs:
+        return cell.status
+    complete = cell.runs == cell.splits * cell.seeds
+    runs = f"{cell.splits} × {cell.seeds}" if complete else f"{cell.runs} on {cell.splits}"
+    return f"{cell.status} ({runs})"
 
 
 def _queue(queue: Sequence[Command]) -> Iterator[str]:

@@ -136,6 +136,7 @@ class Outcome:
     """After the claim's round."""
     splits: int = 0
     seeds: int = 0
+    runs: int = 0
     share_of_bytes: float | None = None
     times_fewer_operations: float | None = None
     other_rounds: Mapping[Choice, Status] = field(default_factory=dict)
@@ -179,6 +180,7 @@ def outcome(claim: Claim, runs: RunsByFolder) -> Outcome:
         gain,
         splits=len({draw.split_seed for draw in draws}),
         seeds=len({draw.seed for draw in draws}),
+        runs=len(draws),
         share_of_bytes=share if claim.share_of_bytes is not None else None,
         other_rounds=others,
     )

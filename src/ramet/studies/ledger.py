@@ -50,6 +50,7 @@ class Entry:
     status: Status
     seeds: int = 0
     splits: int = 0
+    runs: int = 0
     hours: float | None = 0.0
     """Core-hours that are left to run; None if no kept run allows an estimate."""
     reason: str = ""
@@ -147,6 +148,7 @@ class _Wanted:
             self.status(runs),
             seeds=len({draw.seed for draw in own}),
             splits=len({draw.split_seed for draw in own}),
+            runs=len(own),
             hours=_hours(missing, self, runs),
             reason=_reason(self.printed),
         )
