@@ -76,3 +76,20 @@ def test_dropout_keeps_the_mean_is_seeded_and_off_in_eval() -> None:
     assert abs(float((quarter == 0).float().mean()) - 0.25) < 0.01
     assert abs(float(quarter.mean()) - 1.0) < 0.02
     assert torch.equal(drop.eval()(ones), ones)
+
+
+def test_dropout_after_relu_equals_both_one_by_one() -> None:
+    drop, values, weights = Dropout(0.3), torch.randn(40, 31), torch.randn(40, 31)
+    results = []
+    for apart in (True, False):
+        torch.manual_seed(3)
+        given = values.clone().requires_grad_()
+        result = drop(given.relu()) if apart else drop.after(torch.relu, given)
+        (result * weights).sum().backward()
+        results.append((result, given.grad))
+    (both, gradient), (at_once, gradient_at_once) = results
+    assert torch.equal(both, at_once)
+    assert gradient is not None
+    assert gradient_at_once is not None
+    assert torch.equal(gradient, gradient_at_once)
+    assert torch.equal(drop.eval().after(torch.relu, values), values.relu())

@@ -61,5 +61,4 @@ class DenseDualChannel(nn.Module):
         return logits
 
     def _h(self, values: Tensor) -> Tensor:
-        activated: Tensor = self.dropout(values.relu())
-        return activated
+        return self.dropout.after(torch.relu, values)

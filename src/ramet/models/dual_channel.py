@@ -42,7 +42,7 @@ class DualChannel(nn.Module):
         x = self.embed(batch.features)  # [nodes, hidden]
         s = self.structure.embed(batch.structure)  # [nodes, hidden]
         for feature_layer, structure_layer in zip(self.layers, self.structure.layers, strict=True):
-            x = self.dropout(feature_layer(torch.cat([x, s], dim=1), batch).relu_())
+            x = self.dropout.after(torch.relu, feature_layer(torch.cat([x, s], dim=1), batch))
             s = structure_layer(s, batch).tanh_()
         nodes = self.mix(torch.cat([x, s], dim=1))  # [nodes, hidden]
         pooled = self.hidden(graph_sums(nodes, batch)).relu_()  # [graphs, hidden]

@@ -8,6 +8,7 @@ than its input. What a layer has just computed is changed in place, so that less
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -204,12 +205,54 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, values: Tensor) -> Tensor:
-        if not self.training or self.rate == 0.0:
+        if not self._drops:
             return values
         if values.device.type != "cpu":
             return functional.dropout(values, self.rate)
-        dropped = round(self.rate * 256)
+        return values * self._factors(values)
+
+    def after(self, activation: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+        """Dropout of an activation; after relu with fewer passes over memory than one by one."""
+        result: Tensor
+        if activation is torch.relu and self._drops and values.device.type == "cpu":
+            factors = self._factors(values)
+            result = _DroppedRelu.apply(values, factors, self._scale)  # type: ignore[no-untyped-call]
+        else:
+            result = self(activation(values))
+        return result
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.rate > 0.0
+
+    @property
+    def _dropped(self) -> int:
+        return round(self.rate * 256)
+
+    @property
+    def _scale(self) -> float:
+        return 256 / (256 - self._dropped)
+
+    def _factors(self, values: Tensor) -> Tensor:
+        """What each value is multiplied by: 0 or the scale."""
         words = torch.empty((values.numel() + 7) // 8, dtype=torch.int64)
         words.random_(torch.iinfo(torch.int64).min, None)
         drawn = words.view(torch.uint8)[: values.numel()].view(values.shape)
-        return values * (drawn >= dropped).to(values.dtype).mul_(256 / (256 - dropped))
+        return drawn.ge_(self._dropped).to(values.dtype).mul_(self._scale)
+
+
+class _DroppedRelu(torch.autograd.Function):
+    """The result is positive exactly where a value has a gradient, so nothing else is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, factors: Tensor, scale: float) -> Tensor:
+        result = factors.mul_(values).relu_()
+        ctx.save_for_backward(result)
+        ctx.scale = scale
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:
+        (result,) = ctx.saved_tensors
+        gradient: Tensor = torch.ops.aten.threshold_backward(grad_outputs[0], result, 0)
+        return gradient.mul_(ctx.scale), None, None

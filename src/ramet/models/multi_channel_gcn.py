@@ -58,7 +58,7 @@ class _Channel(nn.Module):
         if self.activate:
             x = x.relu()
         for layer in self.layers:
-            x = self.dropout(layer(x, channel, factor).relu())
+            x = self.dropout.after(torch.relu, layer(x, channel, factor))
         return x
 
 

@@ -40,7 +40,7 @@ class NodeHops(nn.Module):
     def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
         x = hops_of(graph, self.hops)
         for layer in self.layers[:-1]:
-            x = self.dropout(torch.relu_(layer(x)))
+            x = self.dropout.after(torch.relu, layer(x))
         return x
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ramet.data.graphs.node_graph import NodeGraph
@@ -31,7 +32,7 @@ class NodeSAGE(nn.Module):
     def encode(self, graph: NodeGraph) -> Tensor:  # [nodes, hidden]
         x: Any = graph.compact_features
         for layer in self.layers:
-            x = self.dropout(layer(x, graph.whole).relu_())
+            x = self.dropout.after(torch.relu, layer(x, graph.whole))
         encoded: Tensor = x
         return encoded
 

@@ -28,7 +28,7 @@ class _PlainLink(LinkScorer):
         shape: LinkShape,
         settings: LinkNetwork,
         layer: Callable[[int, int], nn.Module],
-        activation: Callable[[Tensor], Tensor] = torch.relu_,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
     ) -> None:
         super().__init__()
         hidden = settings.hidden
@@ -42,7 +42,7 @@ class _PlainLink(LinkScorer):
     def encode(self, graph: HeteroGraph) -> Tensor:  # [nodes, hidden]
         h = self.projected(graph)
         for layer in self.layers[:-1]:
-            h = self.dropout(self.activation(layer(h, graph.whole)))
+            h = self.dropout.after(self.activation, layer(h, graph.whole))
         vectors: Tensor = self.layers[-1](h, graph.whole)
         return vectors
 

@@ -27,7 +27,7 @@ class _SingleChannel(nn.Module):
         shape: GraphShape,
         settings: GraphNetwork,
         layer: Callable[[int, int], nn.Module],
-        activation: Callable[[Tensor], Tensor] = torch.relu_,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
     ) -> None:
         super().__init__()
         hidden, layers = settings.hidden, settings.layers
@@ -42,7 +42,7 @@ class _SingleChannel(nn.Module):
     def encode(self, batch: Batch) -> Tensor:  # [graphs, hidden]
         x = self.embed(batch.features)  # [nodes, hidden]
         for layer in self.layers:
-            x = self.dropout(self.activation(layer(x, batch)))
+            x = self.dropout.after(self.activation, layer(x, batch))
         pooled: Tensor = self.hidden(graph_sums(x, batch)).relu_()
         return pooled
 
