@@ -47,6 +47,8 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
         DOCS / "board.md": {"board": board_markdown(board(BOARD))},
         DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
         DOCS / "results.md": {
+            "feddense table2": printed.table("feddense table2"),
+            "fedstar table2": printed.table("fedstar table2"),
             "single": _table("single", 0.75, METHODS),
             "cross-diff": _table("cross-diff", 0.65, METHODS),
             "cross-sim": _table("cross-sim", 0.70, METHODS),

@@ -1,6 +1,6 @@
 """A paper's table next to ours: `python results/printed.py 'fedpub table1'`.
 
-Each cell has our mean over seeds with its standard deviation, the printed figure in brackets, and
+Each cell has our mean over runs with its standard deviation, the printed figure in brackets, and
 the status: whether the 95 % interval of our mean is within two points of the printed one.
 """
 
@@ -27,11 +27,14 @@ def table(name: str) -> str:
     cells, kept = tables()[name], kept_by_folder(HERE)
     groups = list(dict.fromkeys(cell.group for cell in cells))
     lines = ["| method | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
-    for method in dict.fromkeys(cell.method for cell in cells):
-        row = {
-            cell.group: in_words(measured(cell, kept)) for cell in cells if cell.method == method
-        }
-        lines.append(f"| `{method}` | " + " | ".join(row.get(one, "–") for one in groups) + " |")
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for cell in cells:
+        key = (cell.method, str(MethodSpec(cell.method, cell.options, activation=cell.activation)))
+        rows.setdefault(key, {})[cell.group] = in_words(measured(cell, kept))
+    methods = [method for method, _ in rows]
+    for (method, with_options), row in rows.items():
+        label = method if methods.count(method) == 1 else with_options
+        lines.append(f"| `{label}` | " + " | ".join(row.get(one, "–") for one in groups) + " |")
     return "\n".join(lines)
 
 
