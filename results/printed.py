@@ -1,7 +1,8 @@
 """A paper's table next to ours: `python results/printed.py 'fedpub table1'`.
 
-Each cell has our mean over runs with its standard deviation, the printed figure in brackets, and
-the status: whether the 95 % interval of our mean is within two points of the printed one.
+Each cell has our mean over splits, or over the seeds of one, with its standard deviation, the
+printed figure in brackets, and the status: whether the 95 % interval of our mean is within two
+points of the printed one.
 """
 
 from __future__ import annotations

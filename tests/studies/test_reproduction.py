@@ -40,6 +40,13 @@ def test_a_score_is_decided_by_its_interval() -> None:
     assert reproduced(accuracy, *wide).status == "undecided"
 
 
+def test_every_split_counts_once_however_many_seeds_it_has() -> None:
+    scores = {Draw(123, 1): 70.0, Draw(123, 2): 72.0, Draw(123, 3): 71.0, Draw(124, 1): 75.0}
+    over_splits = ReproducedCell(cell(accuracy=75.0), scores)
+    assert over_splits.mean == 73.0
+    assert over_splits.spread == pytest.approx(8**0.5)  # of 71 and 75
+
+
 def test_numbers_that_do_not_vary_are_exact_or_within_their_tolerance() -> None:
     assert reproduced(cell(model_kb=57.0), 57.004).status == "exact"
     assert reproduced(cell(model_kb=57.0), 57.006).status == "fails"

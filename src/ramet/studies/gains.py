@@ -75,12 +75,8 @@ def paired_gain(differences: Mapping[Draw, float], test_to_train: float | None) 
         differences: by draw.
         test_to_train: number of test samples per training sample; None if it is not known.
     """
-    by_split: dict[int, list[float]] = {}
-    for draw, difference in differences.items():
-        by_split.setdefault(draw.split_seed, []).append(round(difference, _DIGITS))
-    several = len(by_split) > 1
-    seeds = next(iter(by_split.values()))
-    values = [fmean(of_split) for of_split in by_split.values()] if several else seeds
+    values = by_split_or_seed(differences)
+    several = len({draw.split_seed for draw in differences}) > 1
     mean, pairs, overlap = fmean(values), len(values), test_to_train if several else 0.0
     if pairs < 2 or len(set(values)) == 1 or overlap is None:
         return Gain(mean, pairs=pairs)
@@ -99,6 +95,15 @@ def paired_gain(differences: Mapping[Draw, float], test_to_train: float | None) 
         error=error,
         pairs=pairs,
     )
+
+
+def by_split_or_seed(values: Mapping[Draw, float]) -> list[float]:
+    """A value per split, the mean of its seeds; with one split a value per seed."""
+    by_split: dict[int, list[float]] = {}
+    for draw, value in values.items():
+        by_split.setdefault(draw.split_seed, []).append(round(value, _DIGITS))
+    seeds = [*by_split.values()]
+    return seeds[0] if len(seeds) == 1 else [fmean(of_split) for of_split in seeds]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -17,7 +17,7 @@ from ramet.studies.archive import keep, kept
 from ramet.studies.choice import Choice, samples_ratio, score
 from ramet.studies.claims import Status
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.gains import Gain, by_split_or_seed, paired_gain
 from ramet.studies.printed import ROUNDING, Panel, Printed, PrintedEntry, baselines
 from ramet.studies.savings import Saving, saving, savings
 from ramet.studies.sweep import Sweep
@@ -57,11 +57,13 @@ class ReproducedCell:
 
     @property
     def mean(self) -> float | None:
-        return fmean(self.ours.values()) if self.ours else None
+        return fmean(by_split_or_seed(self.ours)) if self.ours else None
 
     @property
     def spread(self) -> float | None:
-        return stdev(self.ours.values()) if len(self.ours) > 1 else None
+        """The standard deviation over splits, or over the seeds of one split."""
+        values = by_split_or_seed(self.ours) if self.ours else []
+        return stdev(values) if len(values) > 1 else None
 
     @property
     def off(self) -> float | None:
