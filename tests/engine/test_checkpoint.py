@@ -38,6 +38,26 @@ def test_three_snapshots_are_kept_and_a_repeated_step_drops_later_ones(tmp_path:
     assert snapshots.latest_step(before=4) is None
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_a_snapshot_is_shared_and_stays_when_the_first_folder_drops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError("this file system has no links")
+
+    if not links:
+        monkeypatch.setattr("os.link", no_links)
+    latest, best = Snapshots(tmp_path, keep=1), Snapshots(tmp_path / "best", keep=1)
+    for step in (1, 2, 3):
+        latest.save(snapshot(step))
+        (tmp_path / "best").mkdir(exist_ok=True)
+        (tmp_path / "best" / f"{10 * step:06d}.new").write_bytes(b"left by a crash")
+        latest.share(step, best, as_step=10 * step, pinned=[10])
+    assert latest.steps() == [3]
+    assert best.steps() == [10, 30]
+    assert digest(best.load(10).arrays) == digest(snapshot(1).arrays)
+
+
 @pytest.mark.parametrize("where", [0.0, 0.3, 0.99])
 def test_a_changed_byte_is_detected(tmp_path: Path, where: float) -> None:
     snapshots = Snapshots(tmp_path)

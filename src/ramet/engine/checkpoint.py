@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -62,8 +63,17 @@ class Snapshots:
         arrays = {name: np.asarray(array, order="C") for name, array in snapshot.arrays.items()}
         metadata = {"facts": facts, "xxh3": _xxh3(arrays, facts)}
         replace_file(self._path(snapshot.step), lambda path: save_file(arrays, path, metadata))
+        self._delete_others(snapshot.step, pinned)
+
+    def share(self, step: int, other: Snapshots, as_step: int, pinned: Collection[int]) -> None:
+        """Save a snapshot also in another folder, under another step, without writing it again."""
+        other.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(other._path(as_step), lambda path: _link(self._path(step), path))
+        other._delete_others(as_step, pinned)
+
+    def _delete_others(self, latest: int, pinned: Collection[int]) -> None:
         steps = self.steps()
-        up_to_this = [step for step in steps if step <= snapshot.step]
+        up_to_this = [step for step in steps if step <= latest]
         old = set(up_to_this[: -self.keep]) - set(pinned)
         for step in old | (set(steps) - set(up_to_this)):
             self._path(step).unlink()
@@ -110,6 +120,14 @@ class Snapshots:
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}{_SUFFIX}"
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)  # left by a crash
+    try:
+        os.link(source, target)
+    except OSError:  # some file systems have no links
+        shutil.copyfile(source, target)
 
 
 def _is_whole(arrays: Arrays, metadata: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ramet.engine.checkpoint import Snapshots
 from ramet.methods import AssembledMethod
@@ -17,7 +17,7 @@ BEST = "best"
 
 @dataclass(frozen=True)
 class Evaluations:
-    """The evaluated rounds, and copies of the server's snapshots of those that may be the best."""
+    """The evaluated rounds, and the server's snapshots of those that may be the best."""
 
     method: AssembledMethod
     snapshots: Snapshots
@@ -43,6 +43,6 @@ class Evaluations:
         before = self.history.candidates()
         self.history.add(record)
         if record.round in self.history.candidates():
-            saved = self.snapshots.load(step_of(self.method, record.round))
             best = Snapshots(self.snapshots.folder / BEST, keep=1)
-            best.save(replace(saved, step=record.round), pinned=before)
+            step = step_of(self.method, record.round)
+            self.snapshots.share(step, best, as_step=record.round, pinned=before)
