@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ramet.errors import RametError
@@ -81,6 +85,19 @@ def test_ctrl_c_terminates_active_runs_and_starts_no_more(tmp_path: Path) -> Non
     assert "same command" in stopped.value.__notes__[0]
     assert not active_children()
     assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
+
+
+def test_the_runs_of_a_killed_sweep_end_with_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ramet", "compare", "fedavg", "--setting", "tiny"]
+    words += ["--rounds", "100000", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "c")]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
+        while not any((tmp_path / "c").glob("*/rounds.jsonl")):
+            assert sweep.poll() is None
+            time.sleep(0.05)
+        runs = psutil.Process(sweep.pid).children(recursive=True)
+        sweep.kill()
+    assert runs
+    assert psutil.wait_procs(runs, timeout=30)[1] == []
 
 
 def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:

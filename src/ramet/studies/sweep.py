@@ -6,6 +6,7 @@ finished runs are read and stopped ones are resumed, so a crash costs each run o
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -13,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from statistics import fmean
+from threading import Thread
 from typing import TypeAlias
 
 from ramet.engine.cores import available_cores
@@ -132,7 +134,9 @@ class Sweep:
         active: dict[Future[None], str] = {}
         spawn = get_context("spawn")
         with (
-            ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool,
+            ProcessPoolExecutor(
+                jobs, mp_context=spawn, max_tasks_per_child=1, initializer=_end_with_parent
+            ) as pool,
             _terminating_on_ctrl_c(),
         ):
             while True:
@@ -261,6 +265,18 @@ class Sweep:
     @cached_property
     def _kept_by_label(self) -> dict[tuple[str, Draw], FinishedRun]:
         return {(run.label, run.draw): run for run in self.kept}
+
+
+def _end_with_parent() -> None:
+    """End this process when the sweep's is killed; otherwise the run would go on without it."""
+    parent = parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
 
 
 @contextmanager
