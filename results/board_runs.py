@@ -34,6 +34,7 @@ METHODS = (
     "fedtad",
     "fedsage+",
     "o-pfgl",
+    "adafgl",
 )
 METIS = ("clients=10", "partition=metis", "train=0.2")
 DATASETS = {

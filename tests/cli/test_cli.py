@@ -504,7 +504,7 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
         "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
-        "fgssl, fedtad, fedspray, o-pfgl"
+        "fgssl, fedtad, fedspray, o-pfgl, adafgl"
     )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")

@@ -9,7 +9,7 @@ import sys
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -88,7 +88,17 @@ def test_engines_agree_on_nodes_and_latent_link_kinds(
     assert result.frame.equals(expected.frame)
 
 
-OF_THE_FIELD = ("fedgta", "fedpub", "fgssl", "fedtad", "fedtgp", "fedspray", "o-pfgl", "fedssp")
+OF_THE_FIELD: dict[str, dict[str, Any]] = {
+    "fedgta": {},
+    "fedpub": {},
+    "fgssl": {},
+    "fedtad": {},
+    "fedtgp": {},
+    "fedspray": {},
+    "o-pfgl": {},
+    "fedssp": {"hidden": 4},
+    "adafgl": {"shared_rounds": 1, "personal_epochs": 1},
+}
 
 
 @pytest.mark.thorough
@@ -97,8 +107,9 @@ OF_THE_FIELD = ("fedgta", "fedpub", "fgssl", "fedtad", "fedtgp", "fedspray", "o-
 def test_engines_agree_on_methods_of_the_field(
     engine: Literal["ray", "superlink"], method: str, tmp_path: Path
 ) -> None:
-    """Means for each client, random views, training at the server, stages, and spectra."""
-    setting, options = ("tiny", {"hidden": 4}) if method == "fedssp" else ("planted", PLANTED)
+    """Means for each client, random views, training at the server, stages, spectra and phases."""
+    setting, data = ("tiny", {}) if method == "fedssp" else ("planted", PLANTED)
+    options = {**data, **OF_THE_FIELD[method]}
     expected, result = (
         ramet.run(method, setting, rounds=2, engine=one, out=tmp_path / one, **options)
         for one in ("local", engine)

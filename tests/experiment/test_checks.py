@@ -54,7 +54,7 @@ def test_the_error_lists_methods_for_the_task_of_the_setting(tmp_path: Path) -> 
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
         "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
-        "fgssl, fedtad, fedspray, o-pfgl"
+        "fgssl, fedtad, fedspray, o-pfgl, adafgl"
     )
     with pytest.raises(RametError) as error:
         checked_settings(method="fedstar", setting="cora", data=tmp_path)

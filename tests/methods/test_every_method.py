@@ -15,6 +15,7 @@ from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapsh
 from ramet.engine.node import request
 from ramet.engine.start import start_extras, start_model
 from ramet.methods import METHODS, AssembledMethod, Method, assembled
+from ramet.methods.adafgl import TwoPhases
 from ramet.methods.opfgl import AdaptiveDistillation, SurrogateGraph
 from ramet.methods.training import LocalTraining
 from ramet.metrics import WORK, Record
@@ -27,6 +28,7 @@ NodeMaker = Callable[..., Node]
 ON_ALL_TASKS = ("fedavg", "fedda", "local")  # test_any_task.py runs the others on all tasks
 SERVER_MOVES = ("fedadam", "fedyogi", "scaffold", "fedproto", "fedtgp", "fedssp", "fedspray")
 SMALLER: dict[str, dict[str, Any]] = {
+    "adafgl": {"training": TwoPhases(shared_rounds=1, personal_epochs=1)},
     "fedssp": {"network": SpectralNetwork(hidden=64, layers=1)},
     "o-pfgl": {
         "training": LocalTraining(lr=0.01, epochs=2),
@@ -34,7 +36,7 @@ SMALLER: dict[str, dict[str, Any]] = {
         "distillation": AdaptiveDistillation(surrogate_epochs=5),
     },
 }
-"""Arguments of methods that would take long."""
+"""Arguments of methods that would take long, or would not do all they do in a few rounds."""
 CASES = [
     (name, task)
     for name, factory in sorted(METHODS.items())

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
+from ramet.methods.adafgl import adafgl
 from ramet.methods.authors import Authors
 from ramet.methods.base import AssembledMethod, Method, assembled
 from ramet.methods.ditto import ditto
@@ -71,6 +72,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fedtad": fedtad,
     "fedspray": fedspray,
     "o-pfgl": o_pfgl,
+    "adafgl": adafgl,
 }
 
 
@@ -158,6 +160,7 @@ __all__ = [
     "SUMMATIONS",
     "AssembledMethod",
     "Method",
+    "adafgl",
     "assembled",
     "ditto",
     "fed_mgcn",

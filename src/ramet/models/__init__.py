@@ -1,5 +1,6 @@
 """Networks as plain PyTorch modules. Methods select shared parameters by name patterns."""
 
+from ramet.models.adaptive_gcn import AdaptiveGCN
 from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.generated_graph import FeatureGenerator, nearest_graph
@@ -38,6 +39,7 @@ __all__ = [
     "GCN",
     "GIN",
     "NETWORKS",
+    "AdaptiveGCN",
     "DenseDualChannel",
     "DenseNetwork",
     "DualChannel",

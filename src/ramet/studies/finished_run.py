@@ -133,9 +133,12 @@ class FinishedRun:
         return (scores.overview or scores.besides)["mrr"]
 
     def left_out_clients(self, last: int | None = None) -> bool:
-        """Whether clients took no part in some round, or in some of the last ones."""
+        """Whether clients took no part in some round, or in some of the last ones.
+
+        In a round without any tensor, all of them trained and none was asked for one.
+        """
         rows = self.tensors if last is None else self.tensors[-last:]
-        return any(0 in row for row in rows)
+        return any(0 in row and any(row) for row in rows)
 
     def matches(self, command: str, code: str | None) -> bool:
         """Whether this is the run of a command, with user-defined code of this SHA-256."""
