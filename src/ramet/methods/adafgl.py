@@ -68,7 +68,6 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.data.graphs.node_graph import NodeGraph
 from ramet.methods.activation import Choice, Spared, WithoutMemory
 from ramet.methods.base import Method
 from ramet.methods.training import LocalTraining, Penalty, Session, Term
@@ -102,8 +101,8 @@ class HiddenLabels:
     hidden_share: Share = 0.5
     label_steps: NonNegativeInt = 10
 
-    def found(self, graph: NodeGraph, order: Tensor) -> float:
-        """The share of hidden labels that are found; 0.5 without any hidden label.
+    def found(self, graph: Any, order: Tensor) -> float:
+        """The share of a NodeGraph's hidden labels that are found; 0.5 without any hidden label.
 
         ``order`` is a permutation of the training nodes, of which the last ones are hidden.
         """

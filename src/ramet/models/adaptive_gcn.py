@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import torch
-from pydantic import NonNegativeInt
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,7 +19,6 @@ from ramet.models.layers import Dropout, multiply, self_and_neighbours
 from ramet.models.plain_node import NodeGCN
 from ramet.models.settings import NodeNetwork
 from ramet.models.shape import NodeShape
-from ramet.options import Share
 
 _SMALLEST = 1e-12
 
@@ -137,9 +135,9 @@ class AdaptiveGCN(nn.Module):
         self,
         shape: NodeShape,
         settings: NodeNetwork = NodeNetwork(),  # noqa: B008
-        hops: NonNegativeInt = 3,
-        link_share: Share = 0.5,
-        known_share: Share = 0.2,
+        hops: int = 3,
+        link_share: float = 0.5,
+        known_share: float = 0.2,
     ) -> None:
         super().__init__()
         self.link_share, self.known_share = link_share, known_share

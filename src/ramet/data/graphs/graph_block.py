@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,7 +22,6 @@ from ramet.data.graphs.channel import mean_scale, scale
 from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.flow import Flow, LinkSums
 from ramet.errors import RametError
-from ramet.payload import Array
 
 with warnings.catch_warnings():
     # PyTorch warns once per process that CSR is in beta. Trigger and discard the warning here.
@@ -209,7 +209,7 @@ class GraphBlock:
         return torch.from_numpy(joined)
 
     @cached_property
-    def _columns(self) -> Array:
+    def _columns(self) -> NDArray[np.int32]:
         """The columns as an array, which is cut faster than a tensor."""
         return self.columns.numpy()
 
