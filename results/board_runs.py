@@ -22,6 +22,7 @@ TUNED = RESULTS / "tuned.jsonl"
 METHODS = (
     "local",
     "fedavg",
+    "fedavg,algorithm=sgd",
     "fedprox",
     "scaffold",
     "fedper",
@@ -47,7 +48,7 @@ DATASETS = {
 SEARCH = ("weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
 LR = "lr=0.001..0.05:log"
 LR_OF_SGD = "lr=0.05..2:log"
-WITH_SGD = ("scaffold",)
+WITH_SGD = ("fedavg,algorithm=sgd", "scaffold")
 """These train with plain SGD, whose steps need another size than Adam's."""
 TRIALS, ROUNDS, SPLITS, SEEDS = 8, 50, 3, "1,2"
 
@@ -60,9 +61,6 @@ def main() -> None:
     given = parser.parse_args()
     for dataset in given.datasets:
         for method in given.methods:
-            kept = RESULTS / f"tuned-{dataset}"
-            if len([*kept.glob(f"{method},*.json")]) == SPLITS * len(SEEDS.split(",")):
-                continue
             setting, options = DATASETS[dataset]
             folder = given.work / dataset / method
             where = ["--setting", setting, *_repeated("--set", options), "--rounds", str(ROUNDS)]
@@ -70,7 +68,7 @@ def main() -> None:
             subprocess.run(
                 ["ramet", "compare", ",".join([method, *found]), *where, "--seeds", SEEDS,
                  "--splits", str(SPLITS), "--jobs", "1", "--out", folder / "runs",
-                 "--keep", kept],
+                 "--keep", RESULTS / f"tuned-{dataset}"],
                 check=True,
             )  # fmt: skip
 
