@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 BASELINES = ("local", "fedavg", "fedprox", "fedper", "fedsage", "gcfl", "gcfl+")
 METHODS = (*BASELINES, "fedstar", "feddense,width=16", "feddense,width=32")
-BOARD = sorted(HERE.glob("board-*"))
+BOARD = sorted(HERE.glob("tuned-*/"))
 SAME_SIZE = ("local", "local,hidden=94", "fedavg", "fedavg,hidden=94", "fedstar")
 
 

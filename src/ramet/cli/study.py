@@ -462,7 +462,7 @@ def board(
     what the ties leave open. What leaves a site, and whether replies can be summed securely, is
     asked from the method's code. Each kept run has its command, commit and SHA-256.
 
-    Example: ramet board results/board-cora-metis-10
+    Example: ramet board results/tuned-cora-metis-10
     """
     from ramet.experiment import make_folder
     from ramet.report import drawing
