@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ramet.cli.main import app
 from ramet.errors import RametError
-from ramet.report.board import board_markdown
+from ramet.report.board import board_markdown, short_names
 from ramet.studies.archive import keep, kept
 from ramet.studies.board import Entry, Panel, board
 from ramet.studies.finished_run import FinishedRun
@@ -54,6 +54,13 @@ def panel(folder: Path) -> Panel:
 
 def entry(panel: Panel, method: str) -> Entry:
     return next(one for one in panel.entries if one.method == method)
+
+
+def test_names_in_the_figure_leave_out_what_all_methods_give() -> None:
+    tuned = ["fedavg,lr=0.1,dropout=0.2", "fedavg,algorithm=sgd,lr=1,dropout=0.3", "local,lr=2"]
+    assert short_names(tuned) == ["fedavg,dropout=0.2", "fedavg,algorithm=sgd,dropout=0.3", "local"]
+    assert short_names(["fedavg,lr=0.1", "fedavg,lr=0.2"]) == ["fedavg,lr=0.1", "fedavg,lr=0.2"]
+    assert short_names(["fedavg", "local"]) == ["fedavg", "local"]
 
 
 def test_methods_are_tied_if_the_interval_of_their_difference_includes_zero(panel: Panel) -> None:

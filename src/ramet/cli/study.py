@@ -476,5 +476,5 @@ def board(
     make_folder(folder)
     drawing.save(board_figure(panels), folder, "board")
     page = folder / "board.md"
-    page.write_text(f"# Board\n\n{board_markdown(panels)}\n\n![Score over bytes](board.svg)\n")
+    page.write_text(f"# Board\n\n{board_markdown(panels)}\n\n![Scores and bytes](board.svg)\n")
     print_line(f"Wrote {page} and its figure.")

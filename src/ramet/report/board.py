@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ramet.report.drawing import MARKS, line_style, new_figure
+from ramet.report.drawing import COLOURS, new_figure
 from ramet.report.text import percent, plural, size
 from ramet.studies.board import Entry, Panel
 from ramet.studies.gains import Gain
@@ -63,9 +63,9 @@ def _cells(entry: Entry) -> tuple[str, ...]:
 
 
 def _score(score: Gain) -> str:
-    if score.low is None or score.high is None:
+    if score.low is None:
         return percent(score.mean)
-    low, high = max(0.0, score.low), min(1.0, score.high)
+    low, high = _interval(score)
     return f"{percent(score.mean)} [{percent(low)}, {percent(high)}]"
 
 
@@ -79,28 +79,37 @@ def _secure(entry: Entry) -> str:
 
 
 def board_figure(panels: Sequence[Panel]) -> Figure:
-    """Mean score with its interval over the bytes of a whole run, a panel each."""
-    with new_figure(8, 4.5 * len(panels), rows=len(panels)) as (figure, axes):
-        for place, panel in zip(np.atleast_1d(axes), panels, strict=True):
-            for index, entry in enumerate(sorted(panel.entries, key=lambda one: one.method)):
-                score, mean = entry.score, 100 * entry.score.mean
-                low, high = (mean if end is None else 100 * end for end in (score.low, score.high))
-                place.errorbar(
-                    entry.total,
-                    mean,
-                    [[mean - low], [high - mean]],
-                    fmt=MARKS[index % len(MARKS)],
-                    color=line_style(index)["color"],
-                    capsize=3,
-                    ms=7,
-                    label=entry.method,
-                )
-            place.set_xscale("symlog", linthresh=_SMALLEST_BYTES)
-            place.set_xlim(left=-_SMALLEST_BYTES / 10)
-            place.set(
-                xlabel="bytes of a run, all clients, both ways",
-                ylabel=f"test {panel.terms.metric}, %",
-                title=str(panel.terms),
-            )
-            place.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    """The mean scores with their intervals, and the bytes of a whole run, a row of each panel."""
+    height = sum(1.2 + 0.3 * len(panel.entries) for panel in panels)
+    with new_figure(9, height, panels=2, rows=len(panels)) as (figure, axes):
+        for (scores, sizes), panel in zip(np.reshape(axes, (-1, 2)), panels, strict=True):
+            rows = range(len(panel.entries), 0, -1)
+            for row, entry in zip(rows, panel.entries, strict=True):
+                mean, (low, high) = entry.score.mean, _interval(entry.score)
+                scores.plot([100 * low, 100 * high], [row, row], color=COLOURS[1])
+                scores.plot(100 * mean, row, "o", color=COLOURS[1])
+                sizes.plot(entry.total, row, "s", color=COLOURS[6])
+            sizes.set_xscale("symlog", linthresh=_SMALLEST_BYTES)
+            sizes.set_xlim(left=-_SMALLEST_BYTES / 10)
+            scores.set_yticks(rows, short_names([entry.method for entry in panel.entries]))
+            sizes.set_yticks(rows, [""] * len(panel.entries))
+            scores.set(xlabel=f"test {panel.terms.metric}, %", title=str(panel.terms))
+            sizes.set(xlabel="bytes of a run, all clients, both ways")
     return figure
+
+
+def _interval(score: Gain) -> tuple[float, float]:
+    """The interval of a share, which is between 0 and 1; the mean itself without one."""
+    if score.low is None or score.high is None:
+        return score.mean, score.mean
+    return max(0.0, score.low), min(1.0, score.high)
+
+
+def short_names(labels: Sequence[str]) -> list[str]:
+    """The labels without options that all of them give, if they then still differ."""
+    parts = [label.split(",") for label in labels]
+    common = set.intersection(*({word.partition("=")[0] for word in words[1:]} for words in parts))
+    short = [
+        ",".join(word for word in words if word.partition("=")[0] not in common) for words in parts
+    ]
+    return short if len(set(short)) == len(short) else [*labels]
