@@ -26,6 +26,14 @@ def test_cut_by_hand(two_graphs: GraphBlock) -> None:
     assert dense.sum() == 10
 
 
+def test_a_cut_reads_the_columns_where_they_are_now(two_graphs: GraphBlock) -> None:
+    block = replace(two_graphs, columns=two_graphs.columns.clone())
+    before = block.cut(torch.tensor([1, 0])).columns
+    block.columns.share_memory_()  # moves them, as sending the block to another process does
+    block.columns.add_(1)
+    assert torch.equal(block.cut(torch.tensor([1, 0])).columns, before + 1)
+
+
 def test_pyg_attributes_by_hand(two_graphs: GraphBlock) -> None:
     batch = two_graphs.cut(torch.tensor([1, 0]))
     assert batch.x.tolist() == [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1], [0, 1], [1, 0]]

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -203,15 +202,11 @@ class GraphBlock:
             return self.columns[links].add_(first_node[graph])
         # joining slices takes fewer passes over memory than indexing
         starts, ends = self.link_starts[graphs].numpy(), self.link_starts[graphs + 1].numpy()
-        slices = [self._columns[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        joined = np.concatenate([self._columns[:0], *slices])
+        columns = self.columns.numpy()
+        slices = [columns[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        joined = np.concatenate([columns[:0], *slices])
         joined += np.repeat(first_node.numpy(), ends - starts)
         return torch.from_numpy(joined)
-
-    @cached_property
-    def _columns(self) -> NDArray[np.int32]:
-        """The columns as an array, which is cut faster than a tensor."""
-        return self.columns.numpy()
 
     def _spectrum_of(self, nodes: Tensor) -> Tensor:
         """[nodes, longest] rows of the spectrum, padded with zeros."""
