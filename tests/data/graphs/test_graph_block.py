@@ -29,7 +29,8 @@ def test_cut_by_hand(two_graphs: GraphBlock) -> None:
 def test_a_cut_reads_the_columns_where_they_are_now(two_graphs: GraphBlock) -> None:
     block = replace(two_graphs, columns=two_graphs.columns.clone())
     before = block.cut(torch.tensor([1, 0])).columns
-    block.columns.share_memory_()  # moves them, as sending the block to another process does
+    # moves them, as sending the block to another process does
+    block.columns.share_memory_()  # type: ignore[no-untyped-call]
     block.columns.add_(1)
     assert torch.equal(block.cut(torch.tensor([1, 0])).columns, before + 1)
 
