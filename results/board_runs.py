@@ -1,8 +1,8 @@
 """The runs of the board: every method is tuned with the same number of trials, then compared.
 
 Trials are on the first split, by validation, with seed 0: of learning rate, weight decay and
-dropout, with the first trial at a method's defaults. Then come three splits with two seeds each.
-What was done is not done again, so this may be stopped at any time.
+dropout, with the first trial at a method's defaults if they are in the range. Then come three
+splits with two seeds each. What was done is not done again, so this may be stopped at any time.
 
     RAMET_DATA=DIR python results/board_runs.py WORK [DATASET …] [--methods METHOD …]
 

@@ -8,6 +8,7 @@ points of the printed one.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from ramet.experiment import MethodSpec
@@ -25,7 +26,7 @@ def main() -> None:
 
 def table(name: str) -> str:
     """A row per method, a column per setting."""
-    cells, kept = tables()[name], kept_by_folder(HERE)
+    cells, kept = tables()[name], _kept()
     groups = list(dict.fromkeys(cell.group for cell in cells))
     lines = ["| method | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
     rows: dict[tuple[str, str], dict[str, str]] = {}
@@ -37,6 +38,11 @@ def table(name: str) -> str:
         label = method if methods.count(method) == 1 else with_options
         lines.append(f"| `{label}` | " + " | ".join(row.get(one, "–") for one in groups) + " |")
     return "\n".join(lines)
+
+
+@cache
+def _kept() -> RunsByFolder:
+    return kept_by_folder(HERE)
 
 
 def measured(cell: Printed, kept: RunsByFolder) -> ReproducedCell:
