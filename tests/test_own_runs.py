@@ -298,14 +298,14 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
     named = Experiment(_settings(files, out.parent, engine="superlink")).public_settings()
     home = out.with_name(f"{out.name}-home")
     home.mkdir()
-    flower, (port, *own) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(4)
+    flower, (port,) = Flower(home, out.with_name(f"{out.name}-logs")), free_ports(1)
     with ExitStack() as stack:
         stack.callback(flower.kill_leftovers)
         stack.enter_context(flower.superlink(port, simulated=False))
-        for toml, own_port in zip(files, own, strict=True):
+        for toml in files:
             state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
             node = {"data": str(toml), "state": state}
-            stack.enter_context(flower.supernode(toml.parent.name, own_port, port, node))
+            stack.enter_context(flower.supernode(toml.parent.name, port, node))
         flower.run(THIN_APP, to_run_config(named, out), 0, lambda: None)
 
 

@@ -68,16 +68,16 @@ def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
     settings = checked_settings(
         method="fedstar", setting="tiny", rounds=1, engine="superlink", data=default_data()
     )
-    port, *own_ports = free_ports(4)
+    (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="ramet-") as home:
         flower = Flower(Path(home), tmp_path / "logs")
         try:
             with flower.superlink(port, simulated=False):
                 nodes = []
-                for client, own_port in zip(CLIENTS, own_ports, strict=True):
+                for client in CLIENTS:
                     node = {"client": client, "state": str(tmp_path / f"site-{client}")}
                     node["key"] = str(tmp_path / used[client])
-                    nodes.append(flower.supernode(client, own_port, port, node))
+                    nodes.append(flower.supernode(client, port, node))
                 with nodes[0], nodes[1], nodes[2]:
                     config = {**to_run_config(settings, out), "keys": str(keys)}
                     flower.run(THIN_APP, config, 0, on_poll=lambda: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -112,6 +113,26 @@ def test_other_kinds_of_apps_are_disabled_and_an_existing_list_is_kept(tmp_path:
         assert (done.returncode, "is closed" in done.stderr) == (1, True)
 
 
+def test_a_program_that_is_written_again_while_it_starts_still_runs(tmp_path: Path) -> None:
+    """Each site of a run writes the programs, while those of other sites start."""
+    write_guard(tmp_path, [])
+    script = (
+        "import sys; from pathlib import Path; from ramet.flower.guard import write_guard\n"
+        "print(flush=True)\n"
+        "while True: write_guard(Path(sys.argv[1]), [])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"\n"
+            for _ in range(200):
+                done = subprocess.run([tmp_path / "flwr-model"], capture_output=True, check=False)
+                assert (done.returncode, b"is closed" in done.stderr) == (1, True)
+        finally:
+            writer.kill()
+
+
 class GuardedFlower(Flower):
     """Flower's programs with a guard first in PATH."""
 
@@ -130,7 +151,7 @@ def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accept
     (app / "stranger" / "__init__.py").write_text("")
     (app / "stranger" / "client.py").write_text(CLIENT.replace("MARK", repr(str(mark))))
     (app / "stranger" / "server.py").write_text(SERVER)
-    port, own_port = free_ports(2)
+    (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="ramet-") as home:
         flower = GuardedFlower(Path(home), tmp_path / "logs")
         (Path(home) / "guard").mkdir()
@@ -138,7 +159,7 @@ def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accept
         try:
             with (
                 flower.superlink(port, simulated=False),
-                flower.supernode("one", own_port, port, {"client": "one"}),
+                flower.supernode("one", port, {"client": "one"}),
             ):
                 flower.run(app, {"out": str(out)}, simulated_clients=0, on_poll=lambda: None)
         finally:

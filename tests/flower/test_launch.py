@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import ramet
 from ramet.errors import RametError
-from ramet.flower.programs import Flower, free_ports
+from ramet.flower.programs import Flower, _is_free, free_ports
 
 _HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; time.sleep(60)"
 
@@ -30,6 +32,40 @@ def test_kill_leftovers_returns_when_the_processes_are_gone(tmp_path: Path) -> N
         flower.kill_leftovers()
         assert flower.processes() == []
         assert leftover.wait() == -9
+
+
+def test_a_supernode_that_ends_is_started_again(tmp_path: Path) -> None:
+    flower, (port,) = Flower(tmp_path / "home", tmp_path / "logs"), free_ports(1)
+    flower.home.mkdir()
+
+    def waits_for(supernodes: int) -> bool:
+        """Whether the SuperNode is started so many times, and runs."""
+        log, end = tmp_path / "logs" / "supernode-one.log", time.monotonic() + 60
+        while time.monotonic() < end:
+            started = log.exists() and log.read_text().count("Starting Flower SuperNode")
+            if started == supernodes:
+                return True
+            time.sleep(0.1)
+        return False
+
+    try:
+        with flower.supernode("one", port, {"client": "one"}):
+            assert waits_for(1)
+            flower.kill_leftovers()
+            assert waits_for(2)
+    finally:
+        flower.kill_leftovers()
+    assert waits_for(2), "not started again after the end"
+
+
+def test_ports_are_free_and_not_those_of_connections() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == len(ports)
+    assert max(ports) < 32_768
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", ports[0]))
+        other.listen()
+        assert not _is_free(ports[0])
 
 
 def test_an_address_without_a_cluster_is_an_error(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ thousand forged replies take seconds. The e2e tests use real SuperNodes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -264,7 +265,10 @@ def test_an_empty_folder_of_keys_is_an_error(tmp_path: Path) -> None:
         Keyring(tmp_path)
 
 
-def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
+def test_a_node_that_refuses_the_app_is_not_reported_as_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ramet.flower.wire._RETRIES", (0.0, 0.0))
     refuses = Error(0, "this site does not accept the app")
     sites: dict[int, Site] = {7: site("rings", None), 8: lambda *_: refuses}
     grid_wire = wire(sites, ["rings", "trees", "blocks"], None, names={7: "rings", 8: "trees"})
@@ -278,6 +282,34 @@ def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
     )
     with pytest.raises(RametError, match="no client takes part: trees: its node is connected, but"):
         wire({8: sites[8]}, ["trees"], None, names={8: "trees"})
+
+
+@pytest.mark.parametrize("first", [Error(8, "the client app crashed"), None])
+def test_a_node_that_did_not_say_which_client_it_is_is_asked_again(
+    first: Error | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ramet.flower.wire._RETRIES", (0.0, 0.0))
+    monkeypatch.setattr("ramet.flower.wire._ANSWER_TIME", 0.05)
+    answers_of_trees, trees = [first], site("trees", None)
+
+    def late(payload: Payload, introduces: bool) -> Payload | RecordDict | Error | None:
+        return answers_of_trees.pop() if answers_of_trees else trees(payload, introduces)
+
+    grid_wire = wire({7: site("rings", None), 8: late}, ["rings", "trees"], None)
+    assert isinstance(ask(grid_wire, "rings", "trees")["trees"], Payload)
+
+
+def test_a_node_that_leaves_while_it_is_asked_is_not_waited_for() -> None:
+    sites: dict[int, Site] = {7: site("rings", None)}
+
+    def leaves(payload: Payload, introduces: bool) -> None:
+        del sites[8]
+
+    sites[8] = leaves
+    grid = cast(Grid, InProcessGrid(sites))
+    started = time.monotonic()
+    GridWire(grid, ["rings", "trees"], deadline=60.0, connect_timeout=0.3)
+    assert time.monotonic() - started < 30.0
 
 
 def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:

@@ -170,8 +170,11 @@ def read_accepted(path: Path) -> set[str]:
 
 
 def _write_script(path: Path, command: str) -> None:
-    path.touch(mode=0o777)
-    path.write_text(f"#!/bin/sh\n{command}\n")
+    """Write a script at once: a shell that is just starting must not read half of it."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.touch(mode=0o777)
+    unfinished.write_text(f"#!/bin/sh\n{command}\n")
+    unfinished.replace(path)
 
 
 if __name__ == "__main__":

@@ -57,10 +57,10 @@ def _start_sites(
     """Start a SuperNode for each client, which connects to the SuperLink on this port."""
     experiment = folder.experiment()
     data = experiment.settings.data
-    for client, own_port in zip(clients, free_ports(len(clients)), strict=True):
+    for client in clients:
         own_data = str(experiment.setting.data_of(client, data) or data)
         node = {"client": client, "data": own_data, "state": str(folder.path)}
-        stack.enter_context(flower.supernode(client, own_port, port, node))
+        stack.enter_context(flower.supernode(client, port, node))
 
 
 def _start_region(
@@ -68,14 +68,14 @@ def _start_region(
 ) -> None:
     """Start a region: its SuperLink, its sites and its run, and its SuperNode of the centre."""
     experiment, flower = folder.experiment(), Flower(central.home / region, central.logs / region)
-    port, own_port = free_ports(2)
+    (port,) = free_ports(1)
     stack.enter_context(flower.superlink(port, simulated=False))
     _start_sites(stack, flower, folder, experiment.regions[region], port)
     mailbox = {MAILBOX: str(flower.home / MAILBOX)}
     config = to_run_config(experiment.settings, folder.path)
     flower.submit(THIN_APP, {**config, REGION: region, **mailbox})
     node = {"client": region, **mailbox}
-    stack.enter_context(central.supernode(region, own_port, central_port, node))
+    stack.enter_context(central.supernode(region, central_port, node))
 
 
 def _kill_orphans(folder: RunFolder) -> None:

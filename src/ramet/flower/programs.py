@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -11,10 +12,12 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener, getproxies
@@ -33,12 +36,16 @@ QUIET = {
 LOOPBACK = "127.0.0.1"
 """Never reached through an HTTP proxy, whatever the environment says."""
 _LINK = "ramet"
+_SERVER_PORTS = range(20_000, 32_000)
+"""Below the ports that Linux and macOS give to outgoing connections."""
+_RANDOM = random.SystemRandom()
 _RAY_ADDRESS = "RAY_ADDRESS"
 """The variable from which Ray takes the address of its cluster: Flower has no option for it."""
 _START_TIMEOUT = 60.0
 _COMMAND_TIMEOUT = 600.0
 _STOP_TIMEOUT = 15.0
 _POLL_INTERVAL = 5.0
+_KEEPER_INTERVAL = 0.5
 _COMPLETED = "finished:completed"
 
 
@@ -85,17 +92,33 @@ class Flower:
             yield
 
     @contextmanager
-    def supernode(
-        self, client: str, own_port: int, port: int, node: dict[str, str]
-    ) -> Iterator[None]:
-        arguments = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1"]
-        arguments += ["--port", str(own_port), "--node-config", node_config_text(node)]
+    def supernode(self, client: str, port: int, node: dict[str, str]) -> Iterator[None]:
+        """Keep a SuperNode running that connects to the SuperLink on this port."""
         self._overrides.mkdir(exist_ok=True)
         write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
-        supernode = self._overrides / "flower-supernode"
-        write_program(supernode, "ramet.flower.supernode")
-        with self._process(f"supernode-{client}", str(supernode), *arguments):
+        stopped = threading.Event()
+        arguments = (client, port, node, stopped)
+        keeper = threading.Thread(target=self._keep_supernode_running, args=arguments)
+        keeper.start()
+        try:
             yield
+        finally:
+            stopped.set()
+            keeper.join()
+
+    def _keep_supernode_running(
+        self, client: str, port: int, node: dict[str, str], stopped: threading.Event
+    ) -> None:
+        """Start a SuperNode, and start it again on another port whenever it ends."""
+        arguments = ["-c", "from ramet.flower.supernode import main; main()"]
+        arguments += ["--insecure", "--superlink", f"{LOOPBACK}:{port}", "--host", LOOPBACK]
+        arguments += ["--node-config", node_config_text(node), "--port"]
+        while not stopped.is_set():
+            (own_port,) = free_ports(1)
+            command = (sys.executable, *arguments, str(own_port))
+            with self._process(f"supernode-{client}", *command) as process:
+                while process.poll() is None and not stopped.wait(_KEEPER_INTERVAL):
+                    pass
 
     def run(
         self,
@@ -326,8 +349,19 @@ def wait_until_up(
 
 
 def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for bound in sockets:
-            bound.bind(("127.0.0.1", 0))
-        return [bound.getsockname()[1] for bound in sockets]
+    """Ports that no program listens on.
+
+    Port 0 would give one that a connection of another program may take before it is used.
+    """
+    candidates = _RANDOM.sample(_SERVER_PORTS, len(_SERVER_PORTS))
+    return list(islice(filter(_is_free, candidates), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True

@@ -29,6 +29,10 @@ CONNECT_TIMEOUT = 120.0
 """Seconds that a run waits for the nodes of all clients before it begins with those connected."""
 _PAUSE, _LONGEST_PAUSE, _PAUSE_PER_MESSAGE = 0.1, 0.5, 0.15
 """Seconds between two looks for replies. Each message is a call, so many in flight wait longer."""
+_ANSWER_TIME = 60.0
+"""Seconds after which a node that has not said which client it is, is asked again."""
+_RETRIES = (1.0, 5.0)
+"""Seconds before a node that answered this question with an error is asked again."""
 _NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
 
 
@@ -64,6 +68,11 @@ class GridWire:
         self.refused: dict[str, str] = {}
         """Clients whose node is connected but does not take part, with the reason."""
         self._seen: set[int] = set()
+        self._questions: dict[str, tuple[int, str]] = {}
+        """The nodes that were asked which client they are, by message, each with its nonce."""
+        self._next_question: dict[int, float] = {}
+        self._errors: dict[int, list[str]] = {}
+        """What nodes have answered instead of which client they are."""
         self._await_nodes(set(clients), connect_timeout)
 
     def set_run(self, run: str, expected: Mapping[str, Schema], preparation: Preparation) -> None:
@@ -79,8 +88,12 @@ class GridWire:
         return "; ".join(f"{client}: {self._reason(client)}" for client in clients)
 
     def _reason(self, client: str) -> str:
-        absent = _NOT_ADMITTED if self._lacks_key(client) else "its node is not connected"
-        return self.refused.get(client, absent)
+        if client in self.refused:
+            return self.refused[client]
+        if self._lacks_key(client):
+            return _NOT_ADMITTED
+        answered = [e[-1] for node, e in self._errors.items() if self._names.get(node) == client]
+        return _connected_but(answered[0]) if answered else "its node is not connected"
 
     def _lacks_key(self, client: str) -> bool:
         return self._keyring is not None and not self._keyring.has(client)
@@ -183,30 +196,41 @@ class GridWire:
             )
 
     def _introduce_new_nodes(self) -> None:
-        """Ask new nodes which client they are."""
-        new = set(self._grid.get_node_ids()) - self._seen
-        if not new:
-            return
-        pending: dict[str, tuple[int, str]] = {}
-        for node in sorted(new):
-            nonce = fresh_nonce()
-            request = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
-            if sent := self._push(Message(request, node, MessageType.QUERY)):
-                pending[sent] = node, nonce
+        """Ask new nodes which client they are, and wait for all that stay connected."""
         end = time.monotonic() + self._deadline
-        while pending and time.monotonic() < end:
-            for sent in list(pending):
+        while new := set(self._grid.get_node_ids()) - self._seen:
+            for node in sorted(new):
+                if time.monotonic() >= self._next_question.get(node, 0.0):
+                    self._ask_which_client(node)
+            for sent in list(self._questions):
                 reply = self._pull(sent)
                 if reply is not None:
-                    self._add_node(*pending.pop(sent), reply)
+                    self._add_node(*self._questions.pop(sent), reply)
+            if time.monotonic() > end:
+                return
             time.sleep(_PAUSE)
+
+    def _ask_which_client(self, node: int) -> None:
+        nonce = fresh_nonce()
+        question = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
+        if sent := self._push(Message(question, node, MessageType.QUERY)):
+            self._questions[sent] = node, nonce
+            self._next_question[node] = time.monotonic() + _ANSWER_TIME
 
     def _add_node(self, node: int, nonce: str, reply: Payload | str) -> None:
         """Accept a node as the client that it claims to be; with a keyring it must prove it."""
+        if node in self._seen:  # it was asked twice
+            return
+        if isinstance(reply, str):
+            errors = self._errors.setdefault(node, [])
+            errors.append(reply)
+            if len(errors) <= len(_RETRIES):
+                self._next_question[node] = time.monotonic() + _RETRIES[len(errors) - 1]
+                return
         self._seen.add(node)
         if isinstance(reply, str) or "client" not in reply.notes:
             if node in self._names and isinstance(reply, str):
-                self.refused[self._names[node]] = f"its node is connected, but answered: {reply}"
+                self.refused[self._names[node]] = _connected_but(reply)
             return
         client = reply.notes["client"]
         checked = self._checked(reply, RequestId(self._run, client, INTRODUCTION, nonce))
@@ -232,6 +256,10 @@ class GridWire:
             return Schema.parse(text, client).fits(expected)
         except RametError:
             return False
+
+
+def _connected_but(answer: str) -> str:
+    return f"its node is connected, but answered: {answer}"
 
 
 def _content(reply: Message) -> Payload | str:
