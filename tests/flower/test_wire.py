@@ -265,10 +265,7 @@ def test_an_empty_folder_of_keys_is_an_error(tmp_path: Path) -> None:
         Keyring(tmp_path)
 
 
-def test_a_node_that_refuses_the_app_is_not_reported_as_absent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("ramet.flower.wire._RETRIES", (0.0, 0.0))
+def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
     refuses = Error(0, "this site does not accept the app")
     sites: dict[int, Site] = {7: site("rings", None), 8: lambda *_: refuses}
     grid_wire = wire(sites, ["rings", "trees", "blocks"], None, names={7: "rings", 8: "trees"})
@@ -297,6 +294,22 @@ def test_a_node_that_did_not_say_which_client_it_is_is_asked_again(
 
     grid_wire = wire({7: site("rings", None), 8: late}, ["rings", "trees"], None)
     assert isinstance(ask(grid_wire, "rings", "trees")["trees"], Payload)
+
+
+@pytest.mark.parametrize(("code", "questions"), [(8, 3), (2, 1)])
+def test_only_a_node_whose_answer_was_lost_is_asked_again(
+    code: int, questions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ramet.flower.wire._RETRIES", (0.0, 0.0))
+    asked = []
+
+    def fails(payload: Payload, introduces: bool) -> Error:
+        asked.append(introduces)
+        return Error(code, "no")
+
+    with pytest.raises(RametError, match="trees: its node is connected, but answered: no"):
+        wire({8: fails}, ["trees"], None, names={8: "trees"})
+    assert asked == [True] * questions
 
 
 def test_a_node_that_leaves_while_it_is_asked_is_not_waited_for() -> None:

@@ -98,7 +98,7 @@ class Flower:
         write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
         stopped = threading.Event()
         arguments = (client, port, node, stopped)
-        keeper = threading.Thread(target=self._keep_supernode_running, args=arguments)
+        keeper = threading.Thread(target=self._keep_supernode_running, args=arguments, daemon=True)
         keeper.start()
         try:
             yield

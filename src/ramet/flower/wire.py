@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from flwr.app import Message, MessageType
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from ramet.data.own import Preparation, Schema, SiteSums
@@ -32,8 +33,19 @@ _PAUSE, _LONGEST_PAUSE, _PAUSE_PER_MESSAGE = 0.1, 0.5, 0.15
 _ANSWER_TIME = 60.0
 """Seconds after which a node that has not said which client it is, is asked again."""
 _RETRIES = (1.0, 5.0)
-"""Seconds before a node that answered this question with an error is asked again."""
+"""Seconds before a node whose answer was lost is asked again."""
+_LOST = {
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+    ErrorCode.CLIENT_APP_CRASHED,
+}
+"""Flower's errors that are no answer of the site."""
 _NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
+
+
+class _Lost(str):
+    """Why there is no answer."""
 
 
 class GridWire:
@@ -72,7 +84,7 @@ class GridWire:
         """The nodes that were asked which client they are, by message, each with its nonce."""
         self._next_question: dict[int, float] = {}
         self._errors: dict[int, list[str]] = {}
-        """What nodes have answered instead of which client they are."""
+        """Why nodes' answers to this question were lost."""
         self._await_nodes(set(clients), connect_timeout)
 
     def set_run(self, run: str, expected: Mapping[str, Schema], preparation: Preparation) -> None:
@@ -221,7 +233,7 @@ class GridWire:
         """Accept a node as the client that it claims to be; with a keyring it must prove it."""
         if node in self._seen:  # it was asked twice
             return
-        if isinstance(reply, str):
+        if isinstance(reply, _Lost):
             errors = self._errors.setdefault(node, [])
             errors.append(reply)
             if len(errors) <= len(_RETRIES):
@@ -264,7 +276,8 @@ def _connected_but(answer: str) -> str:
 
 def _content(reply: Message) -> Payload | str:
     if reply.has_error():
-        return f"{reply.error.reason or 'failed'} (Flower's code {reply.error.code})"
+        reason = f"{reply.error.reason or 'failed'} (Flower's code {reply.error.code})"
+        return _Lost(reason) if reply.error.code in _LOST else reason
     try:
         return from_records(reply.content)
     except RametError as error:
