@@ -65,9 +65,13 @@ def test_ramet_adds_little_to_torch_and_pyg() -> None:
         "ramet.run, ramet.METHODS, ramet.SETTINGS\n"
         "print(json.dumps([middle - start, time.process_time() - middle]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    torch_seconds, ramet_seconds = json.loads(done.stdout)
-    assert ramet_seconds < max(0.3, 0.2 * torch_seconds)
+    measured = []
+    for _ in range(3):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        torch_seconds, ramet_seconds = json.loads(done.stdout)
+        measured.append(ramet_seconds / max(1.5, torch_seconds))
+    assert min(measured) < 0.2
 
 
 def test_help_takes_less_than_half_a_second_of_one_core() -> None:

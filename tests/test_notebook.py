@@ -31,6 +31,8 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     client = NotebookClient(
         notebook,
         timeout=300,
+        iopub_timeout=120,
+        startup_timeout=300,
         allow_errors=True,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},

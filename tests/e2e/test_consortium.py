@@ -117,7 +117,7 @@ def _check_traffic_at_the_proxy(members: Members) -> None:
     received = [
         int(line.split()[-2])
         for line in (members.coordinator.folder / "logs" / "access.log").read_text().splitlines()
-        if " /v1/fleet/push" in line
+        if " /v1/fleet/push" in line and line.split()[-3] == "200"
     ]
     assert logged < sum(received) < logged + 1500 * len(received)
 

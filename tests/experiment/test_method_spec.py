@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.errors import RametError
@@ -62,6 +62,7 @@ specs = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(specs)
 def test_every_spec_survives_a_round_trip(spec: MethodSpec) -> None:
     assert MethodSpec.parse(str(spec)) == spec

@@ -211,7 +211,7 @@ class Coordinator(Side):
     def _superlink_running(self) -> bool:
         """Whether the SuperLink runs, started by `ramet deploy start`, systemd or Docker."""
         self.flower.connect(self.consortium.link_port, self.authority)
-        within = 10.0 if self.services()[0].process() else 1.0
+        within = 30.0 if self.services()[0].process() else 3.0
         return wait_until_up(self._link_health, lambda: True, self.authority, within=within)
 
     @property

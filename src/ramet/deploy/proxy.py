@@ -55,6 +55,7 @@ http {{
   upstream superlink {{
     server 127.0.0.1:{consortium.link_port};
     keepalive 16;
+    keepalive_timeout 4s;  # the SuperLink closes idle connections after 5 s
   }}
   server {{
     listen {endpoint(str(consortium.listen), consortium.port)} ssl backlog=4096{dual_stack};

@@ -23,6 +23,8 @@ SYSTEM_PROGRAMS = ("/usr/sbin", "/usr/local/sbin")
 """Folders where nginx may be installed; not in every user's PATH."""
 _START_TIMEOUT = 10.0
 _STOP_TIMEOUT = 15.0
+_CLOCK_STEP = 5.0
+"""Seconds by which the time at which a process began may seem to move, when the clock is set."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,8 @@ class Service:
         try:
             pid, created = self._pid_file.read_text().split()
             process = psutil.Process(int(pid))
-            alive = (
-                process.create_time() == float(created) and process.status() != psutil.STATUS_ZOMBIE
-            )
+            is_same = abs(process.create_time() - float(created)) < _CLOCK_STEP
+            alive = is_same and process.status() != psutil.STATUS_ZOMBIE
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             return None
         return process if alive else None
@@ -138,7 +139,8 @@ class Service:
             with suppress(psutil.NoSuchProcess):  # it ended with its parent
                 process.terminate()
         for process in psutil.wait_procs(family, _STOP_TIMEOUT)[1]:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         psutil.wait_procs(family, _STOP_TIMEOUT)
         self._pid_file.unlink()
         return True

@@ -79,10 +79,11 @@ class Snapshots:
             self._path(step).unlink()
 
     def steps(self) -> list[int]:
-        if not self.folder.exists():
+        try:
+            with os.scandir(self.folder) as files:
+                names = [file.name for file in files if file.name.endswith(_SUFFIX)]
+        except FileNotFoundError:
             return []
-        with os.scandir(self.folder) as files:
-            names = [file.name for file in files if file.name.endswith(_SUFFIX)]
         return sorted(int(name.removesuffix(_SUFFIX)) for name in names)
 
     def latest_step(self, before: int) -> int | None:

@@ -6,10 +6,12 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ramet.engine import DamagedError, Snapshot, Snapshots
+from ramet.engine.disk import syncing
 from ramet.errors import RametError
 from ramet.payload import Payload
 
@@ -52,7 +54,8 @@ class Mailbox:
         """Answer a request, or tell why it cannot be answered."""
         if isinstance(reply, RametError):
             reply = Payload(notes={_ERROR: str(reply)})
-        _write(self._replies / name, reply)
+        with suppress(FileNotFoundError):  # whoever asked has stopped waiting
+            _write(self._replies / name, reply)
 
     @property
     def _requests(self) -> Path:
@@ -65,7 +68,8 @@ class Mailbox:
 
 def _write(folder: Path, message: Payload) -> None:
     facts = {"numbers": dict(message.numbers), "notes": dict(message.notes)}
-    Snapshots(folder).save(Snapshot(0, message.arrays, facts))
+    with syncing(False):
+        Snapshots(folder).save(Snapshot(0, message.arrays, facts))
 
 
 def _read(folder: Path) -> Payload | None:

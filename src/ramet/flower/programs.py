@@ -232,7 +232,9 @@ class Flower:
         link = {"address": f"127.0.0.1:{port}", **tls}
         config = {"superlink": {"default": _LINK, _LINK: link}}
         self.home.mkdir(parents=True, exist_ok=True)
-        (self.home / "config.toml").write_text(tomli_w.dumps(config))
+        path, text = self.home / "config.toml", tomli_w.dumps(config)
+        if not path.exists() or path.read_text() != text:  # a command may just be reading it
+            path.write_text(text)
 
     def flwr(self, *command: str) -> dict[str, Any]:
         """Run `flwr COMMAND` on the SuperLink and return its JSON output."""

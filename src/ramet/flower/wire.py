@@ -30,7 +30,7 @@ CONNECT_TIMEOUT = 120.0
 """Seconds that a run waits for the nodes of all clients before it begins with those connected."""
 _PAUSE, _LONGEST_PAUSE, _PAUSE_PER_MESSAGE = 0.1, 0.5, 0.15
 """Seconds between two looks for replies. Each message is a call, so many in flight wait longer."""
-_ANSWER_TIME = 60.0
+_ANSWER_TIME = 300.0
 """Seconds after which a node that has not said which client it is, is asked again."""
 _RETRIES = (1.0, 5.0)
 """Seconds before a node whose answer was lost is asked again."""
