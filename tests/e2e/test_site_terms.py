@@ -65,16 +65,16 @@ def test_a_changed_run_config_is_refused_by_name(
     changed = {name: str(value).replace("OTHER", str(other)) for name, value in changes.items()}
     flower = Flower(members.coordinator.flower.home, tmp_path / "logs")
     before = {site.events: len(read_lines(site.events)) for site in members.sites}
-    with pytest.raises(RametError, match=f"`{setting}`: this site does not allow"):
+    with pytest.raises(RametError, match=f"`{setting}`: this site does not allow") as raised:
         flower.run(
             app=THIN_APP,
             config={**_config(members, tmp_path / "r"), **changed},
             simulated_clients=0,
             on_poll=lambda: None,
         )
-    log = (tmp_path / "logs" / "run.log").read_text()
+    shown = str(raised.value) + (tmp_path / "logs" / "run.log").read_text()
     for site in members.sites:
-        assert str(site.folder) not in log
+        assert str(site.folder) not in shown
         refused, failed = read_lines(site.events)[before[site.events] :]
         assert refused["event"] == "run refused"
         assert refused["reason"].startswith(f"`{setting}`: this site does not allow")
