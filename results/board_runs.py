@@ -43,7 +43,7 @@ DATASETS = {
     "chameleon-metis-10": ("chameleon", METIS),
     "minesweeper-metis-10": ("minesweeper", METIS),
     "photo-metis-10": ("photo", METIS),
-    "twitch": ("twitch", ()),
+    "twitch": ("twitch", ("features=words",)),
 }
 SEARCH = ("weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
 LR = "lr=0.001..0.05:log"
