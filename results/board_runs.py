@@ -34,7 +34,7 @@ METHODS = (
     "fedspray",
     "fedtad",
     "fedsage+",
-    "o-pfgl",
+    "o-pfgl,epochs=1",
     "adafgl",
 )
 METIS = ("clients=10", "partition=metis", "train=0.2")
