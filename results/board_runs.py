@@ -19,12 +19,10 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent
 TUNED = RESULTS / "tuned.jsonl"
-METHODS = (
+WITH_ADAM = (
     "local",
     "fedavg",
-    "fedavg,algorithm=sgd",
     "fedprox",
-    "scaffold",
     "fedper",
     "gcfl+",
     "fedgta",
@@ -37,6 +35,18 @@ METHODS = (
     "o-pfgl,epochs=1",
     "adafgl",
 )
+WITH_SGD = (
+    "scaffold",
+    "fedavg,algorithm=sgd",
+    "fedprox,algorithm=sgd",
+    "fedper,algorithm=sgd",
+    "gcfl+,algorithm=sgd",
+    "fedgta,algorithm=sgd",
+    "fedpub,algorithm=sgd",
+    "fgssl,algorithm=sgd",
+    "fedspray,algorithm=sgd",
+)
+METHODS = (*WITH_ADAM, *WITH_SGD)
 METIS = ("clients=10", "partition=metis", "train=0.2")
 DATASETS = {
     "cora-metis-10": ("cora", METIS),
@@ -48,8 +58,7 @@ DATASETS = {
 SEARCH = ("weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
 LR = "lr=0.001..0.05:log"
 LR_OF_SGD = "lr=0.05..2:log"
-WITH_SGD = ("fedavg,algorithm=sgd", "scaffold")
-"""These train with plain SGD, whose steps need another size than Adam's."""
+"""SGD's steps need another size than Adam's."""
 TRIALS, ROUNDS, SPLITS, SEEDS = 8, 50, 3, "1,2"
 
 
