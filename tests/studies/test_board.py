@@ -99,6 +99,15 @@ def test_data_and_partitions_are_not_mixed(folder: Path) -> None:
     assert {one.method for one in panels[1].entries} == {"local,epochs=5", "fedavg,epochs=5"}
 
 
+def test_the_overview_has_every_method_on_every_dataset(folder: Path, panel: Panel) -> None:
+    other = board([FIELD.parent / "twitch"])
+    page = board_markdown([panel, *other])
+    assert "| method | cora | twitch |" in page
+    assert "| `fedgta` | **81.00** (1–2) | – |" in page
+    assert "| `local` | 76.00 (3) | **66.72** (1) |" in page
+    assert "Overview" not in board_markdown([panel])
+
+
 def test_a_method_whose_file_is_not_here_is_ranked_all_the_same(
     folder: Path, tmp_path: Path
 ) -> None:

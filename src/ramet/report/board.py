@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,37 @@ _SMALLEST_BYTES = 1e4
 
 
 def board_markdown(panels: Sequence[Panel]) -> str:
-    """A table for each panel, with the command that adds an entry."""
-    return "\n\n".join(map(_panel_markdown, panels))
+    """All panels in one table, then one of each, with the command that adds an entry."""
+    overview = [_overview(panels)] if len(panels) > 1 else []
+    return "\n\n".join([*overview, *map(_panel_markdown, panels)])
+
+
+def _overview(panels: Sequence[Panel]) -> str:
+    """Every method on every dataset, those first that are most often not behind another."""
+    cells: dict[str, list[str]] = {}
+    unbeaten: Counter[str] = Counter()
+    for column, panel in enumerate(panels):
+        names = short_names([entry.method for entry in panel.entries])
+        for name, entry in zip(names, panel.entries, strict=True):
+            best = entry.rank[0] == 1
+            unbeaten[name] += best
+            score = percent(entry.score.mean)
+            row = cells.setdefault(name, ["–"] * len(panels))
+            row[column] = f"{f'**{score}**' if best else score} ({_rank(entry)})"
+    settings = [panel.terms.setting for panel in panels]
+    twice = len(set(settings)) < len(settings)
+    heads = [str(panel.terms) if twice else panel.terms.setting for panel in panels]
+    rows = sorted(cells, key=lambda name: (-unbeaten[name], name))
+    lines = [
+        "### Overview",
+        "",
+        "Mean test score in %, and rank. In bold: no other method is ahead, ties aside.",
+        "",
+        "| method | " + " | ".join(heads) + " |",
+        "|---" * (len(heads) + 1) + "|",
+        *(f"| `{name}` | " + " | ".join(cells[name]) + " |" for name in rows),
+    ]
+    return "\n".join(lines)
 
 
 def _panel_markdown(panel: Panel) -> str:
@@ -49,7 +79,7 @@ def _panel_markdown(panel: Panel) -> str:
 def _cells(entry: Entry) -> tuple[str, ...]:
     leaving = entry.leaving
     return (
-        "–".join(map(str, dict.fromkeys(entry.rank))),
+        _rank(entry),
         f"`{entry.method}`",
         f"{_score(entry.score)} ({plural(len(entry.sha256), 'run')})",
         size(entry.up),
@@ -60,6 +90,10 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         _secure(entry),
         ", ".join(commit[:_COMMIT_DIGITS] for commit in entry.commits),
     )
+
+
+def _rank(entry: Entry) -> str:
+    return "–".join(map(str, dict.fromkeys(entry.rank)))
 
 
 def _score(score: Gain) -> str:
