@@ -34,6 +34,8 @@ WITH_ADAM = (
     "fedsage+",
     "o-pfgl,epochs=1",
     "adafgl",
+    "local,hidden=128",  # as many parameters as FED-PUB and FedSpray have with 64
+    "fedavg,hidden=128",
 )
 WITH_SGD = (
     "scaffold",

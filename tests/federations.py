@@ -231,11 +231,11 @@ def wavering_run(folder: Path, rounds: int = 8, **options: Any) -> ramet.Result:
     return ramet.run("fedper", "planted", out=folder, **given)
 
 
-def stopped_and_resumed(whole: ramet.Result, folder: Path) -> str:
-    """The SHA-256 of a run with the same settings that was stopped in round 3 and resumed."""
+def stopped_and_resumed(whole: ramet.Result, folder: Path, in_round: int = 3) -> str:
+    """The SHA-256 of a run with the same settings that was stopped in a round and resumed."""
     run = RunFolder.create(folder, RunFolder(whole.folder).experiment().settings)
     with suppress(StoppedError):
-        run.execute(StoppingWire(local_wire(run), 3), lambda _: None)
+        run.execute(StoppingWire(local_wire(run), in_round), lambda _: None)
     assert run.summary() is None
     return ramet.resume(folder).summary.sha256
 

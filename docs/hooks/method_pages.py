@@ -278,11 +278,11 @@ def results(methods: Sequence[str]) -> str:
                 versions |= {run.versions["torch"] for run in runs}
     if not rows:
         return "There are no kept runs yet."
-    heads = ["setting", "method", "seeds", "mean over clients, %", "server's model on all data, %"]
+    heads = ["setting", "method", "runs", "mean over clients, %", "server's model on all data, %"]
     return (
         table([*heads, "KB up per client and round"], rows)
-        + "\n\nMean ± standard deviation over seeds after the last round: ROC-AUC for link "
-        "prediction, accuracy otherwise. The server's model is evaluated only if everything is "
+        + "\n\nMean ± standard deviation over the runs, after the last round: ROC-AUC for link "
+        "prediction, `minesweeper`, `tolokers` and `twitch`, accuracy otherwise. The server's model is evaluated only if everything is "
         f"shared and the setting is a simulation with all data. Runs of {_range(dates)}, torch "
         f"{', '.join(sorted(versions))}; `results/` has each run's command and SHA-256. "
         "[Reproducing the papers](../reproducing.md) discusses them."

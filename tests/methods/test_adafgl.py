@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
@@ -16,8 +18,9 @@ from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_share
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import adafgl, assembled
-from ramet.methods.adafgl import HiddenLabels, TwoPhases
+from ramet.methods.adafgl import HiddenLabels, PersonalLoss, TwoPhases
 from ramet.methods.base import sum_obstacle
+from ramet.methods.training import Session
 from ramet.models import AdaptiveGCN, NodeNetwork, NodeShape
 from ramet.models.adaptive_gcn import Alike, HopsMLP, Parts, Propagation, signed_mean
 from ramet.payload import Payload, digest
@@ -129,6 +132,26 @@ def test_the_personal_prediction_is_used_once_it_is_switched_on(three: NodeGraph
     assert torch.allclose(model(three).exp(), model.mixed(parts))
     assert torch.equal(parts.known, model.extractor(three).softmax(dim=1))
     assert not torch.allclose(model(three).exp(), parts.known, atol=1e-3)
+
+
+def test_the_personal_loss_by_hand(three: NodeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node of class 1: smoothed to 3/4, by other branches to 1/2 and 1/4.
+
+    The smoothed prediction forgets the known one, (3/4, 1/4), by a squared 1/2 in both classes.
+    """
+    model = AdaptiveGCN(NodeShape(1, 2), NodeNetwork(hidden=2), 1, 0.5, 0.2)
+    model.personal.fill_(True)
+    parts = SimpleNamespace(
+        smoothed=torch.tensor([[0.0, LN3]]),
+        others=[torch.tensor([[0.0, 0.0]]), torch.tensor([[LN3, 0.0]])],
+        known=torch.tensor([[0.75, 0.25]]),
+    )
+    monkeypatch.setattr(model, "parts", lambda _: parts)
+    task = SimpleNamespace(loss=lambda logits, _: cross_entropy(logits, torch.tensor([1])))
+    session = SimpleNamespace(model=model, task=task)
+    rule = PersonalLoss(knowledge=8.0, hidden_labels=HiddenLabels())
+    loss = rule(cast(Session, session))(three, torch.empty(0))
+    assert loss.item() == pytest.approx(math.log(4 / 3) + math.log(2) + math.log(4) + 8 / 4)
 
 
 def test_only_the_branches_have_gradients(three: NodeGraph) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 
 from federations import planted_run, stopped_and_resumed
-from ramet.data import NodeGraph
+from ramet.data import NodeGraph, Split
 from ramet.methods import assembled, fedtad
 from ramet.methods.base import sum_obstacle
 from ramet.methods.fedtad import (
     DistilledMean,
+    SendReliability,
     disagreement,
     diversity_loss,
     negative_reliability,
@@ -24,8 +27,10 @@ from ramet.methods.fedtad import (
     semantic_loss,
 )
 from ramet.methods.server import Server
+from ramet.methods.training import Session
 from ramet.models import NodeGCN, NodeNetwork, NodeShape, nearest_graph, return_probabilities
 from ramet.payload import Payload
+from ramet.tasks import NodeClassification, NodeSamples
 from servers import server
 
 SHAPE = NodeShape(features=2, classes=2)
@@ -52,6 +57,26 @@ def test_return_probabilities_by_hand() -> None:
     """
     expected = torch.tensor([[1 / 2, 5 / 12], [1 / 3, 4 / 9], [1 / 2, 5 / 12]])
     torch.testing.assert_close(return_probabilities(path_of_three(), 2), expected)
+
+
+def test_the_reliability_of_a_class_by_hand() -> None:
+    """Node 0 is the only training node, of class 0, and node 1 its only neighbour.
+
+    With one step they are described by (1, 0, 0, 1/2) and (0, 1, 0, 1/3), whose cosine is
+    1/6 / √(5/4 * 10/9) = 1 / √50. So class 0 has (1 + 1 / √50) / 2, and class 1 nothing.
+    """
+    split = Split(torch.tensor([0]), torch.tensor([1]), torch.tensor([2]))
+    session = SimpleNamespace(
+        samples=NodeSamples(path_of_three(), split),
+        task=NodeClassification(),
+        device=torch.device("cpu"),
+        received={"reliability": torch.zeros(2)},
+        memory={},
+        sending={},
+    )
+    SendReliability(walk=1)(cast(Session, session))
+    expected = torch.tensor([(1 + 1 / math.sqrt(50)) / 2, 0.0])
+    torch.testing.assert_close(session.sending["reliability"], expected)
 
 
 def test_reliability_is_shared_out_by_class() -> None:

@@ -171,5 +171,7 @@ def test_sites_learn_from_the_surrogate_once(tiny_node: Callable[..., Node]) -> 
 
 def test_a_stopped_run_ends_with_the_same_result_and_is_not_summed(tmp_path: Path) -> None:
     whole = planted_run("o-pfgl", tmp_path / "whole", **QUICK)
-    assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
+    for stopped in (1, 3):  # among the stage's replies, and in training
+        resumed = stopped_and_resumed(whole, tmp_path / f"stopped-{stopped}", stopped)
+        assert resumed == whole.summary.sha256
     assert "stages" in str(sum_obstacle(assembled(o_pfgl())))

@@ -15,7 +15,7 @@ import torch
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
 from ramet.methods.fedgta import Alike, confidence, moments, negative_confidence
-from ramet.methods.fedpub import BySimilarity, no_embedding, send_embedding
+from ramet.methods.fedpub import BySimilarity, SparseAndNear, no_embedding, send_embedding
 from ramet.methods.merging import NEW_CLIENT
 from ramet.methods.personal_means import PersonalMeans
 from ramet.methods.training import Session
@@ -137,6 +137,29 @@ def test_the_embedding_is_the_mean_output_on_the_random_graph() -> None:
     send_embedding(cast(Session, session))
     assert torch.allclose(session.sending["embedding"], torch.tensor([1.0, -2.0, 3.0]))
     assert no_embedding(model, ())["embedding"].shape == (3,)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, 0.2), (2, 1.2)])
+def test_fedpubs_penalties_by_hand(number: int, expected: float) -> None:
+    """Four masks of a half: 0.1 * 2. Two weights moved by 3 and 4, from round 2 on: 0.2 * 5."""
+    model = MaskedNodeGCN(NodeShape(2, 2), NodeNetwork(layers=1, dropout=0.0), threshold=0.0)
+    parameters = dict(model.named_parameters())
+    start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    with torch.no_grad():
+        parameters["layers.0.mask"].fill_(-0.5)
+        parameters["layers.0.weight"] += torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    session = SimpleNamespace(
+        model=model,
+        start=start,
+        shared_parameters=lambda: {n: p for n, p in parameters.items() if "mask" not in n},
+        randomness=SimpleNamespace(round=number),
+    )
+    loss = SparseAndNear(sparsity=0.1, nearness=0.2)(cast(Session, session))(None, torch.empty(0))
+    assert loss.item() == pytest.approx(expected, abs=1e-5)
+    loss.backward()
+    mask = parameters["layers.0.mask"].grad
+    assert mask is not None
+    torch.testing.assert_close(mask, torch.full_like(mask, -0.1))
 
 
 @pytest.mark.parametrize("method", ["fedgta", "fedpub"])

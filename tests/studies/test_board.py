@@ -126,7 +126,7 @@ def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     page = (tmp_path / "board.md").read_text()
     assert "### cora, clients=10, 60 rounds" in page
-    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] (3 runs) |" in page
+    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] (3 runs) | 92,231 |" in page
     assert (tmp_path / "board.svg").stat().st_size > 1000
     printed = CliRunner().invoke(app, ["board", str(folder), "--json"])
     (only,) = json.loads(printed.output)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADS = (
-    *("rank", "method", "test, % [95 %]", "up", "down", "seconds"),
-    *("lines", "what leaves a site", "secure sum", "commit"),
+    *("rank", "method", "test, % [95 %]", "parameters", "up", "down"),
+    *("seconds", "lines", "what leaves a site", "secure sum", "commit"),
 )
 _COMMIT_DIGITS = 8
 _SMALLEST_BYTES = 1e4
@@ -82,6 +82,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         _rank(entry),
         f"`{entry.method}`",
         f"{_score(entry.score)} ({plural(len(entry.sha256), 'run')})",
+        f"{entry.scalars:,.0f}",
         size(entry.up),
         size(entry.down),
         f"{entry.seconds:.0f}",

@@ -68,6 +68,8 @@ class Entry:
     down: float
     total: float
     """Bytes of all clients and rounds, both ways."""
+    scalars: float
+    """Of a client's network, shared and private."""
     seconds: float
     lines: int | None
     """Lines of code of the method's file; None if it is not here."""
@@ -139,6 +141,7 @@ def _entry(
         up=fmean(one.traffic.up_per_client_round for one in summaries),
         down=fmean(one.traffic.down_per_client_round for one in summaries),
         total=fmean(one.traffic.total for one in summaries),
+        scalars=fmean(count for one in summaries for count in one.model.scalars.values()),
         seconds=fmean(one.seconds for one in summaries),
         lines=_lines(next(iter(own.values())).spec.method),
         leaving=_leaving(next(iter(own.values()))),
