@@ -282,7 +282,8 @@ def results(methods: Sequence[str]) -> str:
     return (
         table([*heads, "KB up per client and round"], rows)
         + "\n\nMean ± standard deviation over the runs, after the last round: ROC-AUC for link "
-        "prediction, `minesweeper`, `tolokers` and `twitch`, accuracy otherwise. The server's model is evaluated only if everything is "
+        "prediction, `minesweeper`, `tolokers`, `questions` and `twitch`, accuracy otherwise. The "
+        "server's model is evaluated only if everything is "
         f"shared and the setting is a simulation with all data. Runs of {_range(dates)}, torch "
         f"{', '.join(sorted(versions))}; `results/` has each run's command and SHA-256. "
         "[Reproducing the papers](../reproducing.md) discusses them."

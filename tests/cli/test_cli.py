@@ -510,7 +510,8 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     line = refused("run", "fedlit", "--setting", "tiny")
     settings = (
         "acm-links, planted, cora, citeseer, pubmed, coauthor-cs, coauthor-physics, photo, "
-        "computers, actor, chameleon, squirrel, minesweeper, tolokers, twitch"
+        "computers, actor, chameleon, squirrel, minesweeper, tolokers, questions, "
+        "roman-empire, amazon-ratings, twitch"
     )
     assert line.endswith(f"a setting for node-classification ({settings}).")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from ramet.data.sources.node_graphs import read_nodes, sketch
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
-from ramet.partition import Reading
+from ramet.partition import SETTINGS, Reading
 from ramet.partition.by_community import EvaluatedOn, SubgraphSetting, cora
 from ramet.partition.node_cuts import communities, pack
 
@@ -102,6 +103,34 @@ def test_cora_has_parts_of_equal_size(data_root: Path) -> None:
 def test_citeseer_has_its_published_size(data_root: Path) -> None:
     graph = read_nodes(data_root, "Planetoid", "CiteSeer")
     assert (graph.nodes, graph.links, graph.classes) == (3327, 4552, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("questions", "roc-auc"), ("roman-empire", None), ("amazon-ratings", None)],
+)
+def test_heterophilous_graphs_are_read_through_pyg(
+    name: str, metric: str | None, tmp_path: Path
+) -> None:
+    """A path of four nodes in the place where PyG would download a graph to."""
+    file = name.replace("-", "_")
+    raw = tmp_path / "Heterophilous" / file / "raw"
+    raw.mkdir(parents=True)
+    mask = np.ones((10, 4), bool)
+    np.savez(
+        raw / f"{file}.npz",
+        node_features=np.eye(4, dtype=np.float32),
+        node_labels=np.array([0, 1, 0, 1]),
+        edges=np.array([[0, 1], [1, 2], [2, 3]]),
+        train_masks=mask,
+        val_masks=mask,
+        test_masks=mask,
+    )
+    setting = SETTINGS[name]()
+    assert isinstance(setting, SubgraphSetting)
+    graph = setting.read(tmp_path)
+    assert (graph.left.tolist(), graph.right.tolist()) == ([0, 1, 2], [1, 2, 3])
+    assert (graph.nodes, graph.classes, setting.metric) == (4, 2, metric)
 
 
 def test_a_sketch_preserves_distances() -> None:

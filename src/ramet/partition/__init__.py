@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ramet.partition.base import Reading, Setting
 from ramet.partition.by_community import (
     actor,
+    amazon_ratings,
     chameleon,
     citeseer,
     coauthor_cs,
@@ -14,6 +15,8 @@ from ramet.partition.by_community import (
     minesweeper,
     photo,
     pubmed,
+    questions,
+    roman_empire,
     squirrel,
     tolokers,
 )
@@ -62,6 +65,9 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "squirrel": squirrel,
     "minesweeper": minesweeper,
     "tolokers": tolokers,
+    "questions": questions,
+    "roman-empire": roman_empire,
+    "amazon-ratings": amazon_ratings,
     "twitch": twitch,
     "amazon": amazon,
     "acm-hetero": acm_hetero,

@@ -164,3 +164,6 @@ chameleon = _settings("Wikipedia's pages on chameleons, filtered", "Filtered", "
 squirrel = _settings("Wikipedia's pages on squirrels, filtered", "Filtered", "Squirrel")
 minesweeper = _settings("fields of Minesweeper", "Heterophilous", "Minesweeper", 0, "roc-auc")
 tolokers = _settings("workers on Toloka", "Heterophilous", "Tolokers", 0, "roc-auc")
+questions = _settings("users of Yandex Q", "Heterophilous", "Questions", 0, "roc-auc")
+roman_empire = _settings("words of Wikipedia's Roman Empire", "Heterophilous", "Roman-empire")
+amazon_ratings = _settings("products rated on Amazon", "Heterophilous", "Amazon-ratings")
