@@ -1,13 +1,10 @@
 """The runs of the board: every method is tuned with the same number of trials, then compared.
 
-Trials are on the first split, by validation, with seed 0: of learning rate, weight decay and
-dropout, with the first trial at a method's defaults if they are in the range. Then come three
-splits with two seeds each. What was done is not done again, so this may be stopped at any time.
-
-    RAMET_DATA=DIR python results/board_runs.py WORK [DATASET …] [--methods METHOD …]
-
-WORK is a folder for searches and runs. What is kept goes to `results/tuned-DATASET`, and the
-options that were found to `results/tuned.jsonl`. Without datasets, all of the board's are run.
+Trials are on the first split, by the best validation score of the rounds, with seed 0: of learning
+rate, weight decay and dropout, with the first trial at a method's defaults if they are in the
+range. Then come three splits with two seeds each. What was done is not done again, so this may be
+stopped at any time. Runs that are kept go to `results/tuned-DATASET`, and the options that were
+found to `results/tuned.jsonl`.
 """
 
 from __future__ import annotations
@@ -15,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 RESULTS = Path(__file__).parent
@@ -60,53 +59,69 @@ DATASETS = {
     **{f"{name}-metis-10": (name, METIS) for name in (*WITH_ALL, *WITH_FEW) if name != "twitch"},
     "twitch": ("twitch", ("features=words",)),
 }
-SEARCH = ("weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
 LR = "lr=0.001..0.05:log"
 LR_OF_SGD = "lr=0.05..2:log"
 """SGD's steps need another size than Adam's."""
+SEARCH = ("weight_decay=0.00001..0.005:log", "dropout=0.0..0.7")
 TRIALS, ROUNDS, SPLITS, SEEDS = 8, 50, 3, "1,2"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("work", type=Path)
-    parser.add_argument("datasets", nargs="*", default=[*DATASETS])
-    parser.add_argument("--methods", nargs="+")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("work", type=Path, help="folder for searches and runs; may be deleted")
+    parser.add_argument(
+        "datasets", nargs="*", metavar="dataset", help=f"of {', '.join(DATASETS)}; all by default"
+    )
+    parser.add_argument("--methods", nargs="+", help="those of the board by default")
+    parser.add_argument(
+        "--search", nargs="+", default=[], help=f"instead of {LR}, or {LR_OF_SGD} with SGD"
+    )
     given = parser.parse_args()
-    for dataset in given.datasets:
+    if unknown := set(given.datasets) - {*DATASETS}:
+        parser.error(f"no dataset {', '.join(unknown)}; there are {', '.join(DATASETS)}")
+    for dataset in given.datasets or DATASETS:
         setting, options = DATASETS[dataset]
         for method in given.methods or (METHODS if setting in WITH_ALL else FEW):
             folder = given.work / dataset / method
             where = ["--setting", setting, *_repeated("--set", options), "--rounds", str(ROUNDS)]
-            found = _tuned(dataset, method, where, folder)
-            subprocess.run(
+            found = _tuned(dataset, method, where, given.search, folder)
+            _run(
                 ["ramet", "compare", ",".join([method, *found]), *where, "--seeds", SEEDS,
                  "--splits", str(SPLITS), "--jobs", "1", "--out", folder / "runs",
-                 "--keep", RESULTS / f"tuned-{dataset}"],
-                check=True,
+                 "--keep", RESULTS / f"tuned-{dataset}"]
             )  # fmt: skip
 
 
-def _tuned(dataset: str, method: str, where: list[str], folder: Path) -> list[str]:
+def _tuned(
+    dataset: str, method: str, where: list[str], search: list[str], folder: Path
+) -> list[str]:
     """The options of the best trial."""
     known = [json.loads(line) for line in TUNED.read_text().splitlines()] if TUNED.exists() else []
     found = [one for one in known if (one["dataset"], one["method"]) == (dataset, method)]
     if not found:
-        lr = LR_OF_SGD if method in WITH_SGD else LR
-        subprocess.run(
-            ["ramet", "tune", method, *where, *_repeated("--search", (lr, *SEARCH)), "--seeds", "0",
-             "--trials", str(TRIALS), "--out", folder / "trials"],
-            check=True,
+        with_sgd = method in WITH_SGD or "algorithm=sgd" in method.split(",")
+        ranges = [*(search or [LR_OF_SGD if with_sgd else LR]), *SEARCH]
+        _run(
+            ["ramet", "tune", method, *where, *_repeated("--search", ranges), "--seeds", "0",
+             "--trials", str(TRIALS), "--out", folder / "trials"]
         )  # fmt: skip
-        search = json.loads((folder / "trials" / "tune.json").read_text())
-        best, trials = search["best"][method]["options"], search["trials"][method]
+        done = json.loads((folder / "trials" / "tune.json").read_text())
+        best, trials = done["best"][method]["options"], done["trials"][method]
         found = [{"dataset": dataset, "method": method, "best": best, "trials": trials}]
         with TUNED.open("a") as file:
             file.write(json.dumps(found[0]) + "\n")
     return [f"{key}={value}" for key, value in found[0]["best"].items()]
 
 
-def _repeated(flag: str, values: tuple[str, ...]) -> list[str]:
+def _run(command: list[str | Path]) -> None:
+    failed = subprocess.run(command, check=False).returncode
+    if failed:
+        sys.exit(failed)
+
+
+def _repeated(flag: str, values: Sequence[str]) -> list[str]:
     return [argument for value in values for argument in (flag, value)]
 
 

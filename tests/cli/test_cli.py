@@ -189,6 +189,7 @@ def test_methods_describes_one_method() -> None:
     assert re.search(r"isolated_as_one +false +true +lib/utils.py", theirs)
     assert "has no protocol of its authors" in refused("protocols", "fedavg")
     assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
+    assert "shares: extras of a stage only" in ramet("methods", "o-pfgl").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
     assert "Choose one of: fedlit-gcn, fedsage-sage, gat" in refused("networks", "transformer")
 

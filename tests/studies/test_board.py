@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from ramet.cli.main import app
 from ramet.errors import RametError
+from ramet.metrics.summary import Baseline
 from ramet.report.board import board_markdown, short_names
 from ramet.studies.archive import keep, kept
 from ramet.studies.board import Entry, Panel, board
@@ -26,14 +28,17 @@ SCORES = {
 
 
 def renamed(run: FinishedRun, label: str, seed: int, test: float) -> FinishedRun:
-    scores = run.summary.scores.model_copy(update={"test": test})
+    scores = run.summary.scores.model_copy(update={"test": test, "test_at_best_val": test - 0.01})
+    shares = {"a": Baseline(train=1, test=1, majority=0.3), "b": Baseline(train=1, test=1)}
     return replace(
         run,
         label=f"{label},clients=10",
         command=re.sub(r"run \S+", f"run {label}", run.command).replace(
             f"--seed {run.seed}", f"--seed {seed}"
         ),
-        summary=run.summary.model_copy(update={"seed": seed, "scores": scores}),
+        summary=run.summary.model_copy(
+            update={"seed": seed, "scores": scores, "baselines": shares}
+        ),
     )
 
 
@@ -77,9 +82,9 @@ def test_the_mean_has_its_interval(panel: Panel) -> None:
 def test_what_leaves_is_asked_from_the_code(panel: Panel) -> None:
     found = {one.method: one.leaving for one in panel.entries}
     assert found["fedavg"] is not None
-    assert (found["fedavg"].arrays, found["fedavg"].obstacle) == ("parameters *", None)
+    assert (found["fedavg"].arrays, found["fedavg"].obstacle) == ("all parameters", None)
     assert found["fedgta"] is not None
-    assert found["fedgta"].arrays == "parameters *; moments, confidence"
+    assert found["fedgta"].arrays == "all parameters; moments, confidence"
     assert found["fedgta"].obstacle == "Alike compares single replies"
     assert found["local"] is not None
     assert found["local"].arrays == "nothing"
@@ -103,7 +108,8 @@ def test_the_overview_has_every_method_on_every_dataset(folder: Path, panel: Pan
     other = board([FIELD.parent / "twitch"])
     page = board_markdown([panel, *other])
     assert "| method | cora | twitch |" in page
-    assert "| `fedgta` | **81.00** (1–2) | – |" in page
+    assert "| `fedavg` | **81.00** (1–2) | 64.56 (2) |" in page
+    assert "| `fedgta` | 81.00 (1–2) | – |" in page
     assert "| `local` | 76.00 (3) | **66.72** (1) |" in page
     assert "Overview" not in board_markdown([panel])
 
@@ -111,14 +117,40 @@ def test_the_overview_has_every_method_on_every_dataset(folder: Path, panel: Pan
 def test_a_method_whose_file_is_not_here_is_ranked_all_the_same(
     folder: Path, tmp_path: Path
 ) -> None:
-    for run in kept(folder):
-        label = run.label.replace("fedgta", "mine.py:mine")
-        command = run.command.replace("fedgta", "mine.py:mine")
-        keep([replace(run, label=label, command=command)], tmp_path)
+    with_own_file(folder, tmp_path, "not_here.py:mine")
     (only,) = board([tmp_path])
-    assert entry(only, "mine.py:mine").leaving is None
-    assert entry(only, "mine.py:mine").rank == (1, 2)
+    assert entry(only, "not_here.py:mine").leaving is None
+    assert entry(only, "not_here.py:mine").rank == (1, 2)
     assert "| ? | ? |" in board_markdown([only])
+
+
+def with_own_file(folder: Path, target: Path, method: str, code: str | None = None) -> None:
+    """The runs of the folder, with a user-defined method in place of FedGTA."""
+    for run in kept(folder):
+        is_own = run.label.startswith("fedgta")
+        changed = replace(
+            run,
+            label=run.label.replace("fedgta", method),
+            command=run.command.replace("fedgta", method),
+            versions={**run.versions, "method": code} if is_own and code else run.versions,
+        )
+        keep([changed], target)
+
+
+def test_what_leaves_is_unknown_if_the_methods_file_has_changed(
+    folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from ramet.methods import fedavg as mine\n")
+    code = hashlib.sha256(file.read_bytes()).hexdigest()
+    with_own_file(folder, tmp_path / "kept", f"{file}:mine", code)
+    (only,) = board([tmp_path / "kept"])
+    assert entry(only, f"{file}:mine").leaving is not None
+    file.write_text("from ramet.methods import scaffold as mine\n")
+    (only,) = board([tmp_path / "kept"])
+    assert entry(only, f"{file}:mine").leaving is None
+    assert entry(only, f"{file}:mine").lines is None
+    assert not [path for path in (tmp_path / "kept").iterdir() if ":" in path.name]
 
 
 def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> None:
@@ -126,7 +158,9 @@ def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     page = (tmp_path / "board.md").read_text()
     assert "### cora, clients=10, 60 rounds" in page
-    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] (3 runs) | 92,231 |" in page
+    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] | 80.00 | 92,231 |" in page
+    assert "1 split with 3 seeds each" in page
+    assert "Majority class: 30.00." in page
     assert (tmp_path / "board.svg").stat().st_size > 1000
     printed = CliRunner().invoke(app, ["board", str(folder), "--json"])
     (only,) = json.loads(printed.output)

@@ -180,9 +180,10 @@ def _shares(method: Method) -> str:
         shared = str(method.shared)
     else:
         shared = _summary(type(method.shared)).removeprefix("Share ").removesuffix(".")
-    if method.extras is None:
+    extras = "extras" if method.extras else "extras of a stage" if method.stages else ""
+    if not extras:
         return shared
-    return f"{shared}, and extras" if method.shared != nothing else "extras only"
+    return f"{shared}, and {extras}" if method.shared != nothing else f"{extras} only"
 
 
 def _options(factory: Callable[..., object]) -> str:

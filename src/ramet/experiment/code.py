@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ramet.errors import RametError
+from ramet.experiment.method_spec import MethodSpec
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.models.networks import NETWORKS
@@ -43,7 +44,7 @@ def user_files(settings: RunSettings) -> dict[str, Path]:
     }
 
 
-def code_sha256(settings: RunSettings) -> str | None:
+def code_sha256(settings: RunSettings | MethodSpec) -> str | None:
     """SHA-256 of the user-defined code, or of the hashes of several; None if all is built in."""
     hashes = [code.sha256() for _, code in _user_code(settings) if code.file.is_file()]
     if len(hashes) > 1:
@@ -135,7 +136,7 @@ class _UserCode:
         return file.relative_to(self.folder)
 
 
-def _user_code(settings: RunSettings) -> Iterator[tuple[str, _UserCode]]:
+def _user_code(settings: RunSettings | MethodSpec) -> Iterator[tuple[str, _UserCode]]:
     for kind, built_in in BUILT_IN.items():
         name, _ = name_and_options(getattr(settings, kind) or "")
         file = source_of(name, built_in)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADS = (
-    *("rank", "method", "test, % [95 %]", "parameters", "up", "down"),
+    *("rank", "method", "test, % [95 %]", "at best round", "parameters", "up", "down"),
     *("seconds", "lines", "what leaves a site", "secure sum", "commit"),
 )
 _COMMIT_DIGITS = 8
@@ -31,25 +31,26 @@ def board_markdown(panels: Sequence[Panel]) -> str:
 
 
 def _overview(panels: Sequence[Panel]) -> str:
-    """Every method on every dataset, those first that are most often not behind another."""
+    """Every method on every dataset, by the mean of its ranks."""
     cells: dict[str, list[str]] = {}
-    unbeaten: Counter[str] = Counter()
+    ranks: dict[str, list[float]] = {}
     for column, panel in enumerate(panels):
         names = short_names([entry.method for entry in panel.entries])
         for name, entry in zip(names, panel.entries, strict=True):
-            best = entry.rank[0] == 1
-            unbeaten[name] += best
+            ranks.setdefault(name, []).append(sum(entry.rank) / len(panel.entries))
             score = percent(entry.score.mean)
             row = cells.setdefault(name, ["–"] * len(panels))
-            row[column] = f"{f'**{score}**' if best else score} ({_rank(entry)})"
+            row[column] = (
+                f"{f'**{score}**' if entry is panel.entries[0] else score} ({_rank(entry)})"
+            )
     settings = [panel.terms.setting for panel in panels]
     twice = len(set(settings)) < len(settings)
     heads = [str(panel.terms) if twice else panel.terms.setting for panel in panels]
-    rows = sorted(cells, key=lambda name: (-unbeaten[name], name))
+    rows = sorted(cells, key=lambda name: fmean(ranks[name]))
     lines = [
         "### Overview",
         "",
-        "Mean test score in %, and rank. In bold: no other method is ahead, ties aside.",
+        "Mean test score in %, the highest in bold, and in brackets the rank with its ties.",
         "",
         "| method | " + " | ".join(heads) + " |",
         "|---" * (len(heads) + 1) + "|",
@@ -59,29 +60,32 @@ def _overview(panels: Sequence[Panel]) -> str:
 
 
 def _panel_markdown(panel: Panel) -> str:
-    splits = max(entry.splits for entry in panel.entries)
+    splits, seeds = (max(getattr(e, n) for e in panel.entries) for n in ("splits", "seeds"))
+    rows = [_cells(entry, len(entry.sha256) == splits * seeds) for entry in panel.entries]
     lines = [
         f"### {panel.terms}",
         "",
-        f"Test {panel.terms.metric}, {plural(splits, 'split')}. Intervals are over "
-        + ("splits." if splits > 1 else "the seeds of this split.")
-        + " Bytes are per client and round.",
+        f"Test {panel.terms.metric}, {plural(splits, 'split')} with {plural(seeds, 'seed')} each. "
+        f"Intervals are over {'splits' if splits > 1 else 'the seeds of this split'}. Bytes are "
+        "per client and round."
+        + (f" Majority class: {percent(panel.majority)}." if panel.majority is not None else ""),
         "",
         "| " + " | ".join(_HEADS) + " |",
         "|---" * len(_HEADS) + "|",
-        *("| " + " | ".join(_cells(entry)) + " |" for entry in panel.entries),
+        *("| " + " | ".join(cells) + " |" for cells in rows),
         "",
         f"To add an entry: `{panel.command}`",
     ]
     return "\n".join(lines)
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
+def _cells(entry: Entry, complete: bool) -> tuple[str, ...]:
     leaving = entry.leaving
     return (
         _rank(entry),
         f"`{entry.method}`",
-        f"{_score(entry.score)} ({plural(len(entry.sha256), 'run')})",
+        _score(entry.score) + ("" if complete else f" ({plural(len(entry.sha256), 'run')})"),
+        percent(entry.at_best),
         f"{entry.scalars:,.0f}",
         size(entry.up),
         size(entry.down),

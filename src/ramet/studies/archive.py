@@ -26,7 +26,8 @@ def keep(runs: Iterable[FinishedRun], folder: Path) -> None:
 
 def _file_name(run: FinishedRun) -> str:
     split = "" if run.split_seed == SPLIT_SEED else f"-split{run.split_seed}"
-    return f"{run.label.replace('/', '_')}-seed{run.seed}{split}.json"
+    label = run.label.replace("/", "_").replace(":", "_")  # neither is allowed on every system
+    return f"{label}-seed{run.seed}{split}.json"
 
 
 def kept(folder: Path) -> tuple[FinishedRun, ...]:

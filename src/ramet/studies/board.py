@@ -13,10 +13,11 @@ from typing import Any
 from ramet.engine.start import extras_up, start_extras
 from ramet.errors import RametError
 from ramet.experiment import default_data
+from ramet.experiment.code import code_sha256
 from ramet.experiment.named import NamedParts, method_factory, setting_factory
 from ramet.methods.base import AssembledMethod, sum_obstacle
 from ramet.options import arguments
-from ramet.payload import nothing
+from ramet.payload import everything, nothing
 from ramet.studies.archive import by_label, runs_below
 from ramet.studies.choice import samples_ratio
 from ramet.studies.code_lines import code_lines
@@ -61,6 +62,8 @@ class Entry:
     """The best and the worst rank that the intervals of all differences leave open."""
     score: Gain
     """Mean and 95 % interval."""
+    at_best: float
+    """The mean test score at each run's best validation round."""
     splits: int
     seeds: int
     up: float
@@ -72,9 +75,9 @@ class Entry:
     """Of a client's network, shared and private."""
     seconds: float
     lines: int | None
-    """Lines of code of the method's file; None if it is not here."""
+    """Lines of code of the method's file; None if it is not here, or has changed since."""
     leaving: Leaving | None
-    """None if the method is in a file that is not here."""
+    """None if the method is in a file that is not here, or has changed since."""
     commits: tuple[str, ...]
     sha256: Mapping[str, str]
     """The hash of what each run learned, by its command."""
@@ -86,6 +89,8 @@ class Panel:
 
     terms: Terms
     entries: Sequence[Entry]
+    majority: float | None
+    """The mean test score of always predicting a client's most frequent training class."""
     command: str
     """Adds an entry."""
 
@@ -121,6 +126,7 @@ def _panel(every: Sequence[FinishedRun]) -> Panel:
     return Panel(
         terms,
         sorted(entries, key=lambda entry: -entry.score.mean),
+        _majority(every),
         _command(terms, {run.draw for run in every}),
     )
 
@@ -132,10 +138,13 @@ def _entry(
     verdicts = [gain.verdict for gain in gains if gain is not None]
     summaries = [run.summary for run in own.values()]
     scores = {draw: run.summary.scores.test for draw, run in own.items()}
+    first = next(iter(own.values()))
+    spec, unchanged = first.spec, code_sha256(first.spec) == first.versions.get("method")
     return Entry(
         method=label,
         rank=(1 + verdicts.count("hurts"), len(everyone) - verdicts.count("helps")),
         score=paired_gain(scores, samples_ratio(own)),
+        at_best=fmean(one.scores.test_at_best_val for one in summaries),
         splits=len({draw.split_seed for draw in own}),
         seeds=len({draw.seed for draw in own}),
         up=fmean(one.traffic.up_per_client_round for one in summaries),
@@ -143,11 +152,17 @@ def _entry(
         total=fmean(one.traffic.total for one in summaries),
         scalars=fmean(count for one in summaries for count in one.model.scalars.values()),
         seconds=fmean(one.seconds for one in summaries),
-        lines=_lines(next(iter(own.values())).spec.method),
-        leaving=_leaving(next(iter(own.values()))),
+        lines=_lines(spec.method) if unchanged else None,
+        leaving=_leaving(first) if unchanged else None,
         commits=tuple(sorted({run.versions.get("commit", "?") for run in own.values()})),
         sha256={run.command: run.summary.sha256 for run in own.values()},
     )
+
+
+def _majority(runs: Sequence[FinishedRun]) -> float | None:
+    every = [one.majority for run in runs for one in run.summary.baselines.values()]
+    known = [score for score in every if score is not None]
+    return fmean(known) if known else None
 
 
 def _lines(method: str) -> int | None:
@@ -173,7 +188,8 @@ def _arrays(method: AssembledMethod) -> str:
     start = start_extras(method, shape, 0)
     extras = [name for exchange in start for name in extras_up(method, start, exchange)]
     named = ", ".join(extras) if len(extras) <= _MOST_NAMES else f"{len(extras)} extras"
-    parameters = f"parameters {method.shared}" if method.shared != nothing else ""
+    shared = {nothing: "", everything: "all parameters"}
+    parameters = shared.get(method.shared, f"parameters {method.shared}")
     return "; ".join(part for part in (parameters, named) if part) or str(nothing)
 
 
