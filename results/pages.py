@@ -16,7 +16,7 @@ import splits
 import tables
 
 from ramet.report import drawing
-from ramet.report.board import board_figure, board_markdown
+from ramet.report.board import board_markdown, figure_name, panel_figure
 from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
 from ramet.report.protocol_tables import protocols_markdown
 from ramet.studies.archive import finished_runs
@@ -44,7 +44,7 @@ def pages() -> dict[Path, str]:
 
 def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
     return {
-        DOCS / "board.md": {"board": board_markdown(board(BOARD))},
+        DOCS / "board.md": {"board": board_markdown(board(BOARD), "figures/")},
         DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
         DOCS / "results.md": {
             "feddense table2": printed.table("feddense table2"),
@@ -89,7 +89,8 @@ def filled(text: str, place: str, made: str) -> str:
 
 
 def main() -> None:
-    drawing.save_as(board_figure(board(BOARD)), DOCS / "figures" / "board.png")
+    for panel in board(BOARD):
+        drawing.save_as(panel_figure(panel), DOCS / "figures" / f"{figure_name(panel)}.png")
     for page, text in pages().items():
         page.write_text(text)
         print(page.relative_to(HERE.parent))

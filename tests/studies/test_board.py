@@ -161,7 +161,8 @@ def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> Non
     assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] | 80.00 | 92,231 |" in page
     assert "1 split with 3 seeds each" in page
     assert "Majority class: 30.00." in page
-    assert (tmp_path / "board.svg").stat().st_size > 1000
+    assert "](board-cora-10-60.png)" in page
+    assert (tmp_path / "board-cora-10-60.svg").stat().st_size > 1000
     printed = CliRunner().invoke(app, ["board", str(folder), "--json"])
     (only,) = json.loads(printed.output)
     assert only["entries"][0]["rank"] == [1, 2]

@@ -450,14 +450,14 @@ def board(
         list[Path],
         typer.Argument(metavar="PATH...", help="Folders that `ramet compare --keep` wrote."),
     ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the page and its figure.")] = (
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the page and its figures.")] = (
         Path("board")
     ),
     as_json: Json = False,
 ) -> None:
     """Rank methods on the same data and partition, from kept runs, with what leaves a site.
 
-    Writes board.md and a figure of scores over bytes; with --json, prints the entries instead. Two
+    Writes board.md with figures of scores and bytes; with --json, prints the entries instead. Two
     methods are tied if the 95 % interval of their difference includes zero; a rank such as 1–3 is
     what the ties leave open. What leaves a site, and whether replies can be summed securely, is
     asked from the method's code. Each kept run has its command, commit and SHA-256.
@@ -466,7 +466,7 @@ def board(
     """
     from ramet.experiment import make_folder
     from ramet.report import drawing
-    from ramet.report.board import board_figure, board_markdown
+    from ramet.report.board import board_markdown, figure_name, panel_figure
     from ramet.studies.board import board as ranked
 
     panels = ranked(paths)
@@ -474,7 +474,8 @@ def board(
         print_json([panel.to_json() for panel in panels])
         return
     make_folder(folder)
-    drawing.save(board_figure(panels), folder, "board")
+    for panel in panels:
+        drawing.save(panel_figure(panel), folder, figure_name(panel))
     page = folder / "board.md"
-    page.write_text(f"# Board\n\n{board_markdown(panels)}\n\n![Scores and bytes](board.svg)\n")
-    print_line(f"Wrote {page} and its figure.")
+    page.write_text(f"# Board\n\n{board_markdown(panels)}\n")
+    print_line(f"Wrote {page} and its figures.")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ramet.report.drawing import COLOURS, new_figure
 from ramet.report.text import percent, plural, size
 from ramet.studies.board import Entry, Panel
@@ -24,10 +22,19 @@ _COMMIT_DIGITS = 8
 _SMALLEST_BYTES = 1e4
 
 
-def board_markdown(panels: Sequence[Panel]) -> str:
-    """All panels in one table, then one of each, with the command that adds an entry."""
+def board_markdown(panels: Sequence[Panel], figures: str = "") -> str:
+    """All panels in one table, then each with its figure and the command that adds an entry.
+
+    ``figures`` is the path from the page to the files that `figure_name` names.
+    """
     overview = [_overview(panels)] if len(panels) > 1 else []
-    return "\n\n".join([*overview, *map(_panel_markdown, panels)])
+    return "\n\n".join([*overview, *(_panel_markdown(panel, figures) for panel in panels)])
+
+
+def figure_name(panel: Panel) -> str:
+    """Without a suffix."""
+    terms = panel.terms
+    return "-".join(["board", terms.setting, *terms.options.values(), str(terms.rounds)])
 
 
 def _overview(panels: Sequence[Panel]) -> str:
@@ -59,7 +66,7 @@ def _overview(panels: Sequence[Panel]) -> str:
     return "\n".join(lines)
 
 
-def _panel_markdown(panel: Panel) -> str:
+def _panel_markdown(panel: Panel, figures: str) -> str:
     splits, seeds = (max(getattr(e, n) for e in panel.entries) for n in ("splits", "seeds"))
     rows = [_cells(entry, len(entry.sha256) == splits * seeds) for entry in panel.entries]
     lines = [
@@ -73,6 +80,8 @@ def _panel_markdown(panel: Panel) -> str:
         "| " + " | ".join(_HEADS) + " |",
         "|---" * len(_HEADS) + "|",
         *("| " + " | ".join(cells) + " |" for cells in rows),
+        "",
+        f"![Test scores with their intervals, and bytes]({figures}{figure_name(panel)}.png)",
         "",
         f"To add an entry: `{panel.command}`",
     ]
@@ -117,23 +126,23 @@ def _secure(entry: Entry) -> str:
     return "yes" if obstacle is None else f"no: {obstacle}"
 
 
-def board_figure(panels: Sequence[Panel]) -> Figure:
-    """The mean scores with their intervals, and the bytes of a whole run, a row of each panel."""
-    height = sum(1.2 + 0.3 * len(panel.entries) for panel in panels)
-    with new_figure(9, height, panels=2, rows=len(panels)) as (figure, axes):
-        for (scores, sizes), panel in zip(np.reshape(axes, (-1, 2)), panels, strict=True):
-            rows = range(len(panel.entries), 0, -1)
-            for row, entry in zip(rows, panel.entries, strict=True):
-                mean, (low, high) = entry.score.mean, _interval(entry.score)
-                scores.plot([100 * low, 100 * high], [row, row], color=COLOURS[1])
-                scores.plot(100 * mean, row, "o", color=COLOURS[1])
-                sizes.plot(entry.total, row, "s", color=COLOURS[6])
-            sizes.set_xscale("symlog", linthresh=_SMALLEST_BYTES)
-            sizes.set_xlim(left=-_SMALLEST_BYTES / 10)
-            scores.set_yticks(rows, short_names([entry.method for entry in panel.entries]))
-            sizes.set_yticks(rows, [""] * len(panel.entries))
-            scores.set(xlabel=f"test {panel.terms.metric}, %", title=str(panel.terms))
-            sizes.set(xlabel="bytes of a run, all clients, both ways")
+def panel_figure(panel: Panel) -> Figure:
+    """The mean scores with their intervals, and the bytes of a whole run."""
+    with new_figure(9, 1.2 + 0.3 * len(panel.entries), panels=2) as (figure, (scores, sizes)):
+        rows = range(len(panel.entries), 0, -1)
+        for row, entry in zip(rows, panel.entries, strict=True):
+            mean, (low, high) = entry.score.mean, _interval(entry.score)
+            scores.plot([100 * low, 100 * high], [row, row], color=COLOURS[1])
+            scores.plot(100 * mean, row, "o", color=COLOURS[1])
+            sizes.plot(entry.total, row, "s", color=COLOURS[6])
+        if panel.majority is not None:
+            scores.axvline(100 * panel.majority, linestyle=":", color=COLOURS[0])
+        sizes.set_xscale("symlog", linthresh=_SMALLEST_BYTES)
+        sizes.set_xlim(left=-_SMALLEST_BYTES / 10)
+        scores.set_yticks(rows, short_names([entry.method for entry in panel.entries]))
+        sizes.set_yticks(rows, [""] * len(panel.entries))
+        scores.set(xlabel=f"test {panel.terms.metric}, %; dotted: majority class")
+        sizes.set(xlabel="bytes of a run, all clients, both ways")
     return figure
 
 
