@@ -78,6 +78,12 @@ def main() -> None:
     parser.add_argument(
         "--search", nargs="+", default=[], help=f"instead of {LR}, or {LR_OF_SGD} with SGD"
     )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=ROUNDS,
+        help="of the runs; %(default)s by default and in trials",
+    )
     given = parser.parse_args()
     if unknown := set(given.datasets) - {*DATASETS}:
         parser.error(f"no dataset {', '.join(unknown)}; there are {', '.join(DATASETS)}")
@@ -85,12 +91,14 @@ def main() -> None:
         setting, options = DATASETS[dataset]
         for method in given.methods or (METHODS if setting in WITH_ALL else FEW):
             folder = given.work / dataset / method
-            where = ["--setting", setting, *_repeated("--set", options), "--rounds", str(ROUNDS)]
+            where = ["--setting", setting, *_repeated("--set", options)]
             found = _tuned(dataset, method, where, given.search, folder)
+            longer = "" if given.rounds == ROUNDS else f"-{given.rounds}-rounds"
             _run(
-                ["ramet", "compare", ",".join([method, *found]), *where, "--seeds", SEEDS,
-                 "--splits", str(SPLITS), "--jobs", "1", "--out", folder / "runs",
-                 "--keep", RESULTS / f"tuned-{dataset}"]
+                ["ramet", "compare", ",".join([method, *found]), *where,
+                 "--rounds", str(given.rounds), "--seeds", SEEDS, "--splits", str(SPLITS),
+                 "--jobs", "1", "--out", folder / f"runs{longer}",
+                 "--keep", RESULTS / f"tuned-{dataset}{longer}"]
             )  # fmt: skip
 
 
@@ -104,8 +112,9 @@ def _tuned(
         with_sgd = method in WITH_SGD or "algorithm=sgd" in method.split(",")
         ranges = [*(search or [LR_OF_SGD if with_sgd else LR]), *SEARCH]
         _run(
-            ["ramet", "tune", method, *where, *_repeated("--search", ranges), "--seeds", "0",
-             "--trials", str(TRIALS), "--out", folder / "trials"]
+            ["ramet", "tune", method, *where, "--rounds", str(ROUNDS),
+             *_repeated("--search", ranges), "--seeds", "0", "--trials", str(TRIALS),
+             "--out", folder / "trials"]
         )  # fmt: skip
         done = json.loads((folder / "trials" / "tune.json").read_text())
         best, trials = done["best"][method]["options"], done["trials"][method]

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -112,6 +113,21 @@ def test_the_overview_has_every_method_on_every_dataset(folder: Path, panel: Pan
     assert "| `fedgta` | 81.00 (1–2) | – |" in page
     assert "| `local` | 76.00 (3) | **66.72** (1) |" in page
     assert "Overview" not in board_markdown([panel])
+
+
+@pytest.mark.parametrize(
+    ("change", "heads"),
+    [
+        ({"rounds": 200}, "cora, 60 rounds | cora, 200 rounds"),
+        ({"options": {}}, "cora, clients=10, 60 rounds | cora, 60 rounds"),
+        ({"setting": "photo"}, "cora | photo"),
+    ],
+)
+def test_panels_of_one_dataset_are_told_apart(
+    change: dict[str, Any], heads: str, panel: Panel
+) -> None:
+    other = replace(panel, terms=replace(panel.terms, **change))
+    assert f"| method | {heads} |" in board_markdown([panel, other])
 
 
 def test_a_method_whose_file_is_not_here_is_ranked_all_the_same(

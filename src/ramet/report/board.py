@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ramet.report.drawing import COLOURS, new_figure
 from ramet.report.text import percent, plural, size
-from ramet.studies.board import Entry, Panel
+from ramet.studies.board import Entry, Panel, Terms
 from ramet.studies.gains import Gain
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def _overview(panels: Sequence[Panel]) -> str:
             row[column] = (
                 f"{f'**{score}**' if entry is panel.entries[0] else score} ({_rank(entry)})"
             )
-    settings = [panel.terms.setting for panel in panels]
-    twice = len(set(settings)) < len(settings)
-    heads = [str(panel.terms) if twice else panel.terms.setting for panel in panels]
+    heads = _shortest_names([panel.terms for panel in panels])
     rows = sorted(cells, key=lambda name: fmean(ranks[name]))
     lines = [
         "### Overview",
@@ -64,6 +62,17 @@ def _overview(panels: Sequence[Panel]) -> str:
         *(f"| `{name}` | " + " | ".join(cells[name]) + " |" for name in rows),
     ]
     return "\n".join(lines)
+
+
+def _shortest_names(every: Sequence[Terms]) -> list[str]:
+    """The dataset; with the rounds, or with all terms, only where others have the same name."""
+    datasets = [terms.setting for terms in every]
+    with_rounds = [f"{terms.setting}, {plural(terms.rounds, 'round')}" for terms in every]
+    names = zip(datasets, with_rounds, map(str, every), strict=True)
+    return [
+        short if datasets.count(short) == 1 else longer if with_rounds.count(longer) == 1 else full
+        for short, longer, full in names
+    ]
 
 
 def _panel_markdown(panel: Panel, figures: str) -> str:
