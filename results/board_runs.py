@@ -48,7 +48,7 @@ WITH_SGD = (
     "fedspray,algorithm=sgd",
 )
 METHODS = (*WITH_ADAM, *WITH_SGD)
-FEW = ("local", "fedavg", "fedper", "scaffold", "fedspray")
+FEW = ("local", "fedavg", "fedper", "scaffold", "o-pfgl,epochs=1", "fedspray")
 """On datasets that are not among the first five: the baselines, and the best by mean rank there."""
 WITH_ALL = ("cora", "photo", "chameleon", "minesweeper", "twitch")
 WITH_FEW = (
