@@ -16,7 +16,12 @@ import splits
 import tables
 
 from ramet.report import drawing
-from ramet.report.board import board_markdown, figure_name, panel_figure
+from ramet.report.board import (
+    figure_name,
+    overview_markdown,
+    panel_figure,
+    panels_markdown,
+)
 from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
 from ramet.report.protocol_tables import protocols_markdown
 from ramet.studies.archive import finished_runs
@@ -44,7 +49,10 @@ def pages() -> dict[Path, str]:
 
 def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
     return {
-        DOCS / "board.md": {"board": board_markdown(board(BOARD), "figures/")},
+        DOCS / "board.md": {
+            "overview": overview_markdown(board(BOARD)),
+            "tables": panels_markdown(board(BOARD), "figures/"),
+        },
         DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
         DOCS / "results.md": {
             "feddense table2": printed.table("feddense table2"),

@@ -22,13 +22,18 @@ _COMMIT_DIGITS = 8
 _SMALLEST_BYTES = 1e4
 
 
-def board_markdown(panels: Sequence[Panel], figures: str = "") -> str:
-    """All panels in one table, then each with its figure and the command that adds an entry.
+def board_markdown(panels: Sequence[Panel]) -> str:
+    """All panels in one table, and then each of them."""
+    overview = [overview_markdown(panels)] if len(panels) > 1 else []
+    return "\n\n".join([*overview, panels_markdown(panels)])
+
+
+def panels_markdown(panels: Sequence[Panel], figures: str = "") -> str:
+    """A table for each panel, with its figure and the command that adds an entry.
 
     ``figures`` is the path from the page to the files that `figure_name` names.
     """
-    overview = [_overview(panels)] if len(panels) > 1 else []
-    return "\n\n".join([*overview, *(_panel_markdown(panel, figures) for panel in panels)])
+    return "\n\n".join(_panel_markdown(panel, figures) for panel in panels)
 
 
 def figure_name(panel: Panel) -> str:
@@ -37,7 +42,7 @@ def figure_name(panel: Panel) -> str:
     return "-".join(["board", terms.setting, *terms.options.values(), str(terms.rounds)])
 
 
-def _overview(panels: Sequence[Panel]) -> str:
+def overview_markdown(panels: Sequence[Panel]) -> str:
     """Every method on every dataset, by the mean of its ranks."""
     cells: dict[str, list[str]] = {}
     ranks: dict[str, list[float]] = {}
@@ -53,7 +58,7 @@ def _overview(panels: Sequence[Panel]) -> str:
     heads = _shortest_names([panel.terms for panel in panels])
     rows = sorted(cells, key=lambda name: fmean(ranks[name]))
     lines = [
-        "### Overview",
+        "## Overview",
         "",
         "Mean test score in %, the highest in bold, and in brackets the rank with its ties.",
         "",
