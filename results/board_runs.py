@@ -51,13 +51,20 @@ METHODS = (*WITH_ADAM, *WITH_SGD)
 FEW = ("local", "fedavg", "fedper", "scaffold", "o-pfgl,epochs=1", "fedspray")
 """On datasets that are not among the first five: the baselines, and the best by mean rank there."""
 WITH_ALL = ("cora", "photo", "chameleon", "minesweeper", "twitch")
-WITH_FEW = (
-    *("citeseer", "computers", "coauthor-cs", "coauthor-physics", "actor", "squirrel", "tolokers"),
-)
 METIS = ("clients=10", "partition=metis", "train=0.2")
 DATASETS = {
-    **{f"{name}-metis-10": (name, METIS) for name in (*WITH_ALL, *WITH_FEW) if name != "twitch"},
+    "cora-metis-10": ("cora", METIS),
+    "photo-metis-10": ("photo", METIS),
+    "chameleon-metis-10": ("chameleon", METIS),
+    "minesweeper-metis-10": ("minesweeper", METIS),
     "twitch": ("twitch", ("features=words",)),
+    "citeseer-metis-10": ("citeseer", METIS),
+    "computers-metis-10": ("computers", METIS),
+    "coauthor-cs-metis-10": ("coauthor-cs", METIS),
+    "coauthor-physics-metis-10": ("coauthor-physics", METIS),
+    "actor-metis-10": ("actor", METIS),
+    "squirrel-metis-10": ("squirrel", METIS),
+    "tolokers-metis-10": ("tolokers", METIS),
 }
 LR = "lr=0.001..0.05:log"
 LR_OF_SGD = "lr=0.05..2:log"
@@ -70,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("work", type=Path, help="folder for searches and runs; may be deleted")
+    parser.add_argument("scratch", type=Path, help="folder for searches and runs; may be deleted")
     parser.add_argument(
         "datasets", nargs="*", metavar="dataset", help=f"of {', '.join(DATASETS)}; all by default"
     )
@@ -90,7 +97,7 @@ def main() -> None:
     for dataset in given.datasets or DATASETS:
         setting, options = DATASETS[dataset]
         for method in given.methods or (METHODS if setting in WITH_ALL else FEW):
-            folder = given.work / dataset / method
+            folder = given.scratch / dataset / method
             where = ["--setting", setting, *_repeated("--set", options)]
             found = _tuned(dataset, method, where, given.search, folder)
             longer = "" if given.rounds == ROUNDS else f"-{given.rounds}-rounds"

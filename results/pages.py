@@ -48,10 +48,11 @@ def pages() -> dict[Path, str]:
 
 
 def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
+    panels = board(BOARD)
     return {
         DOCS / "board.md": {
-            "overview": overview_markdown(board(BOARD)),
-            "tables": panels_markdown(board(BOARD), "figures/"),
+            "overview": overview_markdown(panels),
+            "tables": panels_markdown(panels, "figures/"),
         },
         DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
         DOCS / "results.md": {

@@ -149,13 +149,15 @@ def panel_figure(panel: Panel) -> Figure:
             scores.plot([100 * low, 100 * high], [row, row], color=COLOURS[1])
             scores.plot(100 * mean, row, "o", color=COLOURS[1])
             sizes.plot(entry.total, row, "s", color=COLOURS[6])
+        label = f"test {panel.terms.metric}, %"
         if panel.majority is not None:
             scores.axvline(100 * panel.majority, linestyle=":", color=COLOURS[0])
+            label += "; dotted: majority class"
         sizes.set_xscale("symlog", linthresh=_SMALLEST_BYTES)
         sizes.set_xlim(left=-_SMALLEST_BYTES / 10)
         scores.set_yticks(rows, short_names([entry.method for entry in panel.entries]))
         sizes.set_yticks(rows, [""] * len(panel.entries))
-        scores.set(xlabel=f"test {panel.terms.metric}, %; dotted: majority class")
+        scores.set(xlabel=label)
         sizes.set(xlabel="bytes of a run, all clients, both ways")
     return figure
 
