@@ -4,6 +4,10 @@ Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. In each step 
 takes part with the same probability (Poisson sampling). The gradient of each graph is clipped,
 noise is added to the sum, and the sum is divided by the expected number of graphs, because the
 drawn one is secret. Private layers are trained in the same way: they influence what is shared.
+
+Noise is added in float64 and rounded to the parameter's type afterwards. Added in float32, the gaps
+between the sums would tell what it was added to (Mironov, *On Significance of the Least Significant
+Bits for Differential Privacy*, CCS 2012).
 """
 
 from __future__ import annotations
@@ -45,8 +49,9 @@ def fit_privately(session: Session, mechanism: Mechanism, clip: float, draws: Dr
                 found = clipped_sum(model, session.task, samples, drawn, clip).gradients
             with torch.no_grad():
                 for name, parameter in model.named_parameters():
-                    noise = mechanism.noise * clip * draws.normal(parameter.shape)
-                    total = noise.to(parameter) + found.get(name, 0.0)
-                    parameter.grad = total / expected
+                    total = mechanism.noise * clip * draws.normal(parameter.shape)
+                    if name in found:
+                        total += found[name].cpu().double()
+                    parameter.grad = (total / expected).to(parameter)
             session.optimiser.step()
             session.steps += 1
