@@ -31,7 +31,7 @@ from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed
-from ramet.flower.wire import GridWire
+from ramet.flower.wire import IN_FLIGHT, GridWire
 from ramet.payload import Payload
 
 RUN = "0" * 32
@@ -334,6 +334,77 @@ def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
     assert isinstance(answers["rings"], Payload)
     assert answers["trees"] == "no reply within 0 s"
     assert not isinstance(answers["trees"], Refused), "there was no reply to refuse"
+
+
+class Clock:
+    """Stands for the module `time`; a pause takes no time at all."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("ramet.flower.wire.time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("names", [None, {7: "rings", 8: "trees"}])
+def test_a_node_that_never_says_which_client_it_is_is_waited_for_once(
+    names: Mapping[int, str] | None, clock: Clock
+) -> None:
+    sites: dict[int, Site] = {7: site("rings", None), 8: lambda *_: None}
+    grid = cast(Grid, InProcessGrid(sites))
+    grid_wire = GridWire(grid, ["rings", "trees"], 600.0, connect_timeout=120.0, names=names)
+    assert 600 <= clock.now < 601, "connecting takes one deadline"
+    for number in (1, 2, 3):
+        answers = ask(grid_wire, "rings", "trees", number=number)
+        assert isinstance(answers["rings"], Payload)
+        why = "a node is connected, but has not said within 600 s which client it is"
+        assert answers["trees"] == why
+    assert clock.now < 601
+    sites[8] = site("trees", None)
+    clock.now += 300
+    assert isinstance(ask(grid_wire, "trees", number=4)["trees"], Payload), "it may be late"
+    assert clock.now < 902
+
+
+def test_a_silent_node_that_connects_later_delays_one_exchange_only(clock: Clock) -> None:
+    sites: dict[int, Site] = {7: site("rings", None)}
+    grid_wire = GridWire(cast(Grid, InProcessGrid(sites)), ["rings"], deadline=600.0)
+    sites[8] = lambda *_: None
+    for number in (1, 2, 3):
+        assert isinstance(ask(grid_wire, "rings", number=number)["rings"], Payload)
+    assert clock.now < 601
+
+
+def test_silence_of_all_nodes_is_not_reported_as_absence(clock: Clock) -> None:
+    grid = cast(Grid, InProcessGrid({8: lambda *_: None}))
+    with pytest.raises(RametError, match="trees: a node is connected, but has not said within 60"):
+        GridWire(grid, ["trees"], deadline=60.0)
+    assert clock.now < 61
+
+
+def test_clients_beyond_those_in_flight_are_asked_when_these_time_out(clock: Clock) -> None:
+    def silent(client: str) -> Site:
+        return lambda _, introduces: Payload(notes={"client": client}) if introduces else None
+
+    names = [f"site{number:03}" for number in range(IN_FLIGHT + 2)]
+    sites = {number: silent(name) for number, name in enumerate(names)}
+    sites[len(names) - 1] = site(names[-1], None)
+    grid_wire = GridWire(cast(Grid, InProcessGrid(sites)), names, deadline=600.0)
+    answers = ask(grid_wire, *names)
+    assert [*answers][-1] == names[-2], "the last to be given up"
+    assert sorted(answers) == names
+    assert isinstance(answers[names[-1]], Payload)
+    assert answers[names[0]] == answers[names[-2]] == "no reply within 600 s"
 
 
 def test_invalid_messages_do_not_stop_the_round() -> None:

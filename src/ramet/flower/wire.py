@@ -83,6 +83,10 @@ class GridWire:
         self._questions: dict[str, tuple[int, str]] = {}
         """The nodes that were asked which client they are, by message, each with its nonce."""
         self._next_question: dict[int, float] = {}
+        self._unknown: set[int] = set()
+        """The connected nodes that have not said which client they are."""
+        self._waited_for: dict[int, float] = {}
+        """Until when each of them is waited for."""
         self._errors: dict[int, list[str]] = {}
         """Why nodes' answers to this question were lost."""
         self._await_nodes(set(clients), connect_timeout)
@@ -105,7 +109,12 @@ class GridWire:
         if self._lacks_key(client):
             return _NOT_ADMITTED
         answered = [e[-1] for node, e in self._errors.items() if self._names.get(node) == client]
-        return _connected_but(answered[0]) if answered else "its node is not connected"
+        if answered:
+            return _connected_but(answered[0])
+        if client not in (self._names.get(node, client) for node in self._unknown):
+            return "its node is not connected"
+        silence = f"has not said within {self._deadline:.0f} s which client it is"
+        return f"a node is connected, but {silence}"
 
     def _lacks_key(self, client: str) -> bool:
         return self._keyring is not None and not self._keyring.has(client)
@@ -134,7 +143,8 @@ class GridWire:
             if time.monotonic() - last_reply > self._deadline:
                 for sent in list(pending):
                     yield pending.pop(sent).client, f"no reply within {self._deadline:.0f} s"
-                return
+                last_reply = time.monotonic()
+                continue
             if pending:
                 time.sleep(pause)
                 longest = max(_LONGEST_PAUSE, _PAUSE_PER_MESSAGE * len(pending))
@@ -190,44 +200,56 @@ class GridWire:
         """Wait for every client's node; after `patience` seconds continue with those connected."""
         end = time.monotonic() + patience
         while True:
-            known = self._nodes.keys() | self.refused.keys()
-            if len(set(self._grid.get_node_ids()) - self._seen) + len(known) >= len(expected):
-                self._introduce_new_nodes()
-            if expected <= self._nodes.keys() | self.refused.keys():
-                break
-            if time.monotonic() > end:
-                self._introduce_new_nodes()
+            self._ask_unknown_nodes()
+            missing = expected - self._nodes.keys() - self.refused.keys()
+            is_over = len(self._unknown) >= len(missing) or time.monotonic() > end
+            if not missing or (is_over and not self._is_waiting()):
                 break
             time.sleep(_PAUSE)
         if not self._nodes:
-            if self.refused:
-                raise RametError(f"no client takes part: {self.reasons(self.refused)}.")
+            if self.refused or self._unknown:
+                known = self.refused or sorted(expected)
+                raise RametError(f"no client takes part: {self.reasons(known)}.")
             raise RametError(
                 f"no client's node connected within {patience:.0f} s. Start SuperNodes with "
                 '--node-config \'client="NAME" state="FOLDER"\'.'
             )
 
     def _introduce_new_nodes(self) -> None:
-        """Ask new nodes which client they are, and wait for all that stay connected."""
-        end = time.monotonic() + self._deadline
-        while new := set(self._grid.get_node_ids()) - self._seen:
-            for node in sorted(new):
-                if time.monotonic() >= self._next_question.get(node, 0.0):
-                    self._ask_which_client(node)
-            for sent in list(self._questions):
-                reply = self._pull(sent)
-                if reply is not None:
-                    self._add_node(*self._questions.pop(sent), reply)
-            if time.monotonic() > end:
-                return
+        """Ask new nodes which client they are, and wait for the answers, once for each node."""
+        self._ask_unknown_nodes()
+        while self._is_waiting():
             time.sleep(_PAUSE)
+            self._ask_unknown_nodes()
+
+    def _is_waiting(self) -> bool:
+        """Whether a node has been silent for less than a deadline.
+
+        One that has been silent for longer takes part as soon as it answers, but nobody waits.
+        """
+        now = time.monotonic()
+        return any(now < self._waited_for.get(node, 0.0) for node in self._unknown)
+
+    def _ask_unknown_nodes(self) -> None:
+        """Ask new nodes which client they are, and read the answers that have arrived."""
+        connected = set(self._grid.get_node_ids())
+        for node in sorted(connected - self._seen):
+            if time.monotonic() >= self._next_question.get(node, 0.0):
+                self._ask_which_client(node)
+        for sent in list(self._questions):
+            reply = self._pull(sent)
+            if reply is not None:
+                self._add_node(*self._questions.pop(sent), reply)
+        self._unknown = connected - self._seen
 
     def _ask_which_client(self, node: int) -> None:
         nonce = fresh_nonce()
         question = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
         if sent := self._push(Message(question, node, MessageType.QUERY)):
             self._questions[sent] = node, nonce
-            self._next_question[node] = time.monotonic() + _ANSWER_TIME
+            now = time.monotonic()
+            self._next_question[node] = now + _ANSWER_TIME
+            self._waited_for.setdefault(node, now + self._deadline)
 
     def _add_node(self, node: int, nonce: str, reply: Payload | str) -> None:
         """Accept a node as the client that it claims to be; with a keyring it must prove it."""
