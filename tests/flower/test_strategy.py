@@ -20,10 +20,11 @@ from ramet.errors import RametError
 from ramet.experiment.named import method_factory
 from ramet.flower.programs import Flower, free_ports
 from ramet.flower.strategy import MethodStrategy, _numbers, _payload
-from ramet.methods import Method, fedavg, fedstar, gcfl
+from ramet.methods import METHODS, Method, fedadam, fedavg, fedstar, gcfl
 from ramet.methods.fedda import Restart
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.server import Server
+from ramet.methods.training import LocalTraining
 from ramet.payload import Arrays, Payload, only
 
 APP = """
@@ -170,9 +171,11 @@ def replied(message: Message) -> Message:
     return Message(RecordDict({"arrays": ArrayRecord(sent), "metrics": metrics}), reply_to=message)
 
 
-def trained(method: Method, rounds: int) -> tuple[ArrayRecord, list[list[Message]]]:
+def trained(
+    method: Method, rounds: int, buffers: Iterable[str] = ()
+) -> tuple[ArrayRecord, list[list[Message]]]:
     """The arrays in Flower's result, and the messages of each round."""
-    strategy, arrays, messages = MethodStrategy(method), initial(), []
+    strategy, arrays, messages = MethodStrategy(method, buffers=buffers), initial(), []
     for number in range(1, rounds + 1):
         grid = cast(Grid, Nodes())
         sent = [*strategy.configure_train(number, arrays, ConfigRecord(), grid)]
@@ -206,6 +209,29 @@ def test_the_result_of_gcfl_is_what_the_server_would_send() -> None:
     arrays, _ = trained(replace(gcfl(), shared=only("layers.*")), rounds=2)
     assert sorted(arrays) == ["layers.0.w", "private", "structure.w"]
     assert arrays["layers.0.w"].numpy().tolist() == [4, 4]  # two mean updates of 2
+
+
+@pytest.mark.usefixtures("_as_in_a_server_app")
+def test_buffers_are_averaged_by_fedadam() -> None:
+    """Updates of 1 and 3 have the mean 2; a step of Adam has another length."""
+    arrays, _ = trained(fedadam(), rounds=1, buffers=["private"])
+    assert arrays["private"].numpy().tolist() == [9 + 2]
+    assert arrays["layers.0.w"].numpy()[0] != 2
+
+
+@pytest.mark.parametrize("name", ["fedprox", "fedsage+", "fgssl", "adafgl"])
+def test_penalties_are_not_dropped(name: str) -> None:
+    with pytest.raises(RametError, match=f"{re.escape(name)} has `penalty`, which needs Ramet's"):
+        MethodStrategy(METHODS[name]())
+
+
+class OtherTraining(LocalTraining):
+    """A training of its own."""
+
+
+def test_a_training_of_its_own_is_not_dropped() -> None:
+    with pytest.raises(RametError, match="fedavg has `training`"):
+        MethodStrategy(replace(fedavg(), training=OtherTraining()))
 
 
 @pytest.mark.usefixtures("_as_in_a_server_app")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from federations import payload, planted_run, stopped_and_resumed
+import ramet
+from federations import PLANTED, payload, planted_run, stopped_and_resumed
+from ramet.engine import Snapshots
+from ramet.engine.run_state import RunState
 from ramet.experiment import RunFolder
-from ramet.methods import fedadam, fedyogi
+from ramet.methods import METHODS, fedadam, fedyogi
 from ramet.methods.fedopt import AdaptiveStep
 from ramet.methods.merging import Merging
 from ramet.payload import Payload
@@ -70,6 +74,56 @@ def test_arrays_of_integers_are_averaged() -> None:
     counts = [Payload({"n": np.array([n])}, {"weight": w}) for n, w in ((10, 1), (14, 3))]
     state = rule.merge(rule.start({"n": np.array([0])}), zip("ab", counts, strict=True), server())
     assert rule.ask(state, "a")["n"].tolist() == [13]
+
+
+def test_buffers_are_averaged() -> None:
+    """(1 * 2 + 3 * 6) / 4 = 5; a step of Adam has another length."""
+    rule, now = AdaptiveStep(), replace(server(), buffers=frozenset({"norm.running_var"}))
+    start = {name: np.ones(1, np.float32) for name in ("norm.running_var", "norm.weight")}
+    replies = [
+        (c, payload({name: [v] for name in start}, w)) for c, v, w in (("a", 2, 1), ("b", 6, 3))
+    ]
+    merged = rule.ask(rule.merge(rule.start(start), replies, now), "a")
+    assert merged["norm.running_var"].tolist() == [5]
+    assert merged["norm.weight"].tolist() != [5]
+
+
+NORMED = """
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+
+class Normed(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.hidden = GCNConv(shape.features, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.head = nn.Linear(4, shape.classes)
+
+    def forward(self, data):
+        return self.head(self.norm(self.hidden(data.x, data.edge_index) / 10))
+"""
+
+
+@pytest.mark.parametrize("method", ["fedadam", "fedyogi", "fedbuff"])
+def test_variances_of_a_batch_norm_stay_positive(method: str, tmp_path: Path) -> None:
+    """The variances begin at 1 and shrink by up to a tenth; a step beyond that goes below 0."""
+    (tmp_path / "normed.py").write_text(NORMED)
+    result = ramet.run(
+        method,
+        "planted",
+        network=f"{tmp_path}/normed.py:Normed",
+        rounds=4,
+        out=tmp_path / "run",
+        lr=1e-4,
+        server_lr=20.0 if method == "fedbuff" else 1.0,
+        **{name: value for name, value in PLANTED.items() if name != "hidden"},
+    )
+    saved = Snapshots(result.folder / "server").latest_valid()
+    assert saved is not None
+    merging = RunState.restored(saved).merging
+    variances = METHODS[method]().merging.ask(merging, "site0")["norm.running_var"]
+    assert 0 < variances.min() < 1
 
 
 def test_yogi_is_an_option_of_the_step() -> None:

@@ -349,6 +349,7 @@ class Rounds:
             self.shape,
             self.device,
             switchable_arrays(self.method, self.start),
+            buffers=self.buffers,
         )
 
     @cached_property

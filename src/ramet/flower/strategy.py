@@ -47,6 +47,7 @@ from ramet.methods.base import switchable_arrays
 from ramet.methods.merging import Reply
 from ramet.methods.server import SERVER
 from ramet.methods.sharing import NetworkArrays
+from ramet.methods.training import LocalTraining
 from ramet.payload import Arrays, Payload, Sharing, everything
 from ramet.randomness import Randomness
 
@@ -57,22 +58,27 @@ class MethodStrategy(Strategy):
     """Runs a method's activation, sharing and merging in Flower's own loop.
 
     Args:
-        method: any method that shares something; the network and its training are up to the
-            ClientApp. A sharing rule is applied to the names of the initial arrays.
+        method: any method that shares something and whose clients train as in FedAvg: one with a
+            penalty or a training of its own is refused, because the network and its training are up
+            to the ClientApp. A sharing rule is applied to the names of the initial arrays.
         seed: seed for the activation's random draws.
         min_nodes: number of nodes to wait for.
+        buffers: names of arrays that are not trained, such as the running variances of a batch
+            norm. Rules that step beyond the mean, such as FedAdam's, average them.
     """
 
-    def __init__(self, method: Method, seed: int = 0, min_nodes: int = 2) -> None:
-        for part in ("extras", "after", "personal", "release", "stages", "pace", "summation"):
-            if getattr(method, part):
-                raise RametError(
-                    f"{method.name} has `{part}`, which needs Ramet's own rounds. Run it with "
-                    "`ramet run --engine superlink`."
-                )
+    def __init__(
+        self, method: Method, seed: int = 0, min_nodes: int = 2, buffers: Iterable[str] = ()
+    ) -> None:
+        for part in _own_rounds(method):
+            raise RametError(
+                f"{method.name} has `{part}`, which needs Ramet's own rounds. Run it with "
+                "`ramet run --engine superlink`."
+            )
         self.method = method
         self.seed = seed
         self.min_nodes = min_nodes
+        self.buffers = frozenset(buffers)
         self._initial: dict[str, Array] = {}
         self._rules: ServerRules  # set together with the state
         self._state: Payload | None = None
@@ -93,6 +99,7 @@ class MethodStrategy(Strategy):
             sorted(nodes),
             Randomness(self.seed, SERVER, server_round),
             switchable=switchable_arrays(self._rules.method, self._rules.start),
+            buffers=self.buffers,
         )
         self._spared = self.method.activation.ask(self._activity, self._choice)
         active = [nodes[name] for name in self._spared]
@@ -193,6 +200,14 @@ class MethodStrategy(Strategy):
             reason = message.error.reason
             log(WARNING, "Round %s: a node failed: %s", server_round, reason)
         return not message.has_error()
+
+
+def _own_rounds(method: Method) -> Iterator[str]:
+    """The parts of a method that a ClientApp of Flower's own would not apply."""
+    parts = ("penalty", "extras", "after", "personal", "release", "stages", "pace", "summation")
+    yield from (part for part in parts if getattr(method, part))
+    if type(method.training) not in (LocalTraining, type(None)):
+        yield "training"
 
 
 def _assembled(method: Method, names: Iterable[str]) -> AssembledMethod:

@@ -14,7 +14,8 @@ paper symbol               name here
 =========================  ==============================================================
 
 The engine moves late replies to the current arrays, so that their difference from these is the
-update. How long clients take is simulated.
+update. How long clients take is simulated. Buffers, such as those of a batch norm, are moved with a
+server_lr of 1: a longer step could make a variance negative.
 """
 
 from __future__ import annotations
@@ -46,14 +47,12 @@ class StaleMean(Summing):
         scaled = {name: array.astype(np.float64) * trust for name, array in reply.arrays.items()}
         return {**scaled, _TRUST: trust, _REPLIES: np.asarray(1.0)}
 
-    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:  # noqa: ARG002
-        rate, trust = self.server_lr / total[_REPLIES], total[_TRUST]
-        return Payload(
-            {
-                name: cast(now + rate * (total[name] - trust * now), now.dtype)
-                for name, now in state.arrays.items()
-            }
-        )
+    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
+        moved = {}
+        for name, now in state.arrays.items():
+            rate = (1.0 if name in server.buffers else self.server_lr) / total[_REPLIES]
+            moved[name] = cast(now + rate * (total[name] - total[_TRUST] * now), now.dtype)
+        return Payload(moved)
 
 
 def fedbuff(

@@ -17,8 +17,9 @@ paper symbol            name here
 :math:`\eta, \tau`      ``server_lr``, ``adaptivity``; v starts at its square
 ======================  ===============================================================
 
-As in the paper, clients use plain SGD, and m and v are not corrected for their start. Arrays that
-are not floats are averaged.
+As in the paper, clients use plain SGD, and m and v are not corrected for their start. Only trained
+parameters are stepped: buffers are averaged, because a step could make a variance negative, and so
+are arrays that are not floats.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ class AdaptiveStep(WeightedMean):
     def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return under("now/", state.arrays)
 
-    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:  # noqa: ARG002
+    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
         now = under("now/", state.arrays)
         arrays: dict[str, Array] = dict(state.arrays)
         for name, target in self.mean(now, total).items():
-            if not np.issubdtype(target.dtype, np.floating):
+            if name in server.buffers or not np.issubdtype(target.dtype, np.floating):
                 arrays[f"now/{name}"] = target
                 continue
             update = target.astype(np.float64) - now[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,6 +34,9 @@ class Server:
     """The sizes for which the network is built."""
     device: torch.device = CPU
     """Where the network is."""
+    buffers: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Names of shared arrays that are not trained, such as the variances of a batch norm. A mean is
+    right for them; a step beyond it is not."""
 
     @property
     def round(self) -> int:
