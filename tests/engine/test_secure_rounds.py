@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import ramet
-from federations import CLIMBERS, Federation, Watched, climbing, graphs_of, stopped_and_resumed
+from federations import (
+    CLIMBERS,
+    Federation,
+    StopsAfter,
+    Watched,
+    climbing,
+    graphs_of,
+    stopped_and_resumed,
+)
 from ramet.engine import Node
 from ramet.engine.audit import audit_entries
+from ramet.engine.secure_server import SecureState
 from ramet.engine.secure_site import simulated_site
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -19,6 +30,7 @@ from ramet.methods import AssembledMethod
 from ramet.methods.fixed_point import FixedPoint
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
+from ramet.studies.trial.wires import StoppedError
 
 FIVE = {**CLIMBERS, "d": graphs_of([8], [0]), "e": graphs_of([16], [0])}
 
@@ -106,6 +118,52 @@ def test_too_many_drop_outs_commit_nothing_and_the_run_goes_on_later(tmp_path: P
             federation.run(2, Watched(federation, away=times), secure=True)  # type: ignore[arg-type]
     assert federation.saved("server", 1).arrays["slope"].item() == pytest.approx(31 / 5)
     assert federation.run(2, secure=True)[0] == expected
+
+
+def late_by(seconds: float) -> Callable[[str, Payload], bool]:
+    """Nobody is away, but every message takes a while."""
+
+    def is_away(client: str, message: Payload) -> bool:
+        time.sleep(seconds)
+        return False
+
+    return is_away
+
+
+def test_a_round_lasts_from_the_first_key_to_the_last_share(tmp_path: Path) -> None:
+    """Every step of a client takes a while, so the seconds of a round tell which it counts."""
+    federation = Secure(method(), tmp_path)
+    wire = Watched(federation, away=late_by(0.02))
+    _, records = federation.run(2, wire, secure=True)
+    steps = {"keys", "shares", "training", "unmask"}
+    assert records[0].seconds > 0.02 * len(steps) * len(CLIMBERS)
+    assert records[1].seconds > 0.02 * len({"training", "unmask"}) * len(CLIMBERS)
+
+
+def test_a_round_that_is_resumed_counts_the_time_before(tmp_path: Path) -> None:
+    federation = Secure(method(), tmp_path)
+    slow = Watched(federation, away=late_by(0.05))
+    with pytest.raises(StoppedError):
+        federation.run(1, StopsAfter(slow, 3 * len(CLIMBERS) + 1), secure=True)
+    _, records = federation.run(1, secure=True)
+    assert records[0].seconds > 0.05 * 3 * len(CLIMBERS)
+
+
+def test_the_state_of_the_sum_is_read_as_often_for_few_clients_as_for_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Payload] = []
+    read = SecureState.restored
+
+    def counted(saved: Payload) -> SecureState:
+        reads.append(saved)
+        return read(saved)
+
+    monkeypatch.setattr(SecureState, "restored", staticmethod(counted))
+    Secure(method(), tmp_path / "three").run(2, secure=True)
+    few = len(reads)
+    Secure(method(), tmp_path / "five", FIVE).run(2, secure=True)
+    assert len(reads) == 2 * few
 
 
 @pytest.mark.parametrize("replies", [1, 4, 7, 11, 14, 17, 19, 22, 26, 29])

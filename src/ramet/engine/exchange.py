@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("up", "tensors", "scalars")
 _TRAINING_NUMBERS = ("loss", "weight", *_COUNTS, *WORK)
+_ELAPSED = "elapsed"
 
 
 @dataclass
@@ -46,13 +47,13 @@ class Exchange:
     """What clients have sent in earlier stages of the round."""
     means: dict[str, float] = field(default_factory=dict)
     """The means of clients' numbers, if the server learns nothing else."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Notes that are the same in all messages, such as the members of a secure sum."""
 
     @staticmethod
-    def after(
-        traffic: Mapping[str, Any], round: int, rounds: int, candidates: Sequence[int] = ()
-    ) -> Exchange:
+    def after(traffic: Mapping[str, Any], round: int, rounds: int, **facts: Any) -> Exchange:
         """A round's exchange, which also counts earlier messages that no record has counted."""
-        return Exchange(round, rounds, candidates=candidates, **deepcopy(dict(traffic)))
+        return Exchange(round, rounds, **facts, **deepcopy(dict(traffic)))
 
     def traffic(self) -> dict[str, Any]:
         """Counts of all messages so far, as JSON values."""
@@ -104,7 +105,18 @@ class Exchange:
     def facts(self) -> dict[str, Any]:
         """What was sent and received, as JSON values."""
         names = ("down", "numbers", "failed", "sent", "digests", "retries", "asked", "stages_up")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {_ELAPSED: self.seconds}
+
+    @staticmethod
+    def restored(round: int, rounds: int, facts: Mapping[str, Any]) -> Exchange:
+        """An exchange that goes on from its facts, perhaps in another process."""
+        known = {name: fact for name, fact in facts.items() if name != _ELAPSED}
+        return Exchange(round, rounds, time.monotonic() - facts[_ELAPSED], **known)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the exchange began."""
+        return time.monotonic() - self.started
 
     @property
     def key(self) -> str:
@@ -126,7 +138,7 @@ class Exchange:
                 for client, numbers in sorted(self.numbers.items())
             },
             "failed": dict(sorted(self.failed.items())),
-            "seconds": time.monotonic() - self.started,
+            "seconds": self.seconds,
             "retries": self.retries,
             "trained_mean": {n: v for n, v in self.means.items() if n in _TRAINING_NUMBERS},
             "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
@@ -150,7 +162,7 @@ class Exchange:
 
     def commit_facts(self) -> dict[str, Any]:
         """What is logged of a round before it is evaluated."""
-        seconds = round(time.monotonic() - self.started, 3)
+        seconds = round(self.seconds, 3)
         return {"round": self.round, "seconds": seconds, "answered": sorted(self.numbers)}
 
     def add_fault(self, client: str, reason: str, received: bool) -> None:

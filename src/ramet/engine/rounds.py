@@ -144,7 +144,7 @@ class Rounds:
                 )
                 merging = self._merge_sums(sums, state, choice)
             else:
-                exchange = Exchange.after(state.traffic, number, self.rounds, candidates)
+                exchange = Exchange.after(state.traffic, number, self.rounds, candidates=candidates)
                 replies = self._paced(self._replies(wire, spared, state, exchange), state, number)
                 merging = self._merge(replies, state, choice)
             state.activity = activation.settle(state.activity, choice, exchange.scores)
@@ -186,7 +186,7 @@ class Rounds:
         if self.secure:
             _, closing = self._secure_sums(wire, final, state, last + 1, last, candidates)
         else:
-            closing = Exchange.after(state.traffic, last + 1, last, candidates)
+            closing = Exchange.after(state.traffic, last + 1, last, candidates=candidates)
             for _ in self._replies(wire, final, state, closing):
                 pass
         failed = {**closing.failed, **state.pending["failed"]}
@@ -269,16 +269,16 @@ class Rounds:
             replies=lambda members, exchange, needed: self._replies(
                 wire, members, state, exchange, needed
             ),
-            context=lambda: self._context(state, number, rounds),
+            context=lambda exchange: self._context(state, exchange),
             commit=lambda: self.snapshots.save(state.snapshot(step_of(self.method, number - 1))),
             retry_delays=self.retry_delays,
         )
         return secure_round.run(spared, self.quorum)
 
-    def _context(self, state: RunState, number: int, rounds: int) -> str:
+    def _context(self, state: RunState, exchange: Exchange) -> str:
         """A digest of what all members of a secure sum have in common."""
-        client, exchange = self.clients[0], Exchange(number, rounds)
-        sent = self._sent(state, client, (), number)
+        client = self.clients[0]
+        sent = self._sent(state, client, (), exchange.round)
         return context_digest(self._request(client, sent, (), state, exchange), self.config)
 
     def _regional_sums(self, exchange: str, replies: Iterable[Reply]) -> Arrays:
@@ -464,14 +464,7 @@ class Rounds:
             exchange.stage,
             exchange.candidates,
         )
-        return self._with_members(message, state) if self.secure else message
-
-    def _with_members(self, message: Payload, state: RunState) -> Payload:
-        """A message to train that names the members of the secure sum."""
-        from ramet.engine.secure_server import SecureState  # needs an extra
-
-        notes = SecureState.restored(state.secure).notes()
-        return replace(message, notes={**message.notes, **notes})
+        return replace(message, notes={**message.notes, **exchange.notes})
 
     def _known_extras(self, state: RunState, exchange: Exchange) -> dict[str, Payload]:
         """The states of extras that clients need: in round 1 those of stages that are over."""

@@ -48,18 +48,19 @@ class SecureRound:
     wire: Wire
     state: RunState
     replies: Callable[[Spared, Exchange, int], Iterator[Reply]]
-    context: Callable[[], str]
+    context: Callable[[Exchange], str]
     commit: Callable[[], None]
     retry_delays: Sequence[float] = ()
 
     def run(self, spared: Spared, quorum: int) -> tuple[Arrays, Exchange]:
         """Return the sums over the clients that replied, and what was sent and received."""
+        started = time.monotonic()
         self._agree_on_keys()
         secure = self._secure
         if secure.pending is None:
-            secure = self._collect(spared, max(quorum, secure.needed))
+            secure = self._collect(spared, max(quorum, secure.needed), started)
         assert secure.pending is not None
-        exchange = Exchange(self.number, self.rounds, **secure.pending.exchange)
+        exchange = Exchange.restored(self.number, self.rounds, secure.pending.exchange)
         counted = Exchange(self.number, self.rounds)
         total, secure = sum_of(secure, secure.pending, exchange.train, self._asker(counted))
         exchange.add_later(counted)
@@ -85,10 +86,17 @@ class SecureRound:
         self.commit()
         log_event(INFO, "keys exchanged", round=self.number, members=[*agreed.members])
 
-    def _collect(self, spared: Spared, needed: int) -> SecureState:
+    def _collect(self, spared: Spared, needed: int, started: float) -> SecureState:
         """Add up the masked replies, and commit the sum with the list of survivors."""
         secure = self._secure
-        exchange = Exchange.after(self.state.traffic, self.number, self.rounds, self.candidates)
+        exchange = Exchange.after(
+            self.state.traffic,
+            self.number,
+            self.rounds,
+            started=started,
+            candidates=self.candidates,
+            notes=secure.notes(),
+        )
         members = {client: names for client, names in spared.items() if client in secure.members}
         total = RingTotal()
         for _, reply in self.replies(members, exchange, needed):
@@ -98,7 +106,7 @@ class SecureRound:
         survivors = tuple(sorted(exchange.numbers))
         if len(survivors) < needed:
             raise exchange.below(needed, len(members))
-        context, facts = self.context(), exchange.facts()
+        context, facts = self.context(exchange), exchange.facts()
         pending = PendingSum(self.number, survivors, total.arrays, context, facts)
         secure = replace(secure, pending=pending)
         self.state.secure = secure.to_payload()
