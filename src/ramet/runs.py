@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -308,8 +308,12 @@ def start(
     workers: int | None = None,
     cores: int | None = None,
     ray_address: str | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Result:
-    """Like `run`, but with checked settings; ``cores`` limits the default of ``workers``."""
+    """Like `run`, but with checked settings; ``cores`` limits the default of ``workers``.
+
+    ``tell`` is given what users may want to know about the data, a sentence at a time.
+    """
     check_device(settings.device)
     check_engine(settings.engine)
     check_workers(workers, settings.engine)
@@ -318,11 +322,16 @@ def start(
     path = (Path(out) if out else _new_path(settings)).absolute()
     if start_from is None:
         folder = RunFolder.create(path, settings)
+        remarks = folder.remarks()
     else:
         taken = create_from(Path(start_from), path, settings)
         folder = taken.folder
+        remarks = [*folder.remarks(), *taken.notes()]
         for sentence in taken.sentences():
             warnings.warn(f"{sentence}.", RametWarning, stacklevel=2)
+    if tell is not None:
+        for remark in remarks:
+            tell(f"{remark}.")
     return _finish(folder, track, observe, workers, cores, ray_address)
 
 

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from command_line import ramet
+from own_sites import node_site, write_csv
 from ramet.cli import console
 from ramet.report.study_tables import comparison_table
 from ramet.studies.comparison import Standing
@@ -446,6 +447,20 @@ def test_reproduce_says_what_the_runs_decide(data_root: Path, tmp_path: Path) ->
     assert sizes.code == 0
     assert "7 exact, 1 holds" in sizes.stdout
     assert "feddense table3" in refused("reproduce", "feddense", "table4")
+
+
+def test_what_of_the_tables_is_not_used_is_said_wherever_data_is_read(tmp_path: Path) -> None:
+    site = node_site(tmp_path / "north", patients=12)
+    rows = [("p0", "p1", 3), ("p1", "p0", 4), ("p0", "p1", 5)]
+    write_csv(site.parent / "contacts.csv", "source,target,amount", rows)
+    unused, merged = "contacts.csv: 'amount' is not used.", "contact: 3 rows give 1 links."
+    checked = ramet("data", "check", site).stdout
+    inspected = ramet("data", "inspect", "--site", site).stdout
+    run = ramet("run", "local", "--site", site, "--rounds", "1", "--out", tmp_path / "run").stderr
+    assert f"Note: {unused}" in checked
+    assert f"Note: north, {unused}" in inspected
+    assert f"north, {unused}" in run
+    assert all(merged in said for said in (checked, inspected, run))
 
 
 def test_data_inspect_describes_graphs(tmp_path: Path) -> None:

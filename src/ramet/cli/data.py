@@ -68,7 +68,8 @@ def inspect_data(
     from ramet.report import data_figures, drawing, figures
 
     name, options = setting_and_options(setting, site, option)
-    inspection = inspect(setting_named(name, options), Reading(data_folder(data), SPLIT_SEED))
+    named, reading = setting_named(name, options), Reading(data_folder(data), SPLIT_SEED)
+    inspection = inspect(named, reading)
     if folder is not None:
         if not inspection.divergences:
             raise RametError("there is no figure: it compares 2 to 50 clients. Omit --out.")
@@ -83,6 +84,8 @@ def inspect_data(
         return
     for table in _tables(inspection, name):
         print_table(table)
+    for remark in (one for client in named.clients for one in named.remarks(client, reading)):
+        print_line(f"Note: {remark}.")
 
 
 def _tables(inspection: Inspection, setting: str) -> list[Table]:
@@ -151,7 +154,13 @@ def check_data(
         columns = [asdict(summary) for summary in column_summaries(site)] if site else []
         advice = warnings(site) if site else []
         print_json(
-            {"problems": problems, "statistics": counts, "columns": columns, "warnings": advice}
+            {
+                "problems": problems,
+                "statistics": counts,
+                "columns": columns,
+                "remarks": [*site.remarks] if site else [],
+                "warnings": advice,
+            }
         )
     elif site is not None and counts is not None:
         print_table(site_table(site.name, site.schema.task, counts))
@@ -159,6 +168,8 @@ def check_data(
             print_table(columns_table(column_summaries(site)))
         if site.labels is not None:
             print_line(f"Other members learn that {_rarity(site.sums.rare_classes)}.")
+        for remark in site.remarks:
+            print_line(f"Note: {remark}.")
         for warning in warnings(site):
             print_line(f"Warning: {warning}.")
         print_line(f"No problems. Fingerprint: {fingerprint}")

@@ -192,6 +192,7 @@ def run(
             observe=observe,
             workers=workers,
             ray_address=ray_address,
+            tell=print_status,
         )
     show_result(result, as_json)
 

@@ -13,7 +13,8 @@ from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
 
 Negatives = Literal["random", "2hop", "2hop-unlinked"]
 """How the negative pairs of held-out links are drawn, see ``with_negatives``."""
-_VAL, _TEST = 0.05, 0.10
+LINK_SHARES = (0.85, 0.05, 0.10)
+"""Of train, val and test."""
 _HEADS_PER_CHUNK = 512
 
 
@@ -36,18 +37,31 @@ class LinkSplit:
 def split_links(whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
     """Split each relation's links 85:5:10, and add negative pairs to the held-out links."""
     draw = torch.Generator().manual_seed(seed)
+    return held_out_links(whole, link_parts(whole, draw), negatives, draw)
+
+
+def link_parts(whole: HeteroGraph, draw: torch.Generator) -> Tensor:  # [links]
+    """The part of each link: 0, 1 or 2 for train, val and test."""
     part_of = torch.empty(len(whole.links), dtype=torch.int64)
+    _, val_share, test_share = LINK_SHARES
     for kind in range(len(whole.relations)):
         members = (whole.links.kinds == kind).nonzero().flatten()
         shuffled = members[torch.randperm(members.numel(), generator=draw)]
-        test, val = round(_TEST * members.numel()), round(_VAL * members.numel())
+        test, val = round(test_share * members.numel()), round(val_share * members.numel())
         part_of[shuffled[:test]] = 2
         part_of[shuffled[test : test + val]] = 1
         part_of[shuffled[test + val :]] = 0
-    train = (part_of == 0).nonzero().flatten()
+    return part_of
+
+
+def held_out_links(
+    whole: HeteroGraph, part_of: Tensor, negatives: Negatives, draw: torch.Generator
+) -> LinkSplit:
+    """Hold out the links of val and test, and add negative pairs to them."""
+    train, val, test = ((part_of == part).nonzero().flatten() for part in range(3))
     graph = whole.with_links(train, torch.ones(train.numel(), dtype=torch.bool))
-    val_links, test_links = (whole.links[(part_of == part).nonzero().flatten()] for part in (1, 2))
-    return with_negatives(graph, whole.links, val_links, test_links, negatives, draw)
+    held_out = whole.links[val], whole.links[test]
+    return with_negatives(graph, whole.links, *held_out, negatives, draw)
 
 
 def with_negatives(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,8 @@ from ramet.data.shuffle_split import shuffle_split, stratified_shuffle_split
 from ramet.errors import RametError
 
 PARTS = ("train", "val", "test")
+GRAPH_SHARES = (0.8, 0.1, 0.1)
+NODE_SHARES = (0.6, 0.2, 0.2)
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,17 @@ def node_split(labels: Tensor, seed: int, share: float = 0.6) -> Split:
     train, rest = _divide(torch.arange(labels.numel()), labels, 1 - share, seed)
     val, test = _divide(rest, labels, 0.5, seed)
     return Split(train, val, test)
+
+
+def drawn_parts(labels: Tensor, shares: Sequence[float], seed: int) -> Tensor:  # [samples]
+    """Draw the part of each sample, at the same shares in every class, however few there are."""
+    draw = torch.Generator().manual_seed(seed)
+    parts = torch.empty_like(labels)
+    ends = torch.tensor(shares, dtype=torch.float64).cumsum(0)[:-1]
+    for label in sorted({*labels.tolist()}):
+        members = (labels == label).nonzero().flatten()
+        shuffled = members[torch.randperm(members.numel(), generator=draw)]
+        offset = torch.rand(1, generator=draw, dtype=torch.float64)  # a single sample may be in any
+        places = (torch.arange(members.numel()) + offset) / members.numel()
+        parts[shuffled] = torch.bucketize(places, ends, right=True)
+    return parts

@@ -16,7 +16,7 @@ from torch import nn
 
 from ramet.data import ClientData
 from ramet.data.fingerprint import data_sha256
-from ramet.data.own import Preparation, Schema, agreed
+from ramet.data.own import KeptParts, Preparation, Schema, agreed
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
@@ -33,7 +33,7 @@ from ramet.experiment.code import check_code
 from ramet.experiment.named import NamedParts, with_metric
 from ramet.experiment.settings import Engine, RunSettings
 from ramet.experiment.site_record import NAME as SITE_RECORD
-from ramet.experiment.site_record import SiteRecord
+from ramet.experiment.site_record import PARTS, SiteRecord, load_parts, save_parts
 from ramet.experiment.sizes import Sizes
 from ramet.methods import AssembledMethod
 from ramet.methods.server import SERVER
@@ -75,6 +75,9 @@ class Experiment:
     """The schemas that the sites have reported; None to read them from the sites' files."""
     agreement: Preparation | None = None
     """How sites prepare their columns; None to agree it from the sites' files."""
+    kept_in: Path | None = None
+    """The folder with the folders of clients that know the parts of samples, if the run starts from
+    another one: that of the other run or, once it is created, the run's own."""
 
     @cached_property
     def method(self) -> AssembledMethod:
@@ -176,8 +179,21 @@ class Experiment:
         if client not in self.setting.source_of:
             raise unknown("client", client, self.clients)
         if client not in self._data:
-            self._data[client] = self.setting.client_data(client, self.reading)
+            self._data[client] = self.setting.client_data(client, self._reading_of(client))
         return self._data[client]
+
+    def kept_parts(self, client: str) -> KeptParts | None:
+        """What an earlier run knew of the client's samples; None if there is no such knowledge."""
+        if self.settings.start_from is None or self.kept_in is None:
+            return None
+        return load_parts(self.kept_in / client)
+
+    def sample_parts(self, client: str) -> KeptParts:
+        """The parts of a client's samples in this run; none for built-in data."""
+        return self.setting.sample_parts(client, self._reading_of(client))
+
+    def _reading_of(self, client: str) -> Reading:
+        return replace(self.reading, kept=self.kept_parts(client) or KeptParts())
 
     def node(self, client: str, states: Path) -> Node:
         """A client that saves its state below ``states``, a folder named after the run."""
@@ -205,7 +221,11 @@ class Experiment:
 
     def _keep_record(self, client: str, state: Path) -> None:
         """Keep what a site with its own data needs to predict, when its run begins."""
-        if self.setting.user_defined and not (state / SITE_RECORD).exists():
+        if not self.setting.user_defined:
+            return
+        if not (state / PARTS).exists():
+            save_parts(state, self.sample_parts(client))
+        if not (state / SITE_RECORD).exists():
             SiteRecord(
                 settings=self.settings,
                 site_schema=self.setting.schema(client, self.settings.data),
@@ -346,6 +366,11 @@ class Experiment:
             if self._has_data_of(client)
         }
         return {client: one for client, one in found.items() if one is not None}
+
+    def remarks(self) -> list[str]:
+        """What users may want to know about the data on this machine."""
+        here = [client for client in self.final_clients if self._has_data_of(client)]
+        return [one for client in here for one in self.setting.remarks(client, self.reading)]
 
     @cached_property
     def reading(self) -> Reading:

@@ -6,6 +6,8 @@
                          commit, the processor and a hash of all clients' data
 ``split.json``           which client holds which samples, with hashes of data and split
 ``baselines.json``       numbers of samples, and scores of the most frequent class
+``remarks.json``         what the sites' files have and their graphs do not, for user
+                         data
 ``sites.json``           the schemas of the sites' graphs, for user data
 ``preparation.json``     how the sites prepare their columns, for user data
 ``start.json``           the run whose models this one started with, if any
@@ -20,7 +22,8 @@
 ``server/``              the server's latest snapshots and, in ``best/``, that of the best
                          round
 ``clients/RUN/NAME/``    each client's latest snapshots, final model, audit log and, in
-                         ``evaluated/``, its model of the best round
+                         ``evaluated/``, its model of the best round; for user data
+                         ``parts.json``, which sample is in which part of the split
 ``logs/``                logs of Flower's programs, if the run uses Flower
 ``result.json``          the summary, written when the run is finished
 =======================  ===========================================================
@@ -67,6 +70,7 @@ from ramet.version import provenance, versions
 
 PREPARATION = "preparation.json"
 BASELINES = "baselines.json"
+REMARKS = "remarks.json"
 VERSIONS = "versions.json"
 BEFORE_VERSIONS = frozenset({".create.lock", "versions.new"})
 """Files that a creation leaves when it is killed before it has written the first fact."""
@@ -104,15 +108,17 @@ class RunFolder:
         settings: RunSettings,
         reported: Mapping[str, Schema] | None = None,
         agreement: Preparation | None = None,
+        kept_in: Path | None = None,
         before_start: Callable[[RunFolder, Experiment], None] | None = None,
     ) -> RunFolder:
         """Create the folder of a new run with everything that is known before it starts.
 
-        ``before_start`` may write further files, before the folder counts as a run.
+        ``before_start`` may write further files, before the folder counts as a run. For
+        ``kept_in``, see `Experiment`.
         """
         folder = RunFolder(path)
         folder._check_new()
-        experiment = Experiment(settings, reported, agreement)
+        experiment = Experiment(settings, reported, agreement, kept_in)
         check_clients(experiment)
         make_folder(path)
         with folder.locked("create"):
@@ -153,6 +159,7 @@ class RunFolder:
         if experiment.raw_schemas:
             schemas = {site: schema.model_dump() for site, schema in experiment.raw_schemas.items()}
             self.write("sites.json", schemas)
+            self.write(REMARKS, {"data": experiment.remarks()})
             self.write(PREPARATION, experiment.preparation.model_dump(mode="json"))
 
     @staticmethod
@@ -168,7 +175,8 @@ class RunFolder:
     def experiment(self) -> Experiment:
         try:
             settings = RunSettings.model_validate_json(self._settings_file.read_text())
-            return Experiment(settings, self._reported_schemas(), self._preparation())
+            reported, agreement = self._reported_schemas(), self._preparation()
+            return Experiment(settings, reported, agreement, self.clients)
         except ValidationError as error:
             raise damaged(self._settings_file) from error
 
@@ -191,6 +199,11 @@ class RunFolder:
     def _preparation(self) -> Preparation | None:
         path = self.path / PREPARATION
         return Preparation.model_validate(read_json(path)) if path.exists() else None
+
+    def remarks(self) -> list[str]:
+        """What users may want to know about the run's data."""
+        path = self.path / REMARKS
+        return list(read_json(path)["data"]) if path.exists() else []  # older runs
 
     def _baselines(self) -> dict[str, Baseline]:
         path = self.path / BASELINES
@@ -221,7 +234,7 @@ class RunFolder:
         experiment, stored = self.experiment(), read_json(self.path / "split.json")
         check_code(experiment.settings, self.path)
         changed = [
-            client for client in experiment.final_clients if self._has_changed(client, experiment)
+            client for client in experiment.final_clients if self.has_changed(client, experiment)
         ]
         if changed:
             raise RametError(
@@ -241,7 +254,7 @@ class RunFolder:
     def check_data(self, client: str, experiment: Experiment | None = None) -> None:
         """Warn if a client's data on this machine have changed since the run started."""
         try:
-            has_changed = self._has_changed(client, experiment or self.experiment())
+            has_changed = self.has_changed(client, experiment or self.experiment())
         except RametError as error:
             text = f"the data of {client} cannot be compared with those of the run: {error}"
             warnings.warn(text, RametWarning, stacklevel=3)
@@ -250,7 +263,7 @@ class RunFolder:
             text = f"the data of {client} has changed since the run in {self.path} started."
             warnings.warn(text, RametWarning, stacklevel=3)
 
-    def _has_changed(self, client: str, experiment: Experiment) -> bool:
+    def has_changed(self, client: str, experiment: Experiment) -> bool:
         """Whether a client's data differ from the hash in the run's folder, if there is one."""
         stored = read_json(self.path / "split.json")["clients"].get(client, {}).get(DATA_SHA256)
         return stored is not None and experiment.data_sha256(client) not in (None, stored)

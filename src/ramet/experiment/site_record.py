@@ -1,6 +1,7 @@
-"""What a site keeps about a run, next to its final model, so that it can predict on its own.
+"""What a site keeps about a run, next to its final model: nothing of it leaves the site.
 
-The record has the ranges of the site's columns and the path of its data, and never leaves the site.
+The record has the ranges of the site's columns and the path of its data, so that the site can
+predict on its own. The parts of its samples let a later run keep them.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ramet.data.own import Preparation, Ranges, Schema
+from ramet.data.own import KeptParts, Preparation, Ranges, Schema
 from ramet.engine.disk import write_atomically
 from ramet.errors import RametError
+from ramet.experiment.files import damaged
 from ramet.experiment.settings import RunSettings
 
 NAME = "site.json"
+PARTS = "parts.json"
 
 
 class SiteRecord(BaseModel):
@@ -41,3 +44,20 @@ class SiteRecord(BaseModel):
             raise RametError(
                 f"{path} is missing or damaged. Restore it from a backup, or train again."
             ) from error
+
+
+def save_parts(state: Path, parts: KeptParts) -> None:
+    """Save the parts of a client's samples in its state folder."""
+    state.mkdir(parents=True, exist_ok=True)
+    write_atomically(state / PARTS, parts.text().encode())
+
+
+def load_parts(state: Path) -> KeptParts | None:
+    """None if they were not saved, as by earlier versions and for built-in data."""
+    path = state / PARTS
+    if not path.exists():
+        return None
+    try:
+        return KeptParts.parse(path.read_text())
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path) from error

@@ -3,16 +3,17 @@
 The server starts with the other run's shared arrays, and each client with its own private ones. An
 array is taken if it has the same name, shape and type; all others are drawn from the seed as usual.
 Optimisers, extras and memory start empty. Columns that both runs have are prepared as in the other
-run, so that features keep their meaning.
+run, so that features keep their meaning. Samples that both runs have stay in the same part of the
+split, so that none is tested on which the other run was trained.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ramet.data.own import Preparation
+from ramet.data.own import Arrivals, KeptParts, Preparation
 from ramet.engine import Snapshot, Snapshots
 from ramet.engine.check import same_form
 from ramet.engine.run_state import RunState
@@ -24,6 +25,7 @@ from ramet.experiment.checks import check_start
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.settings import RunSettings
+from ramet.experiment.site_record import save_parts
 from ramet.metrics import Summary
 from ramet.payload import Array, Arrays, under
 
@@ -32,17 +34,43 @@ _FILE = "start.json"
 
 @dataclass(frozen=True)
 class Taken:
-    """A run that was created from another one, and the arrays that were not taken from it."""
+    """A run that was created from another one, and what was not taken from it."""
 
     folder: RunFolder
     fresh: dict[str, list[str]] = field(default_factory=dict)
     """Names of arrays that are drawn from the seed, by client; shared ones under ``server``."""
+    samples: dict[str, Arrivals] = field(default_factory=dict)
+    """By client: how many samples of its own data the other run knew."""
+    unknown: list[str] = field(default_factory=list)
+    """Clients of both runs of which it is not known what the other run was trained on."""
 
     def sentences(self) -> list[str]:
+        """What may surprise."""
+        other = "the run that this one starts from"
         return [
-            f"{who} starts with new values of {len(names)} arrays, '{names[0]}' among them"
-            for who, names in self.fresh.items()
-            if names
+            *(
+                f"{who} starts with new values of {len(names)} arrays, '{names[0]}' among them"
+                for who, names in self.fresh.items()
+                if names
+            ),
+            *(
+                f"{one.moved:,} samples of {who} that are now for validation or test were trained "
+                f"on in {other}: its split column says so"
+                for who, one in self.samples.items()
+                if one.moved
+            ),
+            *(
+                f"samples that {who} now has for validation or test may have been trained on in "
+                f"{other}, which had another split or did not record it"
+                for who in self.unknown
+            ),
+        ]
+
+    def notes(self) -> list[str]:
+        """What is new, which is expected."""
+        return [
+            f"{who}: {one.new:,} new samples; {one.known:,} known ones keep their part of the split"
+            for who, one in self.samples.items()
         ]
 
 
@@ -52,14 +80,18 @@ def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
     settings = settings.model_copy(update={"start_from": source.label})
     check_start(settings)
     agreement = source.preparation(Experiment(settings).preparation)
-    fresh: dict[str, list[str]] = {}
+    taken = Taken(RunFolder(path))
 
     def write_start(folder: RunFolder, experiment: Experiment) -> None:
-        fresh.update(_write_start(source, folder, experiment))
-        folder.write(_FILE, {**source.provenance, "fresh": fresh})
+        taken.fresh.update(_write_start(source, folder, experiment))
+        for client in experiment.clients:
+            _keep_parts(source, folder, experiment, client, taken)
+        samples = {client: asdict(one) for client, one in taken.samples.items()}
+        folder.write(_FILE, {**source.provenance, "fresh": taken.fresh, "samples": samples})
 
-    folder = RunFolder.create(path, settings, agreement=agreement, before_start=write_start)
-    return Taken(folder, fresh)
+    kept_in = source.folder.clients
+    RunFolder.create(path, settings, None, agreement, kept_in, before_start=write_start)
+    return taken
 
 
 def _write_start(
@@ -77,6 +109,23 @@ def _write_start(
         arrays = {MODEL + name: array for name, array in {**own, **shared, **taken}.items()}
         Snapshots(folder.clients / client).save(Snapshot(0, arrays))
     return fresh
+
+
+def _keep_parts(
+    source: _Source, folder: RunFolder, experiment: Experiment, client: str, taken: Taken
+) -> None:
+    """Write down what is known of a client's samples after this run, and what was known before."""
+    if not experiment.setting.user_defined:
+        if source.has_other_split(client, experiment):
+            taken.unknown.append(client)
+        return
+    known, now = experiment.kept_parts(client), experiment.sample_parts(client)
+    before = known or KeptParts()
+    save_parts(folder.clients / client, before.followed_by(now))
+    if known is not None:
+        taken.samples[client] = Arrivals.between(known, now)
+    elif client in source.clients:
+        taken.unknown.append(client)
 
 
 def _replaced(drawn: Arrays, other: Arrays) -> tuple[dict[str, Array], list[str]]:
@@ -114,6 +163,15 @@ class _Source:
             "folder": self.folder.path.name,
             "command": self._experiment.settings.command,
         }
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self._experiment.clients
+
+    def has_other_split(self, client: str, experiment: Experiment) -> bool:
+        """Whether a client of the same setting had other samples, or the same in other parts."""
+        same_setting = self._experiment.settings.setting == experiment.settings.setting
+        return same_setting and self.folder.has_changed(client, experiment)
 
     @cached_property
     def shared(self) -> Arrays:

@@ -101,13 +101,14 @@ def answer(message: Message, context: Context) -> Message:
         request = from_records(message.content)
         if MAILBOX in context.node_config:
             return _answered_by_region(message, request, context)
-        experiment, limit, policy = _permitted(context, request.notes.get(PREPARATION, ""))
+        states, preparation = _states(context, request), request.notes.get(PREPARATION, "")
+        experiment, limit, policy = _permitted(context, preparation, states)
         torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
         name = _name(context, experiment)
         facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
         with write_errors_kept_local("write its state"):
-            node = _node(experiment, name, _states(context, request))
+            node = _node(experiment, name, states)
             audit, secure = _audited(node.audit, context), _secured(node, context, policy)
             node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
             node = replace(node, private=_private(node, context, policy))
@@ -201,7 +202,7 @@ def _problems_kept_local() -> Iterator[None]:
 
 
 def _permitted(
-    context: Context, preparation: str = ""
+    context: Context, preparation: str = "", states: Path | None = None
 ) -> tuple[Experiment, SiteLimit | None, Policy]:
     """The run, if the site's settings and policy permit it, the limit on what leaves, the policy.
 
@@ -214,7 +215,7 @@ def _permitted(
         settings = from_run_config({**config, "data": data or config["data"]})
     else:
         settings = permitted_settings(config, terms)
-    experiment = _experiment(settings, preparation)
+    experiment = _experiment(settings, preparation, states)
     check_policy(experiment, policy)
     return experiment, site_limit(experiment, terms, policy), policy
 
@@ -262,15 +263,15 @@ def run_config_digest(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()
 
 
-def _experiment(settings: RunSettings, preparation: str = "") -> Experiment:
-    return _cached_experiment(settings.model_dump_json(), preparation)
+def _experiment(settings: RunSettings, preparation: str, states: Path | None) -> Experiment:
+    return _cached_experiment(settings.model_dump_json(), preparation, states)
 
 
 @lru_cache(maxsize=4)
-def _cached_experiment(settings: str, preparation: str) -> Experiment:
+def _cached_experiment(settings: str, preparation: str, states: Path | None) -> Experiment:
     """Read data once in processes that answer several messages, as in a simulation."""
     agreement = Preparation.parse(preparation) if preparation else Preparation()
-    return Experiment(RunSettings.model_validate_json(settings), agreement=agreement)
+    return Experiment(RunSettings.model_validate_json(settings), None, agreement, states)
 
 
 def _name(context: Context, experiment: Experiment) -> str:

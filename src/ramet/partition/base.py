@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from ramet.data import ClientData, StructureEncoding
-from ramet.data.own import Preparation, Ranges, Schema, SiteSums, TaskName
+from ramet.data.own import KeptParts, Preparation, Ranges, Schema, SiteSums, TaskName
 
 SPLIT_SEED = 123
 """The seed of the split if none is given."""
@@ -23,6 +23,8 @@ class Reading:
     inputs: StructureEncoding = field(default_factory=lambda: StructureEncoding(0, 0))
     preparation: Preparation | None = None
     """How user-defined sites prepare their columns."""
+    kept: KeptParts = field(default_factory=KeptParts)
+    """The parts of samples that an earlier run knew, at a user-defined site."""
 
 
 class Setting(Protocol):
@@ -97,6 +99,14 @@ class Setting(Protocol):
         """The ranges of a site's own columns, which stay at the site."""
         ...
 
+    def remarks(self, client: str, reading: Reading) -> Sequence[str]:
+        """What a site's own files have and its graph does not; it stays at the site."""
+        ...
+
+    def sample_parts(self, client: str, reading: Reading) -> KeptParts:
+        """The parts of a site's own samples, by their ids, which stay at the site."""
+        ...
+
     def data_of(self, client: str, data: Path) -> Path | None:
         """Path of a client's data on this machine; None if it is elsewhere."""
         ...
@@ -131,6 +141,12 @@ class BuiltIn:
 
     def ranges(self, client: str, reading: Reading) -> Ranges:  # noqa: ARG002
         return {}
+
+    def remarks(self, client: str, reading: Reading) -> Sequence[str]:  # noqa: ARG002
+        return ()
+
+    def sample_parts(self, client: str, reading: Reading) -> KeptParts:  # noqa: ARG002
+        return KeptParts()
 
     def data_of(self, client: str, data: Path) -> Path | None:  # noqa: ARG002
         return data

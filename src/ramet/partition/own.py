@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ramet.data import ClientData
 from ramet.data.link_split import Negatives
 from ramet.data.own import (
+    KeptParts,
     Preparation,
     Ranges,
     Schema,
@@ -59,8 +60,20 @@ class OwnSetting:
         return self.task or next((site_task(file) for file in files if file), None)
 
     def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]:
-        site = self.site(client, reading.data, reading.preparation)
+        site = self._split_site(client, reading)
         return site.client_data(reading.split_seed, reading.inputs, self.negatives)
+
+    def sample_parts(self, client: str, reading: Reading) -> KeptParts:
+        return KeptParts.of(self._split_site(client, reading), reading.split_seed)
+
+    def remarks(self, client: str, reading: Reading) -> Sequence[str]:
+        site = self.site(client, reading.data, reading.preparation)
+        return [f"{client}, {remark}" for remark in site.remarks]
+
+    def _split_site(self, client: str, reading: Reading) -> Site:
+        """The client's graphs, with the parts of samples that an earlier run knew."""
+        site = self.site(client, reading.data, reading.preparation)
+        return reading.kept.kept_in(site, reading.split_seed)
 
     def overview(self, reading: Reading) -> None:  # noqa: ARG002
         return None

@@ -104,8 +104,8 @@ class Trained:
 
 def _latest_of_site(folder: Path) -> Trained:
     """The run at a site that has finished last."""
-    states = [state for pattern in _STATES for state in folder.glob(pattern)]
-    finished = [state for state in states if (state / RECORD).exists() and (state / FINAL).is_dir()]
+    found = [state for pattern in _STATES for state in folder.glob(pattern)]
+    finished = [state for state in found if (state / RECORD).exists() and (state / FINAL).is_dir()]
     if not finished:
         raise RametError(
             f"{folder} has neither a run nor a site's final model. Give the folder that `ramet "
@@ -114,4 +114,5 @@ def _latest_of_site(folder: Path) -> Trained:
     state = max(finished, key=lambda state: (state / FINAL).stat().st_mtime)
     record = SiteRecord.load(state)
     reported = {state.name: record.site_schema}
-    return Trained(Experiment(record.settings, reported, record.preparation), state.parent)
+    states = state.parent
+    return Trained(Experiment(record.settings, reported, record.preparation, states), states)

@@ -71,6 +71,39 @@ def test_node_tables_are_read_as_written(tmp_path: Path) -> None:
     assert list(zip(graph.left.tolist(), graph.right.tolist(), strict=True)) == [(0, 1), (3, 11)]
 
 
+def test_columns_that_are_not_used_and_merged_links_are_said(tmp_path: Path) -> None:
+    site = node_site(tmp_path, patients=12)
+    rows = [(f"p{n}", n, 0.5, ("healthy", "ill")[n % 2], "Oslo") for n in range(12)]
+    write_csv(tmp_path / "patients.csv", "id,age,dose,state,town", rows)
+    transfers = [("p1", "p0", 9, "May"), ("p0", "p1", 5, "June"), ("p1", "p0", 2, "July")]
+    others = [("p2", "p2", 1, "May"), ("p3", "p11", 4, "May")]
+    write_csv(tmp_path / "contacts.csv", "source,target,amount,day", [*transfers, *others])
+    assert read_site(site).remarks == (
+        "patients.csv: 'town' is not used",
+        "contacts.csv: 'amount', 'day' are not used",
+        "contact: 5 rows give 2 links. 2 repeat a link in either direction, 1 link a node to "
+        "itself; neither counts",
+    )
+
+
+def test_nothing_is_said_of_links_in_both_directions(tmp_path: Path) -> None:
+    site = node_site(tmp_path, patients=12)
+    ends = [(f"p{n}", f"p{n + 1}") for n in range(11)]
+    both = [*ends, *((b, a) for a, b in ends)]
+    write_csv(tmp_path / "contacts.csv", "source,target", both)
+    assert read_site(site).remarks == ()
+
+
+def test_columns_of_graphs_that_are_not_used_are_said_once(tmp_path: Path) -> None:
+    site = graph_site(tmp_path, ("mass", "charge"))
+    replace(site, '["mass", "charge"]', '["mass"]')
+    bonds = tmp_path / "bonds.csv"
+    head, *rows = bonds.read_text().splitlines()
+    bonds.write_text("\n".join([f"{head},order", *(f"{row},2" for row in rows)]) + "\n")
+    said = ("atoms.csv: 'charge' is not used", "bonds.csv: 'order' is not used")
+    assert read_site(site).remarks == said
+
+
 def test_graph_tables_are_read_as_written(tmp_path: Path) -> None:
     site = read_site(graph_site(tmp_path, ("mass", "charge")))
     block = site.graph

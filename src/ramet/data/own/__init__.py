@@ -1,6 +1,7 @@
 """User-defined graphs: a TOML file per site describes its data files."""
 
 from ramet.data.own.files import site_files
+from ramet.data.own.kept_parts import Arrivals, KeptParts
 from ramet.data.own.new_data import new_data_name, read_new_data
 from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.problems import Problem, SiteDataError
@@ -18,8 +19,10 @@ from ramet.data.own.site import (
 from ramet.data.own.tables import Ids
 
 __all__ = [
+    "Arrivals",
     "Aspect",
     "Ids",
+    "KeptParts",
     "Preparation",
     "Problem",
     "Ranges",

@@ -135,6 +135,7 @@ class OneGraph:
         if not len(table):
             self.problems.add(table.file, f"has no rows. If there are no {name} nodes, omit 'file'")
             return None
+        table.note_unused({part.id, *given, *part.names, *part.columns})
         rows[name] = table.ids(part.id)
         features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
         if not self._classified or part.label is None:
@@ -177,6 +178,7 @@ class OneGraph:
         split = part.split if linked and self.labelled else None
         if not table.has([part.source, part.target, *([split] if split else [])]):
             return None
+        table.note_unused({part.source, part.target, part.split})
         head, tail = self.description.ends(name)
         heads = table.references(part.source, rows[head], head)
         tails = table.references(part.target, rows[tail], tail)

@@ -56,6 +56,7 @@ class ManyGraphs:
         classes = [part.label, *([part.split] if part.split else [])] if self.labelled else []
         if table is None or not table.has([part.id, *classes]):
             return None
+        table.note_unused({part.id, part.label, part.split})
         if not self.labelled:
             labels = torch.zeros(len(table), dtype=torch.int64)
             return _Labels(table.ids(part.id), labels, None, table)
@@ -81,6 +82,8 @@ class ManyGraphs:
         ]
         if nodes is None or edges is None or listed is None or not all(has_columns):
             return None
+        nodes.note_unused({node_part.id, node_part.graph, *node_part.names, *node_part.columns})
+        edges.note_unused({edge_part.source, edge_part.target, edge_part.graph})
         of_node = nodes.references(node_part.graph, listed.rows, "graph")
         rows = nodes.keys([nodes.texts(node_part.graph), nodes.texts(node_part.id)], node_part.id)
         features = features_of(nodes, self._node_name, node_part, self.preparer)
@@ -185,6 +188,8 @@ class ManyGraphs:
         ]
         if nodes is None or edges is None or not all(has_columns):
             return None
+        nodes.note_unused({node_part.id, *node_part.names}, f"{given}/*.nodes.csv")
+        edges.note_unused({edge_part.source, edge_part.target}, f"{given}/*.edges.csv")
         rows = nodes.ids(node_part.id)
         heads, tails = (
             edges.references(column, rows, self._node_name)

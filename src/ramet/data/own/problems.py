@@ -33,6 +33,8 @@ class Problems:
 
     items: list[Problem] = field(default_factory=list)
     count: int = 0
+    unused: dict[str, dict[str, None]] = field(default_factory=dict)
+    """No problem, but worth saying: columns that nothing reads, by file."""
 
     def add(self, file: str, text: str, row: int | None = None, column: str | None = None) -> None:
         self.count += 1

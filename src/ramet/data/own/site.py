@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,17 +16,23 @@ from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.graphs.structure import StructureEncoding
-from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negatives
+from ramet.data.link_split import (
+    LinkSplit,
+    Negatives,
+    held_out_links,
+    link_parts,
+    split_links,
+)
 from ramet.data.own.columns import ColumnValues
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.preparation import Preparation, Preparer, SiteSums
-from ramet.data.own.problems import Problem, Problems, SiteDataError
+from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
 from ramet.data.own.rarity import has_rare_class
 from ramet.data.own.schema import Schema, TaskName
-from ramet.data.own.tables import Ids
+from ramet.data.own.tables import NO_PART, Ids
 from ramet.data.splits import PARTS, Split, node_split, stratified
 
 MIN_SAMPLES = 10
@@ -50,6 +56,8 @@ class Site:
     """The ids of nodes by type, in the order of the graph."""
     graph_ids: Ids | None = None
     """The ids of graphs, if there are many."""
+    remarks: tuple[str, ...] = ()
+    """What of the files the graph does not have, for the site itself."""
 
     @property
     def labels(self) -> Tensor | None:
@@ -66,19 +74,33 @@ class Site:
         if isinstance(graph, HeteroGraph):
             links = self._links(graph, seed, negatives)
             return ClientData(links.graph, links.held_out)
-        given = None if self.parts is None else Split(*_indices(self.parts))
+        split = self._split(graph, seed)
         if isinstance(graph, NodeGraph):
-            return ClientData(graph, given or node_split(graph.labels, seed))
-        return ClientData(inputs.added_to(graph), given or stratified(graph.labels, seed))
+            return ClientData(graph, split)
+        return ClientData(inputs.added_to(graph), split)
+
+    def sample_parts(self, seed: int) -> Tensor:
+        """The part of each graph, node or link, as given or by the seed; -1 for none."""
+        if self.parts is not None:
+            return self.parts
+        if isinstance(self.graph, HeteroGraph):
+            return link_parts(self.graph, torch.Generator().manual_seed(seed))
+        parts, split = torch.full_like(self.graph.labels, NO_PART), self._split(self.graph, seed)
+        for number, part in enumerate(PARTS):
+            parts[getattr(split, part)] = number
+        return parts
+
+    def _split(self, graph: GraphBlock | NodeGraph, seed: int) -> Split:
+        if self.parts is not None:
+            return Split(*_indices(self.parts))
+        split = node_split if isinstance(graph, NodeGraph) else stratified
+        return split(graph.labels, seed)
 
     def _links(self, whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
         if self.parts is None:
             return split_links(whole, seed, negatives)
-        train, val, test = _indices(self.parts)
-        graph = whole.with_links(train, torch.ones(train.numel(), dtype=torch.bool))
         draw = torch.Generator().manual_seed(seed)
-        held_out = whole.links[val], whole.links[test]
-        return with_negatives(graph, whole.links, *held_out, negatives, draw)
+        return held_out_links(whole, self.parts, negatives, draw)
 
 
 @dataclass(frozen=True)
@@ -157,6 +179,7 @@ def build_site(
         columns=preparer.columns,
         ids=_ids(content),
         graph_ids=None if content.graphs is None else content.graphs.names,
+        remarks=(*_unused(problems), *_merged_links(content, description)),
     )
     if not labelled:
         return site
@@ -177,6 +200,28 @@ def _ids(content: Content) -> dict[str, Ids]:
         return ids
     order = torch.argsort(content.graphs.of_node, stable=True).numpy()
     return {name: of_type[order] for name, of_type in ids.items()}
+
+
+def _unused(problems: Problems) -> Iterator[str]:
+    for file, columns in problems.unused.items():
+        verb = "is" if len(columns) == 1 else "are"
+        yield f"{file}: {', '.join(map(shown, columns))} {verb} not used"
+
+
+def _merged_links(content: Content, description: Description) -> Iterator[str]:
+    """Where fewer links are left than the files have; for link prediction that is a problem."""
+    if description.task == "link-prediction":
+        return
+    (nodes,) = content.nodes.values()
+    for name, edges in content.edges.items():
+        rows, links = edges.ends.size(1), _undirected(edges.ends, nodes.count).size(1)
+        loops = int((edges.ends[0] == edges.ends[1]).sum())
+        directed = torch.unique(edges.ends, dim=1).size(1)
+        if links < rows and not (2 * links == directed == rows):  # each link once in both ways
+            yield (
+                f"{name}: {rows:,} rows give {links:,} links. {rows - links - loops:,} repeat a "
+                f"link in either direction, {loops:,} link a node to itself; neither counts"
+            )
 
 
 def _covers(

@@ -6,7 +6,7 @@ CSV is read by Python's own reader because it provides the line number of each p
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -60,6 +60,12 @@ class Table:
             text = f"there is no such column. The columns are {existing}{hint}"
             self.problems.add(self.file, text, 1, name)
         return not missing
+
+    def note_unused(self, used: Collection[str | None], file: str | None = None) -> None:
+        """Note the columns that nothing reads; ``file`` stands for many files of the same kind."""
+        unused = [name for name in self.columns if name not in used]
+        if unused:
+            self.problems.unused.setdefault(file or self.file, {}).update(dict.fromkeys(unused))
 
     def texts(self, column: str) -> list[str]:
         return [str(cell).strip() for cell in self.columns[column].tolist()]
