@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,19 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from own_sites import node_site
 from ramet.deploy.consortium import write
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator, init
 from ramet.deploy.site import SETTINGS, Site, join, node_config
 from ramet.engine.node import request
 from ramet.flower.client_app import app
 from ramet.flower.guard import EVENTS_VARIABLE, LIST_VARIABLE
 from ramet.flower.records import from_records, to_records, to_run_config
+from ramet.flower.signing import INTRODUCTION, CoordinatorKey, RequestId, fresh_nonce
 from ramet.flower.terms import Allow
 from ramet.payload import Payload
 
 RUN = "0" * 32
+NODE = 1
+"""Flower's id of the site's node."""
 SITES = ("north", "south")
 
 
@@ -55,18 +58,48 @@ class Joined:
         without: str = "",
         **numbers: Any,
     ) -> Payload:
-        """Send a message of round 1 to the client app, and return its reply.
+        """Send a signed message of round 1 to the client app, and return its reply.
 
         ``without`` names a key that the node config lacks.
         """
-        payload = request(1, True, {})
-        all_notes = {"run": RUN, "nonce": "ab" * 32, **(notes or {})}
-        content = to_records(Payload({}, {**payload.numbers, **numbers}, all_notes))
+        return self.deliver(self.signed_request(kind, notes, **numbers), config, kind, without)
+
+    def signed_request(
+        self,
+        kind: str = MessageType.TRAIN,
+        notes: Mapping[str, str] | None = None,
+        **numbers: Any,
+    ) -> Payload:
+        """A request of round 1, signed by the coordinator."""
+        given = {**request(1, True, {}).numbers, **numbers} if kind == MessageType.TRAIN else {}
+        return self.signed(Payload({}, given, {**(notes or {})}), kind)
+
+    def signed(self, unsigned: Payload, kind: str = MessageType.TRAIN) -> Payload:
+        """The request as the coordinator sends it to this site."""
+        notes = {"run": RUN, "nonce": fresh_nonce(), **unsigned.notes}
+        receiver = self.site.settings.site if kind == MessageType.TRAIN else str(NODE)
+        number = unsigned.numbers.get("round", INTRODUCTION)
+        request_id = RequestId(notes["run"], receiver, number, notes["nonce"])
+        return self.key.signed(replace(unsigned, notes=notes), request_id)
+
+    @property
+    def key(self) -> CoordinatorKey:
+        folder = self.coordinator.folder
+        return CoordinatorKey(folder / SIGNING_KEY, folder / SIGNING_CERTIFICATE)
+
+    def deliver(
+        self,
+        sent: Payload,
+        config: Mapping[str, Any],
+        kind: str = MessageType.TRAIN,
+        without: str = "",
+    ) -> Payload:
+        """Hand a request to the client app, and return its reply."""
         node: dict[str, Any] = {**node_config(self.site.settings)}
         node.pop(without, None)
-        context = Context(1, 1, node, RecordDict(), {**config})
+        context = Context(1, NODE, node, RecordDict(), {**config})
         with _inside(self.site.folder):
-            return from_records(app(Message(content, 1, kind), context).content)
+            return from_records(app(Message(to_records(sent), NODE, kind), context).content)
 
 
 def joined_site(

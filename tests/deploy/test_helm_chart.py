@@ -163,7 +163,7 @@ def test_only_the_setup_reads_the_authoritys_key(sides: dict[str, Side]) -> None
     pod = _pod(_manifests(_render(*options)))
     volumes = {found["name"]: found for found in pod["volumes"]}
     in_use = [item["key"] for item in volumes["keys"]["secret"]["items"]]
-    assert in_use == ["server.key", "superexec.secret"]
+    assert in_use == ["server.key", "coordinator.key", "superexec.secret"]
     for container in pod["containers"]:
         mounted = {mount["name"] for mount in container["volumeMounts"]}
         assert "keys" in mounted

@@ -129,7 +129,7 @@ def _workers(pid_file: Path) -> int:
 
 def test_only_admitted_sites_reach_the_superlink(tmp_path: Path) -> None:
     with door(tmp_path) as found:
-        keys.ensure_node_key(tmp_path / "stranger.key")
+        keys.ensure_signing_key(tmp_path / "stranger.key")
         stranger = tmp_path / "stranger.pem"
         keys.ensure_client_certificate(stranger, "north", tmp_path / "stranger.key")
         outsiders = (None, stranger, found.certificate)

@@ -52,7 +52,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def test_init_creates_keys_once_and_says_so(workspace: Workspace) -> None:
     folder = workspace.init().folder
-    secret = ("authority.key", "server.key", "superexec.secret")
+    secret = ("authority.key", "server.key", "coordinator.key", "superexec.secret")
     before = {name: (folder / name).read_bytes() for name in (*secret, "authority.pem")}
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in secret)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

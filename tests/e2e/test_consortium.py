@@ -20,7 +20,7 @@ import pytest
 
 import ramet
 from command_line import ramet as command
-from consortia import Members, consortium
+from consortia import Members, children, consortium
 from ramet.deploy import keys
 from ramet.deploy.doctor import examine
 from ramet.deploy.run import run_consortium
@@ -50,15 +50,17 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
     expected = ramet.run(
         "fedstar", "own", rounds=ROUNDS, seed=SEED, out=tmp_path / "local", sites=files
     )
+    command_lines: list[list[str]] = []
     assert members.coordinator.site_statuses() == dict.fromkeys(SITES, "online")
     run = run_consortium(
         members.coordinator,
         tmp_path / "together",
         tmp_path,
         300.0,
-        lambda record: None,
+        lambda record: command_lines.extend(_command_lines(members)),
         members.output.append,
     )
+    _check_no_secret_in(command_lines, members)
     assert f"run submitted; folder: {run.path}" in members.output
     summary = run.summary()
     assert summary is not None
@@ -77,6 +79,26 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
     assert not list(run.path.rglob("site.json")), "a site's ranges left the site"
     _check_traffic_at_the_proxy(members)
     _check_monitoring(members)
+
+
+def _command_lines(members: Members) -> list[list[str]]:
+    """The command lines of all programs of the consortium, which every account can read."""
+    sides = (members.coordinator, *members.sites)
+    return [
+        process.cmdline()
+        for side in sides
+        for service in side.services()
+        for process in children(service, "")
+    ]
+
+
+def _check_no_secret_in(command_lines: list[list[str]], members: Members) -> None:
+    assert any("flwr-serverapp" in word for words in command_lines for word in words)
+    sides = (members.coordinator, *members.sites)
+    secrets = [(side.folder / "superexec.secret").read_text() for side in sides]
+    for words in command_lines:
+        assert "--token" not in words
+        assert not any(secret in word for secret in secrets for word in words)
 
 
 def _check_predictions(site: Site, expected: ramet.Result, out: Path) -> None:
@@ -174,7 +196,7 @@ def test_unknown_supernodes_are_refused(members: Members, tmp_path: Path) -> Non
 
     The SuperLink sees none of them: nginx answers, because they have no certificate.
     """
-    keys.ensure_node_key(tmp_path / "rogue.key")
+    keys.ensure_signing_key(tmp_path / "rogue.key")
     keys.ensure_key(tmp_path / "other.key")
     other = keys.make_authority("test", tmp_path / "other.key")
     (tmp_path / "other.pem").write_text(other)
@@ -234,6 +256,7 @@ def test_private_keys_are_private_and_stay_where_they_were_created(members: Memb
     }
     assert sorted(path.name for path in secrets[members.coordinator.folder]) == [
         "authority.key",
+        "coordinator.key",
         "server.key",
         "superexec.secret",
     ]

@@ -195,9 +195,10 @@ class Target:
                 config["threads"] = 1  # millions of threads would end this process
             numbers, notes = self.hostile.message()
             kind = MessageType.QUERY if self.hostile.rng.random() < 0.1 else MessageType.TRAIN
+            sent = self.joined.signed_request(kind, notes, **numbers)
             try:
                 with self.watch.watching():
-                    reply = self.joined.send(config, kind, notes, without, **numbers)
+                    reply = self.joined.deliver(sent, config, kind, without)
             except RametError as error:
                 self.outcomes[type(error).__name__] += 1
                 self._check_text(str(error), config)

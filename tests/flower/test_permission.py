@@ -72,7 +72,7 @@ def test_anything_else_is_refused_by_name(
             joined.send(joined.config(**changes), kind)
     assert events(joined) == ["run refused", "message failed"] * 2
     assert f"`{setting}`" in read_lines(joined.site.events)[0]["reason"]
-    assert not [*(joined.site.folder / "state").iterdir()]
+    assert not (joined.site.folder / "state" / "clients").exists()
 
 
 def test_another_data_file_is_never_read(joined: Joined, tmp_path: Path) -> None:

@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from flwr.app import Context, Message, MessageType, RecordDict
 
-from joined_sites import RUN, Joined, _inside, joined_site
+from joined_sites import Joined, joined_site
 from own_sites import node_site
-from ramet.deploy.site import MEMBERS, POLICY, Site, add_member, join, node_config
+from ramet.deploy.site import MEMBERS, POLICY, Site, add_member, join
 from ramet.engine import Answer, LocalWire
 from ramet.errors import RametError
 from ramet.experiment import Experiment
-from ramet.flower.client_app import app
-from ramet.flower.records import from_records, to_records
 from ramet.payload import Payload
 
 NAMES = ("north", "south", "east")
@@ -31,18 +28,11 @@ class SiteWire:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, request in requests:
-            site, notes = self.sites[client], {**request.notes, "run": RUN, "nonce": "ab" * 32}
-            content = to_records(replace(request, notes=notes))
-            context = Context(
-                1, 1, {**node_config(site.settings)}, RecordDict(), self.joined.config()
-            )
-            with _inside(site.folder):
-                try:
-                    reply = app(Message(content, 1, MessageType.TRAIN), context)
-                except RametError as error:
-                    yield client, str(error)
-                else:
-                    yield client, from_records(reply.content)
+            joined = replace(self.joined, site=self.sites[client])
+            try:
+                yield client, joined.deliver(joined.signed(request), joined.config())
+            except RametError as error:
+                yield client, str(error)
 
 
 def test_sites_accept_only_members_whose_keys_they_know(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,14 @@ from ramet.deploy.proxy import CLIENTS, TEMPORARY, nginx_conf, reload_nginx
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Say, Side, make_private_folder, private_files
 from ramet.errors import RametError, unknown
+from ramet.flower.guard import KEY_VARIABLE, write_program
 from ramet.flower.programs import wait_until_up
 
 SETTINGS = "consortium.toml"
+SIGNING_KEY, SIGNING_CERTIFICATE = "coordinator.key", "coordinator.pem"
+"""The key that signs requests to sites, and the authority's certificate for it."""
+_PROGRAMS = "programs"
+"""The folder with programs of Ramet that take precedence over Flower's."""
 _DATABASE = "sqlite:///superlink.db?timeout=25"
 """SQLite waits 25 s for a lock; its 5 s were too few for ten sites on a busy machine."""
 
@@ -82,7 +87,7 @@ class Coordinator(Side):
                 ),
                 listens=("127.0.0.1", self.consortium.link_port),
             ),
-            superexec(self.folder, link, root_certificates),
+            replace(superexec(self.folder, link, root_certificates), bin_folder=_PROGRAMS),
             Service(
                 self.folder,
                 "proxy",
@@ -242,12 +247,13 @@ def init(
     where = (folder or Path(consortium.name)).absolute()
     side = Coordinator(where, consortium)
     make_private_folder(where)
-    for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY):
+    for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY, _PROGRAMS):
         (where / part).mkdir(exist_ok=True)
-    authority_key, server_key = where / KEY, where / "server.key"
+    authority_key, server_key, signing_key = where / KEY, where / "server.key", where / SIGNING_KEY
     created = {
         authority_key: keys.ensure_key(authority_key),
         server_key: keys.ensure_key(server_key),
+        signing_key: keys.ensure_signing_key(signing_key),
         where / "superexec.secret": keys.ensure_secret(where / "superexec.secret"),
     }
     for path, is_new in created.items():
@@ -257,6 +263,12 @@ def init(
         consortium.name, consortium.address, server_key, authority_key
     )
     (where / "server.pem").write_text(certificate)
+    (where / SIGNING_CERTIFICATE).write_text(
+        keys.make_coordinator_certificate(consortium.name, signing_key, authority_key)
+    )
+    write_program(
+        where / _PROGRAMS / "flower-superexec", "ramet.flower.warm", {KEY_VARIABLE: signing_key}
+    )
     (where / "nginx.conf").write_text(nginx_conf(consortium))
     side.write_clients()
     write(where / SETTINGS, consortium)

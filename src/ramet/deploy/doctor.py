@@ -13,7 +13,7 @@ from pathlib import Path
 from ramet.data.own import SiteDataError
 from ramet.deploy import keys
 from ramet.deploy.consortium import OWN
-from ramet.deploy.coordinator import SETTINGS, Coordinator
+from ramet.deploy.coordinator import SETTINGS, SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator
 from ramet.deploy.health import check_services
 from ramet.deploy.opening import find_side
 from ramet.deploy.probes import Finding, check_connection, check_port
@@ -52,10 +52,11 @@ def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
         remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
         yield Finding("side", False, f"only {SETTINGS} exists; not set up yet", remedy)
         return
-    for name in ("authority.key", "server.key", "superexec.secret"):
+    for name in ("authority.key", "server.key", SIGNING_KEY, "superexec.secret"):
         yield _check_private(side.folder / name)
     renew = "Rerun `ramet deploy init`: it issues a new certificate for the same key."
     yield _check_certificate("server certificate", side.folder / "server.pem", renew)
+    yield _check_certificate("coordinator certificate", side.folder / SIGNING_CERTIFICATE, renew)
     replace = "Replace it with `ramet deploy init --authority new`; see Operations in the docs."
     yield _check_certificate("authority", side.authority, replace)
     for file in side.members.certificates(side.consortium.sites):

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ramet.errors import RametError
+from ramet.flower.terms import COORDINATOR
 from ramet.secure.identity import fingerprint as fingerprint
 
 _AUTHORITY_VALIDITY = timedelta(days=3650)
@@ -48,8 +49,8 @@ def ensure_key(path: Path) -> bool:
     return _create_if_missing(path, lambda: _new_private_key(PrivateFormat.PKCS8))
 
 
-def ensure_node_key(path: Path) -> bool:
-    """Create a P-384 key for a SuperNode unless the file exists; True if it was created."""
+def ensure_signing_key(path: Path) -> bool:
+    """Create a P-384 key for messages unless the file exists; True if it was created."""
     return _create_if_missing(path, lambda: _new_private_key(PrivateFormat.OpenSSH))
 
 
@@ -127,6 +128,17 @@ def make_server_certificate(name: str, address: str, key_file: Path, authority: 
     return _signed(builder, signer)
 
 
+def make_coordinator_certificate(name: str, key_file: Path, authority: Path) -> str:
+    """A certificate for the key that signs requests to sites, as PEM."""
+    public, signer = _load(key_file, openssh=True).public_key(), _load(authority)
+    builder = (
+        _certificate(COORDINATOR, f"{name} authority", public, _SERVER_VALIDITY)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+    )
+    return _signed(builder, signer)
+
+
 def _make_client_certificate(site: str, key: ec.EllipticCurvePrivateKey) -> str:
     builder = (
         _certificate(site, site, key.public_key(), _CLIENT_VALIDITY)
@@ -176,7 +188,7 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def _load(path: Path, openssh: bool = False) -> ec.EllipticCurvePrivateKey:
-    """Read a private key: a site's in OpenSSH's format, the coordinator's in PKCS #8."""
+    """Read a private key: one for messages in OpenSSH's format, one for TLS in PKCS #8."""
     try:
         load = load_ssh_private_key if openssh else load_pem_private_key
         key = load(path.read_bytes(), password=None)
@@ -185,9 +197,8 @@ def _load(path: Path, openssh: bool = False) -> ec.EllipticCurvePrivateKey:
             f"cannot read the key {path} ({error}). Restore it from a backup."
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        command = "join" if openssh else "init"
         raise RametError(
-            f"{path} is not a key that `ramet deploy {command}` created. Restore it from a backup."
+            f"{path} is not a key that `ramet deploy` created. Restore it from a backup."
         )
     return key
 

@@ -30,6 +30,7 @@ from ramet.errors import RametError
 from ramet.flower import THIN_APP
 from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
 from ramet.flower.programs import node_config_text
+from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
 from ramet.flower.terms import MEMBERS as NODE_MEMBERS
 from ramet.flower.terms import POLICY as NODE_POLICY
 from ramet.flower.terms import SETTINGS as NODE_SETTINGS
@@ -206,6 +207,7 @@ def node_config(settings: SiteSettings) -> dict[str, str]:
         "data": str(settings.data),
         "state": STATE,
         "key": NODE_KEY,
+        NODE_AUTHORITY: CERTIFICATES,
         NODE_SETTINGS: SETTINGS,
         NODE_POLICY: POLICY,
         NODE_MEMBERS: MEMBERS,
@@ -253,7 +255,7 @@ def join(
         (where / part).mkdir(exist_ok=True)
     write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
     key = where / NODE_KEY
-    say(f"node.key: {'created' if keys.ensure_node_key(key) else 'exists, kept'}")
+    say(f"node.key: {'created' if keys.ensure_signing_key(key) else 'exists, kept'}")
     keys.ensure_secret(where / "superexec.secret")
     site.authority.write_text(given.authority)
     write(where / SETTINGS, site.settings)

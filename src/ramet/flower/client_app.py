@@ -58,7 +58,7 @@ from ramet.flower.records import (
     to_records,
 )
 from ramet.flower.region import passed_on
-from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, signed
+from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.terms import MEMBERS, SETTINGS, site_policy, site_terms
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
@@ -77,6 +77,8 @@ app = ClientApp()
 def introduce(message: Message, context: Context) -> Message:
     """Reply with the name of this node's client and, for user-defined graphs, their schema."""
     with _outcome_logged(context) as facts:
+        request = from_records(message.content)
+        check_request(request, str(context.node_id), context.node_config)
         if MAILBOX in context.node_config:
             return _introduced_region(message, context)
         experiment, _, policy = _permitted(context)
@@ -87,7 +89,7 @@ def introduce(message: Message, context: Context) -> Message:
             raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
         if COLUMNS in described and experiment.settings.dp:
             raise NotAllowedError("`dp`: sums of columns would leave this site without noise.")
-        request, reply = from_records(message.content), Payload(notes={"client": name, **described})
+        reply = Payload(notes={"client": name, **described})
         with write_errors_kept_local("write its state"):
             _keep_sums(context, experiment, name, reply)
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
@@ -99,6 +101,7 @@ def answer(message: Message, context: Context) -> Message:
     """Apply the received arrays, evaluate, train, and reply with what is shared."""
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
+        check_request(request, str(context.node_config.get("client")), context.node_config)
         if MAILBOX in context.node_config:
             return _answered_by_region(message, request, context)
         states, preparation = _states(context, request), request.notes.get(PREPARATION, "")

@@ -36,6 +36,8 @@ NEWS_VARIABLE = "RAMET_NEWS"
 """The environment variable with the path of the file that every accepted heartbeat touches."""
 CERTIFICATE_VARIABLE = "RAMET_CLIENT_CERTIFICATE"
 """The environment variable with the path of the site's TLS certificate and key, in one PEM file."""
+KEY_VARIABLE = "RAMET_COORDINATOR_KEY"
+"""The environment variable with the path of the coordinator's key; its certificate is beside it."""
 _GUARDED = {
     "flwr-clientapp": "ramet.flower.guard",
     "flower-superexec": "ramet.flower.warm",

@@ -85,6 +85,8 @@ class Flower:
         arguments = ["--insecure", "--host", "127.0.0.1", "--port", str(port)]
         arguments += ["--disable-runtime-dependency-installation"]
         arguments += ["--simulation"] if simulated else []
+        self._overrides.mkdir(parents=True, exist_ok=True)
+        write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
         with self._process("superlink", "flower-superlink", *arguments) as link:
             self.connect(port)
             if not wait_until_up(f"http://127.0.0.1:{port}/health", lambda: link.poll() is None):
@@ -94,8 +96,6 @@ class Flower:
     @contextmanager
     def supernode(self, client: str, port: int, node: dict[str, str]) -> Iterator[None]:
         """Keep a SuperNode running that connects to the SuperLink on this port."""
-        self._overrides.mkdir(exist_ok=True)
-        write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
         stopped = threading.Event()
         arguments = (client, port, node, stopped)
         keeper = threading.Thread(target=self._keep_supernode_running, args=arguments, daemon=True)

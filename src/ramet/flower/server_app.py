@@ -16,7 +16,7 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.flower.records import REGION, from_run_config
 from ramet.flower.region import coordinate, regional_deadline
-from ramet.flower.signing import Keyring
+from ramet.flower.signing import CoordinatorKey, Keyring
 from ramet.flower.waits import pull_objects_quickly
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
 from ramet.metrics import Record
@@ -61,7 +61,8 @@ def _wire(grid: Grid, members: Iterable[str], deadline: float, context: Context)
     keyring = Keyring(Path(keys)) if keys else None
     # Without keys, the SuperNodes were started together with the run, and all of them will connect.
     patience = CONNECT_TIMEOUT if keyring else max(CONNECT_TIMEOUT, deadline)
-    return GridWire(grid, members, deadline, patience, keyring, _names(keyring))
+    signer = CoordinatorKey.of_this_process()
+    return GridWire(grid, members, deadline, patience, keyring, _names(keyring), signer)
 
 
 def _schemas(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Schema]:

@@ -23,6 +23,10 @@ MEMBERS = "members"
 """The key of the node config with the path of the site's list of members."""
 POLICY = "policy"
 """The key of the node config with the path of the site's policy."""
+AUTHORITY = "authority"
+"""The key of the node config with the path of the authority's certificates."""
+COORDINATOR = "Ramet coordinator"
+"""The name in the certificate of the key that signs requests; no server can have it."""
 
 
 class Allow(BaseModel):

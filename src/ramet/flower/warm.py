@@ -1,8 +1,12 @@
-"""A SuperExec whose client apps start with PyTorch already imported.
+"""A SuperExec whose client apps start with PyTorch already imported, and that hides its tokens.
 
 Flower starts a new `flwr-clientapp` for every message, which spends seconds on imports alone. Here
 Python's fork server does these imports once. Each message still gets its own process, forked from
-the fork server. Everything else is Flower's `flower-superexec`.
+the fork server.
+
+Flower starts all other programs with a token on the command line, which every account of the
+machine can read, and which lets anyone speak for the app. Here they inherit it in a file without a
+name. Everything else is Flower's `flower-superexec`.
 """
 
 from __future__ import annotations
@@ -10,11 +14,17 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
-from flwr.supercore.constant import TaskType
+from flwr.supercore.constant import (
+    TASK_TYPE_TO_APPIO_API_ADDRESS_ARG,
+    TASK_TYPE_TO_COMMAND,
+    TaskType,
+)
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, SubprocessExecutor
 from flwr.supercore.tls import validate_and_resolve_root_certificates
 
@@ -36,7 +46,7 @@ _FIRST_PAUSE, _LAST_PAUSE, _PAUSE_GROWTH = 0.02, 1.0, 1.1
 
 
 class WarmExecutor(SubprocessExecutor):
-    """Forks client apps; starts all other programs as Flower does."""
+    """Forks client apps; starts all other programs as Flower does, but for the token."""
 
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
@@ -46,7 +56,8 @@ class WarmExecutor(SubprocessExecutor):
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
         self._pause = _FIRST_PAUSE
         if spec.task_type != TaskType.CLIENT_APP:
-            return super().launch(spec)
+            _start(spec)
+            return LaunchResult.accepted()
         self._forkserver.Process(target=_client_app, args=(spec,), daemon=True).start()
         return LaunchResult.accepted()
 
@@ -58,6 +69,26 @@ class WarmExecutor(SubprocessExecutor):
         multiprocessing.active_children()
         time.sleep(self._pause)
         self._pause = min(_PAUSE_GROWTH * self._pause, _LAST_PAUSE)
+
+
+def _start(spec: ExecutionSpec) -> None:
+    """Start a program of Flower that reads its token from an inherited file."""
+    program, option = TASK_TYPE_TO_COMMAND, TASK_TYPE_TO_APPIO_API_ADDRESS_ARG
+    words = [program[spec.task_type], option[spec.task_type], spec.runtime_api_address]
+    if spec.insecure:
+        words += ["--insecure"]
+    elif spec.root_certificates_path is not None:
+        words += ["--root-certificates", spec.root_certificates_path]
+    if spec.parent_pid is not None:
+        words += ["--parent-pid", str(spec.parent_pid)]
+    if spec.runtime_dependency_install:
+        words += ["--allow-runtime-dependency-installation"]
+    output = subprocess.DEVNULL if spec.suppress_output else None
+    with tempfile.TemporaryFile() as token:
+        token.write(spec.token.encode())
+        token.seek(0)
+        words += ["--token-file", f"/dev/fd/{token.fileno()}"]
+        subprocess.Popen(words, stdout=output, stderr=output, pass_fds=[token.fileno()])
 
 
 def _client_app(spec: ExecutionSpec) -> None:

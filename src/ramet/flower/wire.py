@@ -21,7 +21,14 @@ from ramet.flower.records import (
     from_records,
     to_records,
 )
-from ramet.flower.signing import INTRODUCTION, NONCE, Keyring, RequestId, fresh_nonce
+from ramet.flower.signing import (
+    INTRODUCTION,
+    NONCE,
+    CoordinatorKey,
+    Keyring,
+    RequestId,
+    fresh_nonce,
+)
 from ramet.payload import Payload
 
 IN_FLIGHT = 64
@@ -51,7 +58,8 @@ class _Lost(str):
 class GridWire:
     """Sends each client's request to its node, and yields replies as they arrive.
 
-    With a keyring, a reply only counts if the client's own key signed it for this request.
+    With a keyring, a reply only counts if the client's own key signed it for this request. With the
+    coordinator's key, requests are signed too.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class GridWire:
         connect_timeout: float = CONNECT_TIMEOUT,
         keyring: Keyring | None = None,
         names: Mapping[int, str] | None = None,
+        coordinator: CoordinatorKey | None = None,
     ) -> None:
         """`names` maps node ids to registered clients; nodes still have to prove who they are."""
         self._grid = grid
@@ -74,6 +83,7 @@ class GridWire:
         self._notes: dict[str, str] = {}
         self._deadline = deadline
         self._keyring = keyring
+        self._coordinator = coordinator
         self._nodes: dict[str, int] = {}
         self._pending: dict[str, RequestId] = {}
         self._names = names or {}
@@ -164,10 +174,13 @@ class GridWire:
 
     def _train(self, request_id: RequestId, request: Payload) -> Message:
         notes = {**request.notes, **self._notes, "run": self._run, NONCE: request_id.nonce}
-        content = to_records(replace(request, notes=notes))
+        content = to_records(self._signed(replace(request, notes=notes), request_id))
         return Message(
             content, self._nodes[request_id.client], MessageType.TRAIN, ttl=self._lifetime
         )
+
+    def _signed(self, request: Payload, request_id: RequestId) -> Payload:
+        return self._coordinator.signed(request, request_id) if self._coordinator else request
 
     @property
     def _lifetime(self) -> float:
@@ -244,8 +257,9 @@ class GridWire:
 
     def _ask_which_client(self, node: int) -> None:
         nonce = fresh_nonce()
-        question = to_records(Payload(notes={"run": self._run, NONCE: nonce}))
-        if sent := self._push(Message(question, node, MessageType.QUERY)):
+        question = Payload(notes={"run": self._run, NONCE: nonce})
+        question = self._signed(question, RequestId(self._run, str(node), INTRODUCTION, nonce))
+        if sent := self._push(Message(to_records(question), node, MessageType.QUERY)):
             self._questions[sent] = node, nonce
             now = time.monotonic()
             self._next_question[node] = now + _ANSWER_TIME

@@ -15,7 +15,7 @@ app.kubernetes.io/component: {{ .Values.role }}
 {{/* The key files that programs read; the authority's key is for `setup` only. */}}
 {{- define "ramet.keys" -}}
 {{- if eq .Values.role "coordinator" -}}
-server.key superexec.secret
+server.key coordinator.key superexec.secret
 {{- else -}}
 node.key superexec.secret
 {{- end -}}
