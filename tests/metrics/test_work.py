@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+import ramet
+from federations import PLANTED, planted_run
 from ramet.data import GraphBlock
-from ramet.engine import Node
+from ramet.engine import Answer, Node, Wire
 from ramet.engine.node import request
+from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedstar, local
 from ramet.methods.base import step_of
-from ramet.metrics.work import WORK, count_operations, peak_memory, total
+from ramet.metrics import Record
+from ramet.metrics.work import WORK, count_operations, is_counted, peak_memory, total
 from ramet.models import GIN, GraphNetwork, GraphShape, SimpleHGN
 from ramet.partition import Reading
 from ramet.partition.by_relation import planted_hetero
-from ramet.payload import digest
+from ramet.payload import Payload, digest
 from ramet.tasks import GraphClassification, LinkPrediction, StructureEncoding
 
 
@@ -85,7 +92,7 @@ def test_a_penalty_on_a_part_of_a_model_is_forward_and_backward() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_reports_its_work_once_and_counting_changes_no_result(
+def test_every_method_reports_its_work_at_first_and_counting_changes_no_result(
     name: str, tiny_node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = METHODS[name]()
@@ -93,11 +100,73 @@ def test_every_method_reports_its_work_once_and_counting_changes_no_result(
     assert all(first.numbers[name] > 0 for name in WORK if "avoided" not in name)
     step = step_of(method, 1)
     state = digest(tiny_node("rings", method).snapshots.load(step).arrays)
-    later = tiny_node("rings", method).answer(request(2, True, {}, last=1))
+    tiny_node("rings", method).answer(request(2, True, {}, last=1))
+    later = tiny_node("rings", method).answer(request(3, True, {}, last=2))
     assert not set(WORK) & set(later.numbers)
     monkeypatch.setattr("ramet.engine.node.count_operations", lambda: nullcontext({}))
     tiny_node("rings", method).answer(request(1, True, {}))
     assert digest(tiny_node("rings", method).snapshots.load(step).arrays) == state
+
+
+@pytest.mark.parametrize(
+    ("number", "last", "phases", "counted"),
+    [
+        (1, 0, (), True),
+        (2, 1, (), True),
+        (3, 2, (), False),
+        (5, 0, (), True),  # the first round of this client
+        (10, 9, (), True),
+        (12, 8, (), True),  # it was not asked in round 10
+        (12, 10, (), False),
+        (42, 41, (), False),
+        (42, 41, (41,), True),
+        (44, 40, (41,), True),
+        (43, 42, (41,), False),
+    ],
+)
+def test_work_is_counted_where_it_may_change(
+    number: int, last: int, phases: tuple[int, ...], counted: bool
+) -> None:
+    assert is_counted(number, last, phases) is counted
+
+
+@dataclass(frozen=True)
+class CountingWire:
+    """Clients that count in every round, because no reply of theirs is known."""
+
+    wire: Wire
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        for client, message in requests:
+            numbers = {**message.numbers, "last": 0}
+            yield from self.wire.exchange([(client, replace(message, numbers=numbers))])
+
+
+def test_the_work_of_both_phases_of_adafgl_is_counted(tmp_path: Path) -> None:
+    given = {"shared_rounds": 4, "personal_epochs": 2, **PLANTED}
+    result = ramet.run("adafgl", "planted", rounds=8, out=tmp_path / "run", **given)
+    run = RunFolder.create(tmp_path / "counted", RunFolder(result.folder).experiment().settings)
+    run.execute(CountingWire(local_wire(run)), lambda _: None)
+    truth = [[total(one) for one in record.trained.values()] for record in run.records()]
+    assert min(truth[4]) > 10 * max(truth[3])  # the second phase costs far more
+    assert result.summary.flops.per_client_round == pytest.approx(fmean(map(fmean, truth)))
+    sent = [record.round for record in RunFolder(result.folder).records() if _counts(record)]
+    assert sent == [1, 2, 5, 6]
+
+
+def _counts(record: Record) -> bool:
+    return any(set(WORK) & set(numbers) for numbers in record.trained.values())
+
+
+def test_a_first_round_that_costs_less_counts_once(tmp_path: Path) -> None:
+    """MOON compares with its own last model, which it does not have in round 1."""
+    result = planted_run("moon", tmp_path / "run")
+    first, second, third = RunFolder(result.folder).records()
+    assert not _counts(third)
+    for client, work in result.summary.flops.clients.items():
+        one, two = total(first.trained[client]), total(second.trained[client])
+        assert two > 2 * one
+        assert total(work) == pytest.approx((one + 2 * two) / 3, abs=4)  # each kind is rounded
 
 
 def test_two_channels_cost_more_than_one(tiny_node: Callable[..., Node]) -> None:

@@ -46,7 +46,7 @@ from ramet.methods.release import Exit
 from ramet.methods.server import CPU
 from ramet.methods.training import Session
 from ramet.metrics import count_operations, peak_memory
-from ramet.metrics.work import Work
+from ramet.metrics.work import Work, is_counted
 from ramet.models.node_hops import NodeHops
 from ramet.payload import Array, Arrays, Payload, digest, everything
 from ramet.policy import NO_RULES, Policy, PolicyError
@@ -209,7 +209,7 @@ class Node:
                 evaluated = {name: array.copy() for name, array in arrays.items()}
             numbers = self._scores(client) if number > 1 else {}  # round 1: nothing to evaluate yet
             numbers["weight"] = self._weight()
-            count = not message.numbers["last"]  # every round costs the same
+            count = is_counted(number, int(message.numbers["last"]), self.method.phases)
             noise = self._noise(randomness)
             numbers |= self._train(client, session, count, noise)
             state = model_arrays(client.model)

@@ -190,4 +190,5 @@ def adafgl(
         shared=only("extractor.*"),
         activation=FirstRounds(training.shared_rounds),
         penalty=PersonalLoss(knowledge, hidden_labels),
+        phases=(training.shared_rounds + 1,),
     )

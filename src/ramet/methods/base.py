@@ -62,6 +62,8 @@ class Method:
             its trained network and its memory; None for the trained network.
         release: what happens to a reply at the site's exit, in this order.
         stages: exchanges of extras before the clients train.
+        phases: rounds from which on clients compute more or less than before, such as the first in
+            which each trains alone. Clients count their operations there anew.
         pace: whether a round waits for all replies (None) or only for the first of them.
         summation: how the server adds up the terms of its rules, in fixed point; None for sums of
             whole replies in float64.
@@ -87,6 +89,7 @@ class Method:
     personal: Personal | None = None
     release: tuple[Release, ...] = ()
     stages: tuple[Stage, ...] = ()
+    phases: tuple[int, ...] = ()
     pace: FirstReplies | None = None
     summation: FixedPoint | None = None
     flaw: Callable[[Arrays], str | None] = no_flaw

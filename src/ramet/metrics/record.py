@@ -21,7 +21,7 @@ class Record:
     round: int
     rounds: int  # of the whole run
     trained: Mapping[str, Mapping[str, float]]
-    """By client: loss, weight and what it sent; the first time also the operations of training."""
+    """By client: loss, weight and what it sent; in some rounds also the operations of training."""
     evaluated: Mapping[str, Mapping[str, float]]  # client -> scores
     down: Mapping[str, int]  # client -> bytes sent to it, even if it did not answer
     failed: Mapping[str, str]  # client -> reason

@@ -82,7 +82,7 @@ class ModelSize(_Frozen):
 
 
 class Flops(_Frozen):
-    """Floating-point operations of a client's training in one round."""
+    """Floating-point operations of a client's training in one round, on average over its rounds."""
 
     per_client_round: float | None = None
     clients: dict[str, dict[str, int]] = {}
@@ -287,12 +287,20 @@ def tensors_sent(records: Sequence[Record], clients: Sequence[str]) -> list[list
 
 
 def flops(records: Sequence[Record]) -> Flops:
-    """Operations of each client's training in one round, and their mean over the clients."""
+    """Operations of each client's training in one round, and their mean over the clients.
+
+    A round that was not counted costs what the client's last counted one did.
+    """
+    counted: dict[str, list[Mapping[str, float]]] = {}
+    for record in records:
+        for client, numbers in record.trained.items():
+            rounds = counted.setdefault(client, [])
+            known = [numbers] if all(name in numbers for name in WORK) else rounds[-1:]
+            rounds += known
     clients = {
-        client: {name: int(numbers[name]) for name in WORK}
-        for record in records
-        for client, numbers in record.trained.items()
-        if all(name in numbers for name in WORK)
+        client: {name: round(fmean(work[name] for work in rounds)) for name in WORK}
+        for client, rounds in counted.items()
+        if rounds
     }
     totals = [total(work) for work in clients.values()]
     return Flops(per_client_round=fmean(totals) if totals else None, clients=clients)

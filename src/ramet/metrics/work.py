@@ -9,7 +9,7 @@ and the optimiser are not counted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -45,6 +45,7 @@ def count_operations() -> Iterator[Work]:
 
 
 _NO_BACKWARD = -1
+_EVERY = 10
 Add: TypeAlias = Callable[[str, int], None]
 Formula: TypeAlias = Callable[..., None]
 
@@ -114,6 +115,16 @@ def _formulas(add: Add) -> dict[Any, Formula]:
         aten.embedding: lookup,
         aten.embedding_dense_backward: lookup_backward,
     }
+
+
+def is_counted(number: int, last: int, phases: Iterable[int] = ()) -> bool:
+    """Whether a client counts its work in a round, if its last reply was that of round ``last``.
+
+    It does in the first two rounds of the run and of each phase, which begins in one of ``phases``,
+    and in every tenth round: a first round may do more than later ones, or less.
+    """
+    due = {first + later for first in (1, *phases) for later in (0, 1)}
+    return number // _EVERY > last // _EVERY or any(last < one <= number for one in due)
 
 
 def total(work: Mapping[str, float]) -> float:
