@@ -98,6 +98,28 @@ def test_a_part_stays_together_if_only_some_of_its_arrays_vary() -> None:
     assert SameSize()(arrays).patterns == ("layers.*",)
 
 
+class Projecting(nn.Module):
+    """A network with a projection between its layers and its classifier."""
+
+    def __init__(self, shape: GraphShape) -> None:
+        super().__init__()
+        self.embed = nn.Linear(shape.features, 4)
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.project = nn.Linear(4, 4)
+        self.classify = nn.Linear(4, shape.classes)
+
+
+class ProjectingHead(Projecting):
+    together = ("project", "classify")
+
+
+def test_a_projection_after_the_layers_is_shared_unless_the_network_calls_it_a_head() -> None:
+    assert patterns(fedavg(), Projecting, GRAPHS, same_schema=False) == ("layers.*", "project.*")
+    assert patterns(fedper(), Projecting, GRAPHS, same_schema=False) == ("layers.0.*",)
+    assert patterns(fedavg(), ProjectingHead, GRAPHS, same_schema=False) == ("layers.*",)
+    assert patterns(fedavg(), ProjectingHead, GRAPHS, same_schema=True) == ("*",)
+
+
 class WithoutLayers(nn.Module):
     """A network that does not follow the conventions for names."""
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.report.text import operations, percent, plural, size
+from ramet.report.text import operations, operations_unit, percent, plural, size
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,11 @@ def test_shares_are_percentages_and_none_is_a_dash() -> None:
     assert percent(None) == "–"
 
 
-def test_operations_are_in_billions() -> None:
+def test_operations_use_the_largest_unit_of_which_they_are_a_tenth() -> None:
     assert operations(603_928_256) == "0.60 G"
+    assert operations(10_600_000) == "10.60 M"
+    assert operations(41_000) == "41.00 k"
+    assert operations(0) == "0.00 G"
+    assert operations_unit([9.32e9, None, 10_600_000]) == ("M", 1e6)
     assert operations(9.32e9) == "9.32 G"
     assert operations(None) == "–"

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ramet.engine.start import new_model, start_extras, start_shared
+from ramet.engine.state import model_arrays
 from ramet.methods import AssembledMethod
 from ramet.tasks import Shape
 
@@ -27,7 +28,7 @@ class Sizes:
     """Returns the shape of a client's data, and reads the data if necessary."""
 
     def scalars(self) -> dict[str, int]:
-        """The number of parameters of each client's model."""
+        """The number of scalars in each client's model, in parameters and in buffers."""
         return {client: self.scalars_of(client) for client in self.clients}
 
     def scalars_of(self, client: str) -> int:
@@ -92,7 +93,7 @@ class Sizes:
             with torch.random.fork_rng():
                 model = self.method.model(shape)
             self._by_shape[shape] = (
-                sum(parameter.numel() for parameter in model.parameters()),
+                sum(array.size for array in model_arrays(model).values()),
                 self._exchanged_shapes(shape),
             )
         return self._by_shape[shape]

@@ -161,7 +161,7 @@ def network_arrays(
         return NetworkArrays(tuple(sizes))
     other = _sizes(model, plain.other())
     varying = {n for n in {**sizes, **other} if sizes.get(n) != other.get(n)}
-    return NetworkArrays(tuple(sizes), frozenset(varying))
+    return NetworkArrays(tuple(sizes), frozenset(varying), _of_class(model, "together") or ())
 
 
 def _sizes(model: Model, shape: Any) -> dict[str, Any]:
@@ -171,9 +171,15 @@ def _sizes(model: Model, shape: Any) -> dict[str, Any]:
 
 
 def _switchable(model: Model) -> Sharing:
-    """The network's own choice, an attribute of its class, or everything."""
-    patterns = getattr(getattr(model, "func", model), "switchable", None)
+    """The network's own choice, or everything."""
+    patterns = _of_class(model, "switchable")
     return everything if patterns is None else only(*patterns)
+
+
+def _of_class(model: Model, name: str) -> tuple[str, ...] | None:
+    """What the network's class says of its attributes; None if it says nothing."""
+    found: tuple[str, ...] | None = getattr(getattr(model, "func", model), name, None)
+    return found
 
 
 def declared_extras(method: Method) -> dict[str, Extras]:

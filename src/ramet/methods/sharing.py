@@ -18,7 +18,6 @@ from ramet.errors import RametError
 from ramet.payload import Sharing, only
 
 _LAYER = re.compile(r"((?:.*\.)?layers)\.(\d+)\.")
-_HEAD = "the head"
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,8 @@ class NetworkArrays:
     names: Sequence[str]
     varying: frozenset[str] = frozenset()
     """Those that do not have the same size at every site."""
+    together: Sequence[str] = ()
+    """The attributes of the network that are shared together or not at all."""
 
     @cached_property
     def layer_of(self) -> dict[str, int]:
@@ -48,7 +49,8 @@ class NetworkArrays:
     def same_size(self) -> list[str]:
         """Arrays of parts that have the same size at every site.
 
-        A part is a module or the whole head, so a weight and its bias stay together.
+        A part is a module, so a weight and its bias stay together. After the message-passing layers
+        it is all that one attribute of the network holds, such as a head of two layers.
         """
         varying = {self._part(name) for name in self.varying}
         return [name for name in self.names if self._part(name) not in varying]
@@ -61,8 +63,11 @@ class NetworkArrays:
 
     def _part(self, name: str) -> str:
         """The part of an array, which only some sites may have."""
+        attribute = name.partition(".")[0]
+        if attribute in self.together:
+            return self.together[0]
         in_head = {own.partition(".")[0] for own in self.head}
-        return _HEAD if name.partition(".")[0] in in_head else name.rpartition(".")[0]
+        return attribute if attribute in in_head else name.rpartition(".")[0]
 
 
 class SharingRule(Protocol):

@@ -75,7 +75,7 @@ class Sent(_Frozen):
 
 
 class ModelSize(_Frozen):
-    """The parameters of each client's model, and the number of shared scalars."""
+    """The scalars of each client's model, and how many of them are shared; both with buffers."""
 
     scalars: dict[str, int]
     shared_scalars: int

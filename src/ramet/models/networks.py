@@ -11,6 +11,8 @@ A network is called with a shape and, optionally, its settings. Methods rely on 
 - ``encode`` returns the embeddings that the last layer or the head turns into logits, and
   ``embedding_size`` is a pair: the number of classes and the width of embeddings. Methods that
   compare embeddings (FedProto, MOON) need them; networks for link prediction have no classes.
+- ``together`` names the attributes that are shared together or not at all, such as the two parts of
+  a head. Other attributes after the layers are shared if they have the same size at every site.
 - ``switchable`` names the tensors that belong to one node type or relation. Only networks for link
   prediction have it.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ class _SingleChannel(nn.Module):
 
     Parameters: ``embed``, ``layers.0`` …, ``hidden``, ``classify``.
     """
+
+    together: ClassVar[tuple[str, ...]] = ("hidden", "classify")
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from ramet.report.drawing import (
     new_figure,
     sample_std,
 )
+from ramet.report.text import operations_unit
 from ramet.studies.comparison import Standing
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.printed import baselines
@@ -208,13 +209,18 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
     A method that needs as many FLOPs as an earlier one is shifted to its right.
     """
     counted = [row.flops_per_client_round for row in rows if row.flops_per_client_round is not None]
-    step = _SHIFT * max(counted, default=0.0) / 1e9
+    unit, factor = operations_unit(counted)
+    step = _SHIFT * max(counted, default=0.0) / factor
     with new_figure(8, 5) as (figure, axes):
         drawn: list[float] = []
         for index, row in enumerate(rows):
             if row.flops_per_client_round is None:
                 continue
-            flops, mean, worst = row.flops_per_client_round / 1e9, 100 * row.test, 100 * row.worst
+            flops, mean, worst = (
+                row.flops_per_client_round / factor,
+                100 * row.test,
+                100 * row.worst,
+            )
             x = flops + step * sum(abs(flops - other) < step for other in drawn)
             drawn.append(flops)
             colour = line_style(index)["color"]
@@ -223,7 +229,8 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
             axes.plot(x, worst, "_", color=colour, ms=10)
         metric = common_metric(row.metric for row in rows)
         axes.set(
-            xlabel="GFLOPs per client and round", ylabel=f"test {metric}, %: mean and worst seed"
+            xlabel=f"{unit}FLOPs per client and round",
+            ylabel=f"test {metric}, %: mean and worst seed",
         )
         axes.set_xlim(left=0)
         legend_right(axes, "method")

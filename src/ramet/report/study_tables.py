@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ramet.metrics.summary import common_metric
 from ramet.report.plain_table import plain_table
-from ramet.report.text import operations, percent, plural
+from ramet.report.text import operations_unit, percent, plural
 from ramet.studies.comparison import Standing
 from ramet.studies.gains import Gain
 from ramet.studies.printed import Printed
@@ -39,7 +39,7 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     table.caption = (
         "last ten: mean of the last ten rounds; best val: at the round with the best validation "
         "score; gain: over local, or over the first method, after the last round; p: see below; "
-        "scalars: size of a client's model; up, GFLOPs: per client and round"
+        "scalars: size of a client's model; up, FLOPs: per client and round"
     )
     if "all data" in columns:
         table.caption += (
@@ -120,6 +120,8 @@ def _counts(row: Standing) -> str:
 
 def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str, list[str]]:
     """The cells of each column by its heading. The column "all data" is left out if it is empty."""
+    flops = [row.flops_per_client_round for row in rows]
+    unit, factor = operations_unit(flops)
     columns = {
         "last round": [_percent_with_spread(row.test, row.spread) for row in rows],
         "last ten": [percent(row.test_last_ten) for row in rows],
@@ -129,7 +131,7 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
         "p": [_p(row.p_value) for row in rows],
         "scalars": [f"{row.scalars:,.0f}" for row in rows],
         "up KB": [f"{row.up_per_client_round / 1024:.2f}" for row in rows],
-        "GFLOPs": [operations(row.flops_per_client_round).removesuffix(" G") for row in rows],
+        f"{unit}FLOPs": ["–" if one is None else f"{one / factor:.2f}" for one in flops],
     }
     if target is not None:
         columns[f"to {100 * target:g}"] = [

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+_OPERATIONS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
+
 
 def size(count: float) -> str:
     """Format a number of bytes with the largest unit that fits."""
@@ -21,6 +25,14 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f}"
 
 
+def operations_unit(counts: Iterable[float | None]) -> tuple[str, float]:
+    """The largest unit of operations, and its size, of which the smallest count is a tenth."""
+    smallest = min((count for count in counts if count), default=0.0)
+    fitting = [unit for unit in _OPERATIONS if unit[1] <= 10 * smallest]
+    return (fitting or _OPERATIONS)[0]
+
+
 def operations(count: float | None) -> str:
-    """Format floating-point operations in billions. A multiply-add counts as two."""
-    return "–" if count is None else f"{count / 1e9:.2f} G"
+    """Format floating-point operations. A multiply-add counts as two."""
+    unit, factor = operations_unit([count])
+    return "–" if count is None else f"{count / factor:.2f} {unit}"
