@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,15 @@ import pytest
 from ramet.metrics import WORK
 from ramet.payload import Payload
 from ramet.policy import (
-    DEFAULT_POLICY,
     NO_RULES,
     WITHHELD,
+    Ceiling,
     Numbers,
     Policy,
     PolicyError,
     checked_policy,
     expected_numbers,
+    first_policy,
     read_policy,
 )
 
@@ -29,14 +31,21 @@ def test_without_rules_everything_leaves() -> None:
     assert not [*NO_RULES.refusals("fedavg", None, 1, False)]
 
 
-def test_the_file_that_join_writes_has_no_rules(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(DEFAULT_POLICY)
-    assert checked_policy(tmp_path / "policy.toml") == NO_RULES
-    commented = DEFAULT_POLICY.replace("# methods", "methods").replace("# share", "share")
-    for key in ("secure", "members", "samples", "bytes", "weight", "loss", "scores", "work"):
-        commented = commented.replace(f"# {key} =", f"{key} =")
-    (tmp_path / "policy.toml").write_text(commented)
-    assert checked_policy(tmp_path / "policy.toml").numbers.scores == 0.01
+def test_the_file_that_join_writes_limits_runs_only(tmp_path: Path) -> None:
+    text = first_policy(None)
+    (tmp_path / "policy.toml").write_text(text)
+    assert checked_policy(tmp_path / "policy.toml") == Policy(runs=20)
+    uncommented = re.sub(r"^# (?=[a-z]+ = |\[)", "", text, flags=re.MULTILINE)
+    (tmp_path / "policy.toml").write_text(uncommented)
+    policy = checked_policy(tmp_path / "policy.toml")
+    assert policy.numbers.scores == 0.01
+    assert policy.limits == {"runs": 20, "rounds": 500, "bytes": 10**9}
+
+
+def test_join_writes_the_budget_of_the_invitation_as_the_ceiling(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(first_policy("unit=site,epsilon=0.5,delta=1e-6"))
+    expected = Ceiling(unit="site", epsilon=0.5, delta=1e-6)
+    assert checked_policy(tmp_path / "policy.toml") == Policy(runs=20, privacy=expected)
 
 
 def test_numbers_are_rounded_or_withheld() -> None:

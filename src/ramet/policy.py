@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -76,6 +76,21 @@ class Ceiling(_Table):
     epsilon: Epsilon
     delta: Delta
 
+    @staticmethod
+    def of(budget: Budget) -> Ceiling:
+        """The ceiling that one run with this budget reaches."""
+        return Ceiling(unit=budget.unit, epsilon=budget.epsilon, delta=budget.delta)
+
+    def rows(self) -> list[str]:
+        """The table in a policy."""
+        return [
+            "[privacy]                        # the most that all runs together may reveal",
+            f'unit = "{self.unit}"'.ljust(33)
+            + '# of one training graph, one "link", or all data of the "site"',
+            f"epsilon = {self.epsilon!r}",
+            f"delta = {self.delta!r}",
+        ]
+
     def refusal(self, budget: Budget | None) -> str | None:
         """Why a run with this budget is not allowed; None if it is, as far as it goes alone."""
         if budget is None:
@@ -88,6 +103,18 @@ class Ceiling(_Table):
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:g}, δ = {self.delta:g} per {self.unit}"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a site has answered over all runs."""
+
+    runs: int
+    rounds: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.runs} runs, {self.rounds} rounds, {self.bytes} bytes of arrays"
 
 
 class Policy(_Table):
@@ -103,8 +130,12 @@ class Policy(_Table):
     """The smallest number of sites in a run and, with secure sums, in each sum."""
     samples: int = Field(1, ge=1)
     """The smallest number of training samples with which the site takes part."""
+    runs: int | None = Field(None, ge=0)
+    """The largest number of runs that the site answers."""
+    rounds: int | None = Field(None, ge=0)
+    """The largest number of rounds that the site answers, over all runs."""
     bytes: int | None = Field(None, ge=0)
-    """The largest number of bytes of arrays that leave in one run."""
+    """The largest number of bytes of arrays that leave, over all runs."""
     privacy: Ceiling | None = None
     """The most that may be spent over all runs; runs without differential privacy are refused."""
     numbers: Numbers = Numbers()
@@ -149,13 +180,21 @@ class Policy(_Table):
                 "`samples`: this site has fewer training samples than its policy asks for."
             )
 
-    def check_bytes(self, reply: Payload, already_sent: int) -> None:
-        """Refuse a reply with which the run would exceed its bytes."""
-        if self.bytes is not None and already_sent + reply.nbytes > self.bytes:
-            raise PolicyError(
-                f"`bytes`: with this reply, {already_sent + reply.nbytes} bytes would have left "
-                f"the site in this run, but its policy allows {self.bytes}."
-            )
+    @property
+    def limits(self) -> dict[str, int]:
+        """The rules about totals over all runs."""
+        given = {key: getattr(self, key) for key in ("runs", "rounds", "bytes")}
+        return {key: limit for key, limit in given.items() if limit is not None}
+
+    def check_totals(self, totals: Totals) -> None:
+        """Refuse the answer with which all runs together would exceed a limit."""
+        for key, limit in self.limits.items():
+            if (total := getattr(totals, key)) > limit:
+                raise PolicyError(
+                    f"`{key}`: with this answer there would be {total} {key} over all runs, but "
+                    f"this site's policy allows {limit}. Its owner can raise `{key}` in "
+                    "policy.toml."
+                )
 
     def lines(self) -> list[str]:
         """A summary for the site's owner."""
@@ -169,7 +208,7 @@ class Policy(_Table):
             f"differential privacy: {self.privacy or 'not required'}",
             f"sites in a run: at least {self.members}",
             f"training samples: at least {self.samples}",
-            f"bytes per run: {'no limit' if self.bytes is None else f'at most {self.bytes}'}",
+            *(f"{key} in all: at most {limit}" for key, limit in self.limits.items()),
             f"numbers that may leave: {', '.join(_described(numbers)) or 'none'}",
         ]
 
@@ -228,7 +267,16 @@ def _described(rules: Mapping[str, bool | float]) -> Iterator[str]:
             yield kind if rule is True else f"{kind} in steps of {rule:g}"
 
 
-DEFAULT_POLICY = """\
+def first_policy(dp: str | None) -> str:
+    """The text of the policy that `join` writes; the invitation's budget is the ceiling."""
+    if dp:
+        rows = Ceiling.of(Budget.parse(dp)).rows()
+    else:
+        rows = [f"# {row}" for row in Ceiling(unit="graph", epsilon=4.0, delta=1e-5).rows()]
+    return _FIRST_POLICY.format(privacy="\n".join(rows))
+
+
+_FIRST_POLICY = """\
 # What may leave this site, whatever a run or the coordinator says. Rules that are left out allow
 # what site.toml allows. The next message follows a change. Check it with `ramet policy show`.
 
@@ -237,12 +285,11 @@ DEFAULT_POLICY = """\
 # secure = "required"              # replies leave inside secure sums only
 # members = 3                      # the smallest number of sites in a run
 # samples = 50                     # the smallest number of training samples here
-# bytes = 1_000_000_000            # the most bytes of arrays per run
+runs = 20                          # the most runs, whatever their names; raise it for more
+# rounds = 500                     # the most rounds over all runs
+# bytes = 1_000_000_000            # the most bytes of arrays over all runs
 
-# [privacy]                        # the most that all runs together may reveal
-# unit = "graph"                   # of one training graph, one "link", or all data of the "site"
-# epsilon = 4
-# delta = 1e-5
+{privacy}
 
 [numbers]                          # true, false, or the step to round to
 # weight = 10

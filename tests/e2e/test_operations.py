@@ -100,12 +100,13 @@ def test_back_up_and_restore(operators: Operators) -> None:
     operators.type(site)
     for folder in folders:
         (folder / "later").touch()
-    ledger = folders[1] / "state" / "privacy.json"
-    ledger.parent.mkdir(exist_ok=True)
-    ledger.write_text('{"version": 1, "runs": {}}')
+    records = [folders[1] / "state" / name for name in ("privacy.json", "answered.json")]
+    for record in records:
+        record.parent.mkdir(exist_ok=True)
+        record.write_text('{"version": 1, "runs": {}}')
     operators.type(restore_coordinator)
     operators.type(restore_site)
-    assert ledger.read_text() == '{"version": 1, "runs": {}}'
+    assert {record.read_text() for record in records} == {'{"version": 1, "runs": {}}'}
     assert not (operators.root / "hospitals-north.before").exists()
     assert not [folder for folder in folders if (folder / "later").exists()]
     operators.check_run()

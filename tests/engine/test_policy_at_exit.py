@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from federations import Federation, climbing
 from ramet.engine import LocalWire, Node
+from ramet.engine.answered import Answered, answered_totals
 from ramet.engine.audit import audit_entries
 from ramet.engine.node import request
-from ramet.policy import NO_RULES, Policy, PolicyError
+from ramet.engine.secure_messages import request_digest
+from ramet.errors import RametError
+from ramet.policy import NO_RULES, Policy, PolicyError, Totals
 
 
 @dataclass(frozen=True)
@@ -20,10 +25,14 @@ class Governed(Federation):
     """A federation in which site a has a policy."""
 
     policy: Policy = NO_RULES
+    run_name: str = "one"
 
     def node(self, client: str) -> Node:
         node = super().node(client)
-        return replace(node, policy=self.policy) if client == "a" else node
+        if client != "a":
+            return node
+        answered = Answered(self.folder / "answered.json", self.run_name)
+        return replace(node, policy=self.policy, answered=answered)
 
 
 def governed(folder: Path, **rules: Any) -> Governed:
@@ -59,6 +68,65 @@ def test_the_reply_that_would_exceed_the_bytes_does_not_leave(tmp_path: Path) ->
     with pytest.raises(PolicyError, match=r"^`bytes`: .* 12 bytes .* allows 8"):
         federation.node("a").answer(request(3, True, {}, last=2))
     assert len(audit_entries(tmp_path / "a")[0]) == 2
+
+
+def test_limits_hold_over_all_names_of_runs(tmp_path: Path) -> None:
+    federation = governed(tmp_path, runs=2, rounds=3)
+    train, again = request(1, True, {}), request(2, True, {}, last=1)
+    federation.node("a").answer(train)
+    other = replace(federation, run_name="two")
+    other.node("a").answer(train)
+    with pytest.raises(PolicyError, match=r"^`runs`: .* 3 runs .* allows 2.* raise `runs`"):
+        replace(federation, run_name="three").node("a").answer(train)
+    other.node("a").answer(again)
+    with pytest.raises(PolicyError, match=r"^`rounds`: .* 4 rounds .* allows 3"):
+        federation.node("a").answer(again)
+    assert answered_totals(tmp_path / "answered.json") == Totals(runs=2, rounds=3, bytes=12)
+
+
+def test_a_message_that_is_sent_again_is_no_other_round(tmp_path: Path) -> None:
+    federation = governed(tmp_path, rounds=1)
+    for _ in range(3):
+        federation.node("a").answer(request(1, True, {}))
+    federation.node("a").answer(request(2, False, {}, last=1))  # the closing evaluation
+    slope = np.ones(1, np.float32)
+    with pytest.raises(PolicyError, match=r"^`rounds`: .* 2 rounds"):
+        federation.node("a").answer(request(1, True, {"slope": slope}))
+    with pytest.raises(PolicyError, match=r"^`rounds`: .* 2 rounds"):
+        federation.node("a").answer(request(2, False, {"slope": slope}, last=1))
+
+
+def test_a_killed_process_has_counted_the_round_that_it_began(tmp_path: Path) -> None:
+    """The message is in the record before training, and the bytes before the reply leaves."""
+    federation = governed(tmp_path, rounds=1, bytes=4)
+    record, message = Answered(tmp_path / "answered.json", "one"), request(1, True, {})
+    record.begin("train", f"train {request_digest(message)}", NO_RULES)
+    federation.node("a").answer(message)
+    with pytest.raises(PolicyError, match=r"^`bytes`: .* 8 bytes .* allows 4"):
+        federation.node("a").answer(message)
+
+
+def test_processes_that_answer_at_once_do_not_exceed_a_limit(tmp_path: Path) -> None:
+    record, policy = tmp_path / "answered.json", Policy(runs=5)
+
+    def begin(run: int) -> bool:
+        try:
+            Answered(record, str(run)).begin("train", "digest", policy)
+        except PolicyError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(begin, range(20))) == 5
+    assert answered_totals(record).runs == 5
+
+
+def test_a_record_that_cannot_be_read_closes_the_site(tmp_path: Path) -> None:
+    federation = governed(tmp_path)
+    federation.node("a").answer(request(1, True, {}))
+    (tmp_path / "answered.json").write_text('{"runs": ')
+    with pytest.raises(RametError, match=r"cannot be read. Restore it .* takes part in no run"):
+        federation.node("a").answer(request(2, True, {}, last=1))
 
 
 def test_too_few_samples(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from federations import Federation, climbing
+from ramet.engine.answered import Answered
 from ramet.engine.audit import audit_entries
 from ramet.engine.limit import SiteLimit
 from ramet.engine.node import request
@@ -32,6 +33,7 @@ def random_policy(draw: random.Random) -> Policy:
         "secure": draw.choice(["allowed", "allowed", "required"]),
         "members": draw.choice([1, 2, 3, 4]),
         "samples": draw.choice([1, 1, 2]),
+        "rounds": draw.choice([None, None, 1, 2]),
         "bytes": draw.choice([None, 0, 3, 4, 8, 100]),
         "numbers": {
             "weight": rule(),
@@ -76,7 +78,8 @@ def test_nothing_forbidden_leaves(part: int, tmp_path: Path) -> None:
     for case in range(CASES // 4):
         policy = random_policy(draw)
         federation = Federation(climbing(), tmp_path / str(case))
-        node = federation.node("a")
+        record = Answered(tmp_path / str(case) / "answered.json", "run")
+        node = replace(federation.node("a"), answered=record)
         limit = None if policy.share is None else SiteLimit(node.method, (only(*policy.share),))
         for _ in range(3):
             try:

@@ -10,8 +10,10 @@ import tomli_w
 from flwr.app import MessageType
 
 from command_line import ramet
-from joined_sites import Joined, joined_site
+from joined_sites import RUN, Joined, joined_site
+from ramet.engine.answered import Answered
 from ramet.engine.audit import audit_entries
+from ramet.engine.ledger import Ledger
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.policy import PolicyError
@@ -77,6 +79,44 @@ def test_removing_the_policy_closes_the_site(joined: Joined) -> None:
             joined.send(joined.config(), kind)
 
 
+def test_other_names_of_runs_do_not_give_more_bytes(joined: Joined) -> None:
+    set_policy(joined, bytes=3000)
+    sent, refused = 0, 0
+    for name in range(6):
+        try:
+            sent += joined.send(joined.config(), notes={"run": f"{name:032x}"}).nbytes
+        except PolicyError as error:
+            assert str(error).startswith("`bytes`: ")  # noqa: PT017
+            refused += 1
+    assert 0 < sent <= 3000
+    assert refused > 0
+
+
+def test_a_site_that_has_just_joined_does_not_answer_any_number_of_runs(joined: Joined) -> None:
+    joined.send(joined.config(), notes={"run": RUN})
+    record, limit = joined.site.folder / "state" / "answered.json", joined.site.policy.runs
+    assert limit == 20
+    for name in range(1, limit):
+        Answered(record, f"{name:032x}").begin("train", "digest", joined.site.policy)
+    with pytest.raises(PolicyError, match=r"^`runs`: .* 21 runs .* allows 20.* policy.toml"):
+        joined.send(joined.config(), notes={"run": "f" * 32})
+    joined.send(joined.config(), notes={"run": RUN}, round=2, last=1)  # a run goes on
+
+
+def test_other_names_of_runs_do_not_spend_more_than_the_budget_of_the_invitation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = joined_site(tmp_path, monkeypatch, dp="unit=site,epsilon=1,delta=1e-5")
+    ledger = Ledger(joined.site.folder / "state" / "privacy.json")
+    for number in (1, 2, 3):
+        joined.send(joined.config(), notes={"run": RUN}, round=number, last=number - 1)
+    assert 0.9 < ledger.spent("site", 1e-5) <= 1
+    for name in range(1, 4):
+        with pytest.raises(PolicyError, match=r"^`privacy`: .* over all its runs, .* allows 1\. "):
+            joined.send(joined.config(), notes={"run": f"{name:032x}"})
+    assert ledger.spent("site", 1e-5) <= 1
+
+
 def test_joining_again_keeps_the_policy(joined: Joined, tmp_path: Path) -> None:
     from ramet.deploy.site import join
 
@@ -102,5 +142,13 @@ def test_policy_check_says_what_would_be_refused(joined: Joined) -> None:
     assert done.code == 1
     refused = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("REFUSED")]
     assert refused == ["methods:", "members:", "share:", "samples:", "bytes:"]
+    set_policy(joined, runs=1, rounds=5)
+    assert ramet("policy", "check", str(consortium), str(folder)).code == 0
+    joined.send(joined.config())
+    done = ramet("policy", "check", str(consortium), str(folder))
+    refused = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("REFUSED")]
+    assert refused == ["runs:"]
+    assert "rounds: 1 so far, 3 more in a new run; the policy allows 5" in done.stdout
+    set_policy(joined, members=3)
     shown = ramet("policy", "show", str(folder))
     assert "sites in a run: at least 3" in shown.stdout

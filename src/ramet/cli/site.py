@@ -26,6 +26,7 @@ app.add_typer(policy_app, name="policy")
 @policy_app.command("show")
 def show_policy(folder: Side = Path()) -> None:
     """Show the policy of the site in FOLDER, from its policy.toml."""
+    from ramet.deploy.policy_check import answered_so_far, spent_privacy
     from ramet.deploy.site import POLICY, Site
     from ramet.policy import checked_policy
 
@@ -33,9 +34,9 @@ def show_policy(folder: Side = Path()) -> None:
     policy = checked_policy(site.folder / POLICY)
     for line in policy.lines():
         print_line(line)
+    so_far = answered_so_far(site)
+    print_line(f"answered so far: {so_far}")
     if policy.privacy is not None:
-        from ramet.deploy.policy_check import spent_privacy
-
         print_line(f"privacy spent so far: {spent_privacy(site, policy.privacy)}")
 
 

@@ -10,6 +10,8 @@ from ramet.data.own import Preparation
 from ramet.deploy.consortium import Consortium, Invitation, read, site_options
 from ramet.deploy.probes import Finding
 from ramet.deploy.site import STATE, Site
+from ramet.engine.answered import NAME as ANSWERED
+from ramet.engine.answered import answered_totals
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
 from ramet.engine.start import start_extras, start_shared
@@ -18,7 +20,7 @@ from ramet.experiment import Experiment, RunFolder, RunSettings, checked_setting
 from ramet.flower.permission import permitted_settings, site_limit
 from ramet.flower.records import to_run_config
 from ramet.methods import AssembledMethod
-from ramet.policy import Ceiling, Policy, training_samples
+from ramet.policy import Ceiling, Policy, Totals, training_samples
 from ramet.tasks import Shape
 
 _EDIT = "Edit policy.toml, or ask the coordinator for another run."
@@ -49,6 +51,7 @@ def check_run(run: Path, site: Site) -> Iterator[Finding]:
     if policy.privacy is not None and "privacy" not in refused:
         detail = f"{spent_privacy(site, policy.privacy)} of {policy.privacy}"
         yield Finding("privacy spent so far", True, detail, _EDIT)
+    yield from _totals(settings.rounds, site)
     yield _sharing(experiment, site)
     yield from _sizes(experiment, site)
 
@@ -59,6 +62,11 @@ def spent_privacy(site: Site, ceiling: Ceiling) -> str:
     if runs := ledger.uncounted(ceiling.unit):
         return f"without bound, by {runs} earlier runs with noise for another unit"
     return f"ε = {ledger.spent(ceiling.unit, ceiling.delta):.3g} at δ = {ceiling.delta:g}"
+
+
+def answered_so_far(site: Site) -> Totals:
+    """What the site has answered over all runs, by its record."""
+    return answered_totals(site.folder / STATE / ANSWERED)
 
 
 def run_settings(run: Path, site: Site) -> tuple[RunSettings, bool]:
@@ -106,6 +114,16 @@ def _agreed(policy: Policy, members: int | None) -> dict[str, str]:
     }
 
 
+def _totals(rounds: int, site: Site) -> Iterator[Finding]:
+    """The limits on all runs together that can be checked without data."""
+    so_far = answered_so_far(site)
+    for key, more in {"runs": 1, "rounds": rounds}.items():
+        if key in site.policy.limits:
+            before, limit = getattr(so_far, key), site.policy.limits[key]
+            detail = f"{before} so far, {more} more in a new run; the policy allows {limit}"
+            yield Finding(key, before + more <= limit, detail, _EDIT)
+
+
 def _sharing(experiment: Experiment, site: Site) -> Finding:
     try:
         site_limit(experiment, site.settings.terms, site.policy)
@@ -128,8 +146,9 @@ def _sizes(experiment: Experiment, site: Site) -> Iterator[Finding]:
     if policy.bytes is not None:
         shape = own.method.task.shape(samples)
         total = rounds * bytes_per_round(own.method, shape, settings.seed)
-        detail = f"about {total} bytes in {rounds} rounds; the policy allows {policy.bytes}"
-        yield Finding("bytes", total <= policy.bytes, detail, _EDIT)
+        before = answered_so_far(site).bytes
+        detail = f"about {total} in {rounds} rounds, {before} so far; allowed: {policy.bytes}"
+        yield Finding("bytes", before + total <= policy.bytes, detail, _EDIT)
 
 
 def bytes_per_round(method: AssembledMethod, shape: Shape, seed: int) -> int:

@@ -35,7 +35,7 @@ from ramet.flower.terms import MEMBERS as NODE_MEMBERS
 from ramet.flower.terms import POLICY as NODE_POLICY
 from ramet.flower.terms import SETTINGS as NODE_SETTINGS
 from ramet.flower.terms import Allow, SiteTerms
-from ramet.policy import DEFAULT_POLICY, Policy, read_policy
+from ramet.policy import Policy, first_policy, read_policy
 
 SETTINGS, NODE_KEY, CLIENT_CERTIFICATE = "site.toml", "node.key", "client.pem"
 STATE = "state"
@@ -275,7 +275,9 @@ def join(
     add_member(application, where)
     policy = where / POLICY
     if not policy.exists():
-        policy.write_text(DEFAULT_POLICY)
+        policy.write_text(first_policy(given.dp))
+    if given.dp and site.policy.privacy is None:
+        say(f"Without [privacy] in {policy}, every run may spend {given.dp} again.")
     for line in ("This site allows runs:", *site.settings.terms.lines()):
         say(line)
     say(f"To change this, edit [allow] in {where / SETTINGS}.")

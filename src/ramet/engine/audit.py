@@ -89,12 +89,6 @@ class AuditLog:
     data: str = ""
     run_config: str = ""
 
-    def bytes_sent(self) -> int:
-        """The bytes of all tensors that have left in this run, by this log."""
-        if not self.path.exists():
-            return 0
-        return sum(tensor.bytes for entry in read_entries(self.path)[0] for tensor in entry.tensors)
-
     def add(
         self, round_number: int, reply: Payload, stage: str = "", told: tuple[str, ...] = ()
     ) -> None:

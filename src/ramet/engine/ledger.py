@@ -6,24 +6,19 @@ nobody received, never the other way round. All rounds of all runs add up.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
 from pydantic import BaseModel, ConfigDict
 
-from ramet.engine.disk import write_atomically
+from ramet.engine.run_entries import RunEntries
 from ramet.errors import RametError
 from ramet.policy import Ceiling, PolicyError
 from ramet.privacy.accounting import Mechanism, excess_epsilon, spent_epsilon
 from ramet.privacy.budget import SENSITIVITY, Unit
 
 NAME = "privacy.json"
-_VERSION = 1
 
 
 class RunEntry(BaseModel):
@@ -55,30 +50,18 @@ class Ledger:
 
     path: Path
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Let one process at a time read and write it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.path.with_suffix(".lock")):
-            yield
-
     def runs(self) -> dict[str, RunEntry]:
         """The entries by run; an unreadable file is an error, not an empty ledger."""
-        if not self.path.exists():
-            return {}
-        try:
-            facts = json.loads(self.path.read_text())
-            return {run: RunEntry.model_validate(entry) for run, entry in facts["runs"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RametError(
-                f"{self.path}, in which this site keeps what it has spent of its privacy, cannot "
-                "be read. Restore it from a backup; without it the site takes part in no private "
-                "run."
-            ) from error
+        return self._entries.read()
+
+    @property
+    def _entries(self) -> RunEntries[RunEntry]:
+        what = "what it has spent of its privacy"
+        return RunEntries(self.path, RunEntry, what, "private run")
 
     def spend(self, run: str, entry: RunEntry, number: int, ceiling: Ceiling | None) -> None:
         """Add a round before its reply is computed; raise an error if it exceeds the ceiling."""
-        with self.locked():
+        with self._entries.locked():
             runs = self.runs()
             known = runs.get(run, entry)
             if known.model_copy(update={"rounds": ()}) != entry:
@@ -96,9 +79,7 @@ class Ledger:
             runs[run] = known.model_copy(update={"rounds": (*known.rounds, number)})
             if ceiling is not None:
                 check_ceiling(runs, ceiling)
-            facts = {name: one.model_dump() for name, one in runs.items()}
-            content = json.dumps({"version": _VERSION, "runs": facts}, indent=1)
-            write_atomically(self.path, content.encode())
+            self._entries.write(runs)
 
     def spent(self, unit: Unit, delta: float) -> float:
         """ε of everything that was sent so far, for a unit; see `uncounted`."""
@@ -123,7 +104,8 @@ def check_ceiling(runs: dict[str, RunEntry], ceiling: Ceiling) -> None:
     if spent is not None:
         raise PolicyError(
             f"`privacy`: with this round, the site would have spent ε = {spent:.4g} at δ = "
-            f"{ceiling.delta:g} per {ceiling.unit}, but its policy allows {ceiling.epsilon:g}."
+            f"{ceiling.delta:g} per {ceiling.unit} over all its runs, but its policy allows "
+            f"{ceiling.epsilon:g}. Its owner can raise `epsilon` in policy.toml."
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ramet.engine.answered import Answered
 from ramet.engine.audit import AuditLog
 from ramet.engine.check import form_fault, same_form
 from ramet.engine.checkpoint import Snapshots
@@ -20,7 +21,7 @@ from ramet.engine.kept_models import save_evaluated, save_final, steps_with_mode
 from ramet.engine.limit import SiteLimit
 from ramet.engine.private_site import PERMITTED, Noise, PrivateSite
 from ramet.engine.recent_snapshots import RecentSnapshots
-from ramet.engine.secure_messages import STEP
+from ramet.engine.secure_messages import STEP, request_digest
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
     MODEL,
@@ -114,21 +115,27 @@ class Node:
     """The site's side of differential privacy, if the run has it."""
     policy: Policy = NO_RULES
     """What may leave, and under which conditions."""
+    answered: Answered | None = None
+    """What the site has answered over all runs, which its policy may limit."""
     recent: RecentSnapshots = field(default_factory=RecentSnapshots)
     """Snapshots that are also in this process's memory."""
 
     def answer(self, message: Payload) -> Payload:
         """Handle a message from the server and return the reply."""
         self._check_policy()
+        stage = message.notes.get("stage", message.notes.get(STEP, ""))
+        if self.answered is not None:
+            kind = stage or ("train" if message.numbers["train"] else "evaluate")
+            self.answered.begin(kind, f"{kind} {request_digest(message)}", self.policy)
         with _denormals_flushed():
             reply = self._reply(message)
         counts = {"up": reply.nbytes} | ({} if self.secure else {"memory": peak_memory()})
         reply = replace(reply, numbers={**reply.numbers, **counts})
-        reply = self._permitted(reply)
+        reply = self._with_permitted_numbers(reply)
+        if self.answered is not None:
+            self.answered.leave(reply.nbytes, self.policy)
         if self.audit is not None:
-            number = int(message.numbers["round"])
-            stage = message.notes.get("stage", message.notes.get(STEP, ""))
-            self.audit.add(number, reply, stage)
+            self.audit.add(int(message.numbers["round"]), reply, stage)
         return reply
 
     def _check_policy(self) -> None:
@@ -139,6 +146,8 @@ class Node:
             raise PolicyError(
                 "`privacy`: this site's replies leave with differential privacy only."
             )
+        for key in self.policy.limits if self.answered is None else ():
+            raise PolicyError(f"`{key}`: this site does not keep what it has answered.")
 
     def _reply(self, message: Payload) -> Payload:
         if self.secure is not None:
@@ -156,13 +165,8 @@ class Node:
             earlier = self.secure.earlier_reply(message)
             return earlier or self.secure.masked(message, self._answer(message))
 
-    def _permitted(self, reply: Payload) -> Payload:
-        """The reply as the site's policy lets it out; nothing changes it afterwards."""
-        if self.policy.bytes is not None and self.audit is not None:
-            self.policy.check_bytes(reply, self.audit.bytes_sent())
-        return self._with_permitted_numbers(reply)
-
     def _with_permitted_numbers(self, reply: Payload) -> Payload:
+        """The reply with the numbers that the site's policy lets out."""
         if self.private is not None:
             reply = PERMITTED.permitted(reply, ("loss",))
         return self.policy.numbers.permitted(reply)

@@ -30,6 +30,8 @@ from flwr.common import log
 
 from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
 from ramet.engine import AuditLog, Node
+from ramet.engine.answered import NAME as ANSWERED
+from ramet.engine.answered import Answered
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.disk import write_atomically
 from ramet.engine.ledger import NAME as LEDGER
@@ -59,7 +61,7 @@ from ramet.flower.records import (
 )
 from ramet.flower.region import passed_on
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
-from ramet.flower.terms import MEMBERS, SETTINGS, site_policy, site_terms
+from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 
@@ -114,7 +116,8 @@ def answer(message: Message, context: Context) -> Message:
             node = _node(experiment, name, states)
             audit, secure = _audited(node.audit, context), _secured(node, context, policy)
             node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
-            node = replace(node, private=_private(node, context, policy))
+            private, answered = _private(node, context, policy), _answered(context, request)
+            node = replace(node, private=private, answered=answered)
             reply = node.answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
@@ -254,6 +257,14 @@ def _private(node: Node, context: Context, policy: Policy) -> PrivateSite | None
         return node.private
     ledger = Ledger(Path(str(state)) / LEDGER)
     return replace(node.private, ledger=ledger, ceiling=policy.privacy, deployed=True)
+
+
+def _answered(context: Context, request: Payload) -> Answered | None:
+    """The run in what the site has answered; None for a node without a policy."""
+    config = context.node_config
+    if POLICY not in config or not config.get("state"):
+        return None
+    return Answered(Path(str(config["state"])) / ANSWERED, request.notes["run"])
 
 
 def _audited(audit: AuditLog | None, context: Context) -> AuditLog | None:
