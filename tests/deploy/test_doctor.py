@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from own_sites import node_site
 from ramet.cli.main import app
-from ramet.deploy.coordinator import init
+from ramet.deploy.coordinator import Coordinator, init
 from ramet.deploy.doctor import examine
 from ramet.deploy.probes import Finding, check_connection
 from ramet.deploy.site import Site, join
@@ -147,15 +147,49 @@ def test_a_folder_with_only_settings_is_not_a_coordinator_without_keys(
     assert found["side"].remedy.startswith("Run `ramet deploy init consortium.toml`, then")
 
 
-def test_nginx_is_found_outside_the_path(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nginx = tmp_path / "nginx"
+def _fake_nginx(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program called nginx into a folder of system programs."""
+    nginx = folder / "nginx"
     nginx.write_text("#!/bin/sh\necho nginx version: 0 >&2\n")
     nginx.chmod(0o755)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("ramet.deploy.doctor.SYSTEM_PROGRAMS", (str(tmp_path),))
+    monkeypatch.setattr("ramet.deploy.probes.SYSTEM_PROGRAMS", (str(folder),))
+
+
+def test_nginx_is_found_outside_the_path(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake_nginx(tmp_path, monkeypatch)
     assert findings(tmp_path / "three")["nginx"].detail == "nginx version: 0"
+
+
+def test_a_coordinator_without_nginx_does_not_begin_to_start(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = Coordinator.open(tmp_path / "three")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("ramet.deploy.probes.SYSTEM_PROGRAMS", ())
+    with pytest.raises(RametError, match=r"nginx: not found\. Install it .*nginx-light"):
+        coordinator.start(lambda _: None)
+    assert not any(service.should_run for service in coordinator.services())
+
+
+@pytest.mark.parametrize("option", ["link_port", "port"])
+def test_a_coordinator_whose_port_is_taken_does_not_begin_to_start(
+    option: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake_nginx(tmp_path, monkeypatch)
+    given = Coordinator.open(tmp_path / "three")
+    link_port, port = free_ports(2)
+    consortium = given.consortium.model_copy(update={"link_port": link_port, "port": port})
+    taken = getattr(consortium, option)
+    coordinator = Coordinator(given.folder, consortium)
+    with (
+        socket.create_server(("127.0.0.1", taken)),
+        pytest.raises(RametError, match=rf"port {taken}: .*in use.*choose another {option}"),
+    ):
+        coordinator.start(lambda _: None)
+    assert not any(service.should_run for service in coordinator.services())
 
 
 def test_data_for_another_task_is_not_reported_as_missing(tmp_path: Path) -> None:

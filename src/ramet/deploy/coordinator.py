@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ from ramet.deploy import keys
 from ramet.deploy.authority import CERTIFICATES, KEY, AuthorityChange, change_authority
 from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
 from ramet.deploy.members import NEW_KEY, Members
+from ramet.deploy.probes import Finding, check_nginx, check_port
 from ramet.deploy.proxy import CLIENTS, TEMPORARY, nginx_conf, reload_nginx
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Say, Side, make_private_folder, private_files
 from ramet.errors import RametError, unknown
 from ramet.flower.guard import KEY_VARIABLE, write_program
-from ramet.flower.programs import wait_until_up
+from ramet.flower.programs import LOOPBACK, wait_until_up
 
 SETTINGS = "consortium.toml"
 SIGNING_KEY, SIGNING_CERTIFICATE = "coordinator.key", "coordinator.pem"
@@ -99,7 +100,13 @@ class Coordinator(Side):
             *exporter(self.folder, self.consortium.metrics_port),
         )
 
+    def check_ports(self) -> Iterator[Finding]:
+        link, _, proxy, *_ = self.services()
+        yield check_port(link, LOOPBACK, self.consortium.link_port, "link_port")
+        yield check_port(proxy, str(self.consortium.listen), self.consortium.port, "port")
+
     def start(self, say: Say) -> None:
+        self._check_startable()
         link, *others = self.services()
         self.flower.connect(self.consortium.link_port, self.authority)
         _report_start(link, link.start(), say)
@@ -113,6 +120,18 @@ class Coordinator(Side):
         for service in others:
             if service.process() is None:
                 raise RametError(f"the {service.name} did not start. See {service.log}.")
+
+    def _check_startable(self) -> None:
+        """Fail in a moment, instead of after minutes, if a service cannot start."""
+        check_nginx().require_ok()
+        services = self.services()
+        for service in services:
+            if service.process() is None:
+                service.kill_orphans()  # which may listen on our ports
+        link_port, port = self.check_ports()
+        link_port.require_ok()
+        if not services[2].low_port:  # nginx may have a privilege that this command lacks
+            port.require_ok()
 
     def admit(self, application: Path, say: Say) -> None:
         """Accept a site's key and certificate; register it now or when the SuperLink starts."""

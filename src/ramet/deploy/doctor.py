@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +14,7 @@ from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator
 from ramet.deploy.health import check_services
 from ramet.deploy.opening import find_side
-from ramet.deploy.probes import Finding, check_connection, check_port
-from ramet.deploy.services import SYSTEM_PROGRAMS
+from ramet.deploy.probes import Finding, check_connection, check_nginx, check_port
 from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, Site, SiteSettings
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
@@ -47,7 +44,7 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
-    yield _check_nginx()
+    yield check_nginx()
     if not side.is_initialised:
         remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
         yield Finding("side", False, f"only {SETTINGS} exists; not set up yet", remedy)
@@ -61,9 +58,8 @@ def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
     yield _check_certificate("authority", side.authority, replace)
     for file in side.members.certificates(side.consortium.sites):
         yield _check_certificate(f"certificate of {file.stem}", file, keys.RENEW_CLIENT)
+    yield from side.check_ports()
     link, _, proxy, *_ = side.services()
-    yield check_port(link, "127.0.0.1", side.consortium.link_port, "link_port")
-    yield check_port(proxy, str(side.consortium.listen), side.consortium.port, "port")
     health = check_services(side)
     yield from health.values()
     if proxy.process():
@@ -108,17 +104,6 @@ def _check_disk(folder: Path) -> Finding:
     free = shutil.disk_usage(existing).free
     remedy = f"Free {_MIN_FREE_BYTES / 1e9:.0f} GB for states and logs."
     return Finding("disk", free > _MIN_FREE_BYTES, f"{free / 1e9:.1f} GB free", remedy)
-
-
-def _check_nginx() -> Finding:
-    remedy = (
-        "Install it (Debian: apt-get install nginx-light); Ramet runs it with its own settings."
-    )
-    nginx = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
-    if nginx is None:
-        return Finding("nginx", False, "not found", remedy)
-    done = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=False)
-    return Finding("nginx", done.returncode == 0, done.stderr.strip(), remedy)
 
 
 def _check_exists(name: str, path: Path, remedy: str) -> Finding:

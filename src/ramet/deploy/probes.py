@@ -1,9 +1,12 @@
-"""Checks of this machine's ports and of its connection to the coordinator."""
+"""Checks of this machine's nginx and ports, and of its connection to the coordinator."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import ssl
+import subprocess
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ramet.deploy.consortium import endpoint
-from ramet.deploy.services import Service
+from ramet.deploy.services import SYSTEM_PROGRAMS, Service
 from ramet.errors import RametError
 
 _MAX_AHEAD, _MAX_BEHIND = 5.0, 300.0
@@ -47,6 +50,18 @@ class Finding:
     def require_ok(self) -> None:
         if not self.ok:
             raise RametError(self.sentence)
+
+
+def check_nginx() -> Finding:
+    """Check that nginx is installed."""
+    remedy = (
+        "Install it (Debian: apt-get install nginx-light); Ramet runs it with its own settings."
+    )
+    nginx = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
+    if nginx is None:
+        return Finding("nginx", False, "not found", remedy)
+    done = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=False)
+    return Finding("nginx", done.returncode == 0, done.stderr.strip(), remedy)
 
 
 def check_port(service: Service, host: str, number: int, option: str) -> Finding:
