@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import operator
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +261,14 @@ def test_a_region_passes_on_one_sum_and_no_reply(tmp_path: Path) -> None:
     assert json.loads(east.notes["exchange"])["numbers"].keys() == {"b", "c"}
 
 
+def without(reply: Payload, *names: str) -> Payload:
+    """A region's reply that lacks one of its facts."""
+    facts = json.loads(reply.notes["exchange"])
+    *path, last = names
+    reduce(operator.getitem, path, facts).pop(last)
+    return replace(reply, notes={"exchange": json.dumps(facts)})
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -286,6 +296,10 @@ def test_a_region_passes_on_one_sum_and_no_reply(tmp_path: Path) -> None:
             ),
             "has only a part of a sum",
         ),
+        (lambda reply: without(reply, "numbers", "b", "up"), "about b: lacks the numbers up"),
+        (lambda reply: without(reply, "numbers", "c", "weight"), "about c: weight None is not"),
+        (lambda reply: without(reply, "asked", "b"), "does not say enough about b"),
+        (lambda reply: without(reply, "scores", "c"), "does not say enough about c"),
     ],
 )
 def test_invalid_replies_of_regions_are_left_out(change: Any, reason: str, tmp_path: Path) -> None:

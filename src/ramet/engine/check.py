@@ -11,12 +11,12 @@ from ramet.payload import Array, Arrays, Payload
 
 MAX_VALUE = 1e9
 MAX_WEIGHT = 1e12
-_SCORES = ("val", "test")
+SCORES = ("val", "test")
 
 
 def due_numbers(round_number: int, train: bool) -> tuple[str, ...]:
     """Names of the numbers that clients report; in round 1 there is no merge to evaluate yet."""
-    return (*(("loss",) if train else ()), *(_SCORES if round_number > 1 else ()))
+    return (*(("loss",) if train else ()), *(SCORES if round_number > 1 else ()))
 
 
 def fault(
@@ -34,7 +34,7 @@ def fault(
     return (
         arrays_fault(reply.arrays, wanted.arrays)
         or arrays_fault(reply.extras, wanted.extras)
-        or _numbers_fault(reply.numbers, train, numbers)
+        or numbers_fault(reply.numbers, train, numbers)
     )
 
 
@@ -48,7 +48,7 @@ def summand_fault(
     other = [n for n, like in expected.items() if not same_form(reply.arrays[n], like)]
     if other:
         return _form_fault(other[0], reply.arrays[other[0]], expected[other[0]])
-    return _numbers_fault(reply.numbers, train, numbers)
+    return numbers_fault(reply.numbers, train, numbers)
 
 
 def arrays_fault(arrays: Arrays, wanted: Arrays) -> str | None:
@@ -60,6 +60,17 @@ def arrays_fault(arrays: Arrays, wanted: Arrays) -> str | None:
 
 def same_form(array: Array, other: Array) -> bool:
     return (array.shape, array.dtype) == (other.shape, other.dtype)
+
+
+def numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str]) -> str | None:
+    """What is wrong with the numbers of a reply, of which some are due."""
+    bad = [name for name, number in numbers.items() if not math.isfinite(number)]
+    if bad:
+        return f"{', '.join(sorted(bad))} is not finite"
+    if train and not 0 < numbers.get("weight", 0) <= MAX_WEIGHT:
+        return f"weight {numbers.get('weight')} is not a number of samples"
+    missing = [name for name in due if name not in numbers]
+    return f"lacks the numbers {', '.join(missing)}" if missing else None
 
 
 def form_fault(reply: Payload, form: Payload) -> str | None:
@@ -109,13 +120,3 @@ def _array_fault(name: str, array: Array, like: Array) -> str | None:
 
 def _form_fault(name: str, array: Array, like: Array) -> str:
     return f"{name} is {array.dtype}{list(array.shape)} instead of {like.dtype}{list(like.shape)}"
-
-
-def _numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str]) -> str | None:
-    bad = [name for name, number in numbers.items() if not math.isfinite(number)]
-    if bad:
-        return f"{', '.join(sorted(bad))} is not finite"
-    if train and not 0 < numbers.get("weight", 0) <= MAX_WEIGHT:
-        return f"weight {numbers.get('weight')} is not a number of samples"
-    missing = [name for name in due if name not in numbers]
-    return f"lacks the numbers {', '.join(missing)}" if missing else None

@@ -18,8 +18,9 @@ from ramet.payload import Payload
 if TYPE_CHECKING:
     from ramet.engine.regions import RegionalFacts
 
-_COUNTS = ("up", "tensors", "scalars")
-_TRAINING_NUMBERS = ("loss", "weight", *_COUNTS, *WORK)
+COUNTS = ("up", "tensors", "scalars")
+"""What is counted of each client's reply."""
+_TRAINING_NUMBERS = ("loss", "weight", *COUNTS, *WORK)
 _ELAPSED = "elapsed"
 
 
@@ -76,7 +77,7 @@ class Exchange:
         self.failed |= stage.failed
         for client, numbers in stage.numbers.items():
             before = self.stages_up.get(client, {})
-            self.stages_up[client] = {n: before.get(n, 0) + numbers[n] for n in _COUNTS}
+            self.stages_up[client] = {n: before.get(n, 0) + numbers[n] for n in COUNTS}
 
     def add_later(self, step: Exchange) -> None:
         """Count the messages of a step that follows the replies of this exchange."""
@@ -85,7 +86,7 @@ class Exchange:
         self.sent = [mine + its for mine, its in zip(self.sent, step.sent, strict=True)]
         for client, numbers in step.numbers.items():
             own = self.numbers[client]
-            self.numbers[client] = {**own, **{n: own[n] + numbers[n] for n in _COUNTS}}
+            self.numbers[client] = {**own, **{n: own[n] + numbers[n] for n in COUNTS}}
 
     def add_region(self, facts: RegionalFacts) -> None:
         """Count the messages between a regional coordinator and its clients."""
@@ -95,7 +96,7 @@ class Exchange:
         self.failed |= facts.failed
         for client, numbers in facts.numbers.items():
             earlier = self.stages_up.get(client, {})
-            counts = {name: numbers[name] + int(earlier.get(name, 0)) for name in _COUNTS}
+            counts = {name: numbers[name] + int(earlier.get(name, 0)) for name in COUNTS}
             self.numbers[client] = {**numbers, **counts}
             self.failed.pop(client, None)
         self.asked |= facts.asked

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ramet.engine.check import SCORES, numbers_fault
 from ramet.engine.checkpoint import Snapshot
-from ramet.engine.exchange import Exchange
+from ramet.engine.exchange import COUNTS, Exchange
 from ramet.engine.run_state import RunState
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod
@@ -169,7 +170,9 @@ def _read(request: Payload, method: AssembledMethod) -> tuple[RunState, Spared, 
     return state, task.clients, exchange
 
 
-def regional_facts(reply: Payload, asked: Spared, method: AssembledMethod) -> RegionalFacts | str:
+def regional_facts(
+    reply: Payload, asked: Spared, method: AssembledMethod, exchange: Exchange
+) -> RegionalFacts | str:
     """The facts in a region's reply, or what is wrong with the reply."""
     try:
         facts = RegionalFacts.model_validate_json(reply.notes[_EXCHANGE])
@@ -177,7 +180,20 @@ def regional_facts(reply: Payload, asked: Spared, method: AssembledMethod) -> Re
         return "is not the reply of a regional coordinator"
     if foreign := facts.clients() - {*asked}:
         return f"answers for {min(foreign)}, about whom it was not asked"
-    return _sum_fault(reply.arrays, method) or facts
+    return _facts_fault(facts, exchange) or _sum_fault(reply.arrays, method) or facts
+
+
+def _facts_fault(facts: RegionalFacts, exchange: Exchange) -> str | None:
+    """What a region does not say about a client whose reply is in its sum."""
+    scored = exchange.train and exchange.stage is None
+    for by_client in (facts.asked, *((facts.scores,) if scored else ())):
+        if unequal := facts.numbers.keys() ^ by_client.keys():
+            return f"does not say enough about {min(unequal)}"
+    for client, numbers in facts.numbers.items():
+        due = (*COUNTS, *(SCORES if SCORES[0] in numbers else ()))
+        if reason := numbers_fault(numbers, exchange.train, due):
+            return f"says too little about {client}: {reason}"
+    return None
 
 
 def _sum_fault(parts: Arrays, method: AssembledMethod) -> str | None:

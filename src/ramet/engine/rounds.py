@@ -373,6 +373,7 @@ class Rounds:
 
         If it is not reached, the error is raised here, so no rule merges too few replies.
         """
+        needed = max(1, min(quorum or self.quorum, len(spared)))
         for attempt, delay in enumerate((0.0, *self.retry_delays)):
             exchange.retries = attempt
             missing = {k: names for k, names in spared.items() if k not in exchange.numbers}
@@ -382,13 +383,13 @@ class Rounds:
             time.sleep(delay)
             ask = self._regional_replies if self.regions else self.valid_replies
             yield from ask(wire, missing, state, exchange)
-            if len(exchange.numbers) >= max(1, min(quorum or self.quorum, len(spared))):
+            if len(exchange.numbers) >= needed:
                 return
         if state.held:  # replies of earlier rounds remain to be merged
             return
         facts = {"round": exchange.round, "valid": len(exchange.numbers), "asked": len(spared)}
-        log_event(ERROR, "quorum missed", **facts, quorum=self.quorum)
-        raise exchange.below(self.quorum, len(spared))
+        log_event(ERROR, "quorum missed", **facts, quorum=needed)
+        raise exchange.below(needed, len(spared))
 
     def _regional_replies(
         self, wire: Wire, spared: Spared, state: RunState, exchange: Exchange
@@ -403,7 +404,11 @@ class Rounds:
         )
         for region, reply in wire.exchange(requests):
             own = asked[region]
-            facts = reply if isinstance(reply, str) else regional_facts(reply, own, self.method)
+            facts = (
+                reply
+                if isinstance(reply, str)
+                else regional_facts(reply, own, self.method, exchange)
+            )
             if isinstance(reply, str) or isinstance(facts, str):
                 received = isinstance(reply, Refused | Payload)
                 for client in own:
