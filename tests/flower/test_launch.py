@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import ramet
 from ramet.errors import RametError
+from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, _is_free, free_ports
 
 _HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; time.sleep(60)"
@@ -56,6 +59,42 @@ def test_a_supernode_that_ends_is_started_again(tmp_path: Path) -> None:
     finally:
         flower.kill_leftovers()
     assert waits_for(2), "not started again after the end"
+
+
+def test_a_supernode_that_cannot_start_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ramet.flower.programs._RESTART_PAUSES", (0.0, 0.1))
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))  # has no standard library
+    flower, (port,) = Flower(tmp_path / "home", tmp_path / "logs"), free_ports(1)
+    flower.home.mkdir()
+    log = tmp_path / "logs" / "supernode-one.log"
+
+    def keep_checking(check: Callable[[], None]) -> None:
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            check()
+            time.sleep(0.1)
+
+    with flower.supernode("one", port, {"client": "one"}) as check:
+        with pytest.raises(RametError, match=f"one was started 3 times, and ended soon.*{log}"):
+            keep_checking(check)
+        assert log.read_text().count("Fatal Python error") == 3
+
+
+def test_the_current_folder_may_have_a_folder_named_ramet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`flwr ls ramet` takes such a folder, for example a checkout, for an app."""
+    (tmp_path / "ramet").mkdir()
+    shutil.copy(THIN_APP / "pyproject.toml", tmp_path / "ramet")
+    monkeypatch.chdir(tmp_path)
+    flower, (port,) = Flower(tmp_path / "home", tmp_path / "logs"), free_ports(1)
+    try:
+        with flower.superlink(port, simulated=False):
+            assert flower.flwr("ls")["runs"] == []
+    finally:
+        flower.kill_leftovers()
 
 
 def test_ports_are_free_and_not_those_of_connections() -> None:

@@ -143,6 +143,14 @@ def test_settings_survive_flowers_flat_config() -> None:
     assert from_run_config(config) == settings
 
 
+@pytest.mark.parametrize("share", [None, (), ("*",), ("structure.*", "layers.*")])
+def test_what_is_shared_survives_and_nothing_is_not_the_methods_choice(
+    share: tuple[str, ...] | None,
+) -> None:
+    settings = checked_settings(method="fedstar", setting="tiny", data=Path("/data"), share=share)
+    assert from_run_config(to_run_config(settings, Path("/run"))).share == share
+
+
 def test_rules_in_files_survive_and_are_labelled_without_their_folder(tmp_path: Path) -> None:
     folder = tmp_path / "a folder, with a comma"
     folder.mkdir()

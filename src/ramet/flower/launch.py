@@ -17,7 +17,7 @@ from pathlib import Path
 from ramet.engine import Observer
 from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
-from ramet.flower.programs import Flower, free_ports
+from ramet.flower.programs import Check, Flower, free_ports
 from ramet.flower.records import MAILBOX, REGION, to_run_config
 
 
@@ -39,43 +39,50 @@ def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None
         (port,) = free_ports(1)
         simulated = settings.engine == "ray"
         stack.enter_context(flower.superlink(port, simulated))
+        checks = [reporter(folder, observe)]
         for region in experiment.regions:
-            _start_region(stack, flower, folder, region, port)
+            checks += _start_region(stack, flower, folder, region, port)
         if not simulated and not experiment.regions:
-            _start_sites(stack, flower, folder, clients, port)
+            checks += _start_sites(stack, flower, folder, clients, port)
+
+        def on_poll() -> None:
+            for check in checks:
+                check()
+
         flower.run(
             app=THIN_APP,
             config=to_run_config(settings, folder.path),
             simulated_clients=len(clients) if simulated else 0,
-            on_poll=reporter(folder, observe),
+            on_poll=on_poll,
         )
 
 
 def _start_sites(
     stack: ExitStack, flower: Flower, folder: RunFolder, clients: Sequence[str], port: int
-) -> None:
+) -> list[Check]:
     """Start a SuperNode for each client, which connects to the SuperLink on this port."""
-    experiment = folder.experiment()
+    experiment, checks = folder.experiment(), []
     data = experiment.settings.data
     for client in clients:
         own_data = str(experiment.setting.data_of(client, data) or data)
         node = {"client": client, "data": own_data, "state": str(folder.path)}
-        stack.enter_context(flower.supernode(client, port, node))
+        checks.append(stack.enter_context(flower.supernode(client, port, node)))
+    return checks
 
 
 def _start_region(
     stack: ExitStack, central: Flower, folder: RunFolder, region: str, central_port: int
-) -> None:
+) -> list[Check]:
     """Start a region: its SuperLink, its sites and its run, and its SuperNode of the centre."""
     experiment, flower = folder.experiment(), Flower(central.home / region, central.logs / region)
     (port,) = free_ports(1)
     stack.enter_context(flower.superlink(port, simulated=False))
-    _start_sites(stack, flower, folder, experiment.regions[region], port)
+    checks = _start_sites(stack, flower, folder, experiment.regions[region], port)
     mailbox = {MAILBOX: str(flower.home / MAILBOX)}
     config = to_run_config(experiment.settings, folder.path)
     flower.submit(THIN_APP, {**config, REGION: region, **mailbox})
     node = {"client": region, **mailbox}
-    stack.enter_context(central.supernode(region, central_port, node))
+    return [*checks, stack.enter_context(central.supernode(region, central_port, node))]
 
 
 def _kill_orphans(folder: RunFolder) -> None:

@@ -46,7 +46,13 @@ _COMMAND_TIMEOUT = 600.0
 _STOP_TIMEOUT = 15.0
 _POLL_INTERVAL = 5.0
 _KEEPER_INTERVAL = 0.5
+_RESTART_PAUSES = (0.0, 1.0, 5.0, 15.0)
+"""Seconds before a SuperNode that has ended is started again."""
+_STEADY = 60.0
+"""A SuperNode that has run for so many seconds could be started."""
 _COMPLETED = "finished:completed"
+Check = Callable[[], None]
+"""Raises a RametError if something is wrong."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +100,25 @@ class Flower:
             yield
 
     @contextmanager
-    def supernode(self, client: str, port: int, node: dict[str, str]) -> Iterator[None]:
-        """Keep a SuperNode running that connects to the SuperLink on this port."""
+    def supernode(self, client: str, port: int, node: dict[str, str]) -> Iterator[Check]:
+        """Keep a SuperNode running that connects to the SuperLink on this port.
+
+        Yields a function that raises an error if the SuperNode cannot be started.
+        """
         stopped = threading.Event()
         arguments = (client, port, node, stopped)
         keeper = threading.Thread(target=self._keep_supernode_running, args=arguments, daemon=True)
         keeper.start()
+
+        def check() -> None:
+            if not keeper.is_alive():
+                raise RametError(
+                    f"the SuperNode of {client} was started {len(_RESTART_PAUSES) + 1} times, and "
+                    f"ended soon each time. See {self.logs / f'supernode-{client}.log'}."
+                )
+
         try:
-            yield
+            yield check
         finally:
             stopped.set()
             keeper.join()
@@ -109,16 +126,24 @@ class Flower:
     def _keep_supernode_running(
         self, client: str, port: int, node: dict[str, str], stopped: threading.Event
     ) -> None:
-        """Start a SuperNode, and start it again on another port whenever it ends."""
+        """Start a SuperNode, and start it again on another port whenever it ends.
+
+        Give up if it ends soon several times in a row.
+        """
         arguments = ["-c", "from ramet.flower.supernode import main; main()"]
         arguments += ["--insecure", "--superlink", f"{LOOPBACK}:{port}", "--host", LOOPBACK]
         arguments += ["--node-config", node_config_text(node), "--port"]
-        while not stopped.is_set():
+        pauses = iter(_RESTART_PAUSES)
+        pause: float | None = 0.0
+        while pause is not None and not stopped.wait(pause):
             (own_port,) = free_ports(1)
-            command = (sys.executable, *arguments, str(own_port))
+            command, started = (sys.executable, *arguments, str(own_port)), time.monotonic()
             with self._process(f"supernode-{client}", *command) as process:
                 while process.poll() is None and not stopped.wait(_KEEPER_INTERVAL):
                     pass
+            if time.monotonic() - started > _STEADY:
+                pauses = iter(_RESTART_PAUSES)
+            pause = next(pauses, None)
 
     def run(
         self,
@@ -242,6 +267,7 @@ class Flower:
         try:
             done = subprocess.run(
                 words,
+                cwd=self.home,  # Flower takes a folder that is named like the link for an app
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -166,7 +166,7 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
         "norm-bound": settings.norm_bound or 0.0,
         **{name: getattr(settings, name) or 0 for name in _COUNTS},
         "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
-        "share": shlex.join(settings.share or ()),
+        "share": "" if settings.share is None else shlex.join(settings.share or ("",)),
         "folder": str(folder),
     }
 
@@ -179,7 +179,8 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given["rounds"] = given["rounds"] or None
     given["data"] = Path(given["data"] or default_data())
     given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
-    given["share"] = tuple(shlex.split(given["share"])) or None
+    patterns = shlex.split(given["share"])
+    given["share"] = tuple(filter(None, patterns)) if patterns else None
     for name in (*_COUNTS, *_OPTIONAL):
         given[name] = given.get(name) or None
     return checked_settings(**given)
