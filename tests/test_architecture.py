@@ -11,6 +11,7 @@ ROOT = Path(ramet.__file__).parent
 IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "version": set(),
     "errors": set(),
+    "disk": set(),
     "source_names": set(),
     "randomness": set(),
     "metrics": set(),
@@ -28,13 +29,14 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "models": {"data", "data/graphs", "errors"},
     "tasks": {"data", "data/graphs", "data/own", "errors", "metrics", "models"},
     "methods": {"errors", "models", "options", "payload", "privacy", "randomness", "tasks"},
-    "engine": {"errors", "events", "methods", "metrics", "models", "payload", "policy", "privacy"}
-    | {"randomness", "secure", "tasks"},
-    "experiment": {"data", "data/own", "engine", "errors", "events", "methods", "metrics", "models"}
-    | {"options", "partition", "payload", "privacy", "randomness", "secure", "tasks", "version"},
-    "prediction": {"data", "data/graphs", "data/own", "engine", "errors", "experiment", "models"}
-    | {"payload"},
-    "flower": {"data/own", "engine", "errors", "events", "experiment", "methods", "metrics"}
+    "engine": {"disk", "errors", "events", "methods", "metrics", "models", "payload", "policy"}
+    | {"privacy", "randomness", "secure", "tasks"},
+    "experiment": {"data", "data/own", "disk", "engine", "errors", "events", "methods", "metrics"}
+    | {"models", "options", "partition", "payload", "privacy", "randomness", "secure", "tasks"}
+    | {"version"},
+    "prediction": {"data", "data/graphs", "data/own", "disk", "engine", "errors", "experiment"}
+    | {"models", "payload"},
+    "flower": {"data/own", "disk", "engine", "errors", "events", "experiment", "methods", "metrics"}
     | {"options", "payload", "policy", "privacy", "randomness"},
     "tracking": {"engine", "errors", "experiment", "metrics"},
     "leak": {"data", "engine", "errors", "experiment", "methods", "payload", "randomness", "tasks"},
@@ -43,15 +45,15 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "notebook": {"errors", "metrics"},
     "runs": {"engine", "errors", "experiment", "export", "flower", "metrics", "notebook"}
     | {"prediction", "tracking"},
-    "deploy": {"data/own", "engine", "errors", "events", "experiment", "flower", "methods"}
+    "deploy": {"data/own", "disk", "engine", "errors", "events", "experiment", "flower", "methods"}
     | {"metrics", "policy", "secure", "tasks"},
-    "studies": {"engine", "errors", "events", "experiment", "methods", "metrics", "models"}
+    "studies": {"disk", "engine", "errors", "events", "experiment", "methods", "metrics", "models"}
     | {"options", "partition", "payload", "randomness", "runs", "tasks"},
-    "report": {"data/own", "engine", "errors", "experiment", "leak", "metrics", "partition"}
+    "report": {"data/own", "disk", "engine", "errors", "experiment", "leak", "metrics", "partition"}
     | {"prediction", "studies"},
-    "cli": {"data/own", "deploy", "engine", "errors", "experiment", "export", "flower", "leak"}
-    | {"methods", "metrics", "options", "partition", "payload", "policy", "prediction", "report"}
-    | {"runs", "source_names", "studies", "tracking", "version"},
+    "cli": {"data/own", "deploy", "disk", "engine", "errors", "experiment", "export", "flower"}
+    | {"leak", "methods", "metrics", "options", "partition", "payload", "policy", "prediction"}
+    | {"report", "runs", "source_names", "studies", "tracking", "version"},
     "__main__": {"cli"},
     "__init__": {"errors", "methods", "partition", "runs", "source_names", "studies", "version"},
 }

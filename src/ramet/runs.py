@@ -357,19 +357,20 @@ def resume(
     default of ``workers``.
     """
     run_folder = RunFolder.open(Path(folder).absolute())
-    if rounds is not None:
-        run_folder.extend(rounds)
-    summary = run_folder.summary()
-    if summary is not None:
+    settings, summary = run_folder.experiment().settings, run_folder.summary()
+    if summary is not None and rounds in (None, settings.rounds):
         with tracking(run_folder, track) as trackers:
             if track:
                 trackers.start()
         return Result(run_folder.path, summary, trackers.failures)
-    settings = run_folder.experiment().settings
     check_device(settings.device)
+    check_engine(settings.engine)
     check_workers(workers, settings.engine)
     check_ray_address(ray_address, settings.engine)
+    check_trackers(track)
     run_folder.check_split()
+    if rounds is not None:
+        run_folder.extend(rounds)
     return _finish(run_folder, track, observe, workers, cores, ray_address)
 
 

@@ -51,7 +51,7 @@ def test_a_snapshot_is_shared_and_stays_when_the_first_folder_drops_it(
     for step in (1, 2, 3):
         latest.save(snapshot(step))
         (tmp_path / "best").mkdir(exist_ok=True)
-        (tmp_path / "best" / f"{10 * step:06d}.new").write_bytes(b"left by a crash")
+        (tmp_path / "best" / f"{10 * step:06d}.safetensors.new").write_bytes(b"left by a crash")
         latest.share(step, best, as_step=10 * step, pinned=[10])
     assert latest.steps() == [3]
     assert best.steps() == [10, 30]

@@ -27,7 +27,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-FILES = ["000001.new", "a", "audit.jsonl"]
+FILES = ["000001.safetensors.new", "a", "audit.jsonl"]
 """The state, its folder and the log; with the log's new name the folder once more."""
 
 
@@ -49,7 +49,7 @@ def test_only_the_files_of_long_rounds_are_synced(
     assert not synced
     monkeypatch.setattr(local, "_LONG", 0.0)
     ask(wire, 3)
-    assert synced == ["000003.new", "a", "audit.jsonl"]
+    assert synced == ["000003.safetensors.new", "a", "audit.jsonl"]
 
 
 def test_what_is_not_synced_is_in_files_all_the_same(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,24 +16,25 @@ SETTINGS = RunSettings(method="local", setting="tiny", rounds=1, data=Path())
 WRITES = ("versions.json", "split.json", "baselines.json", "settings.json")
 
 
-class Killed(BaseException):
-    """Stands for the end of the process, which a test of every write could not survive."""
-
-
 def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
 def _create_until(folder: Path, name: str) -> None:
-    replace = Path.replace
+    """Create a folder in another process, which ends before it has written a certain file."""
+    child = os.fork()
+    if not child:
+        replace = Path.replace
 
-    def killed_at(source: Path, target: Path) -> Path:
-        if target.name == name:
-            raise Killed
-        return replace(source, target)
+        def killed_at(source: Path, target: Path) -> Path:
+            return os._exit(9) if target.name == name else replace(source, target)
 
-    with patch.object(Path, "replace", killed_at), pytest.raises(Killed):
-        RunFolder.create(folder, SETTINGS)
+        try:
+            with patch.object(Path, "replace", killed_at):
+                RunFolder.create(folder, SETTINGS)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -61,7 +61,7 @@ def inspect_data(
     ramet data inspect --setting tiny --out figures
     ramet data inspect --site north/site.toml --site south/site.toml
     """
-    from ramet.experiment import SPLIT_SEED, make_folder
+    from ramet.experiment import SPLIT_SEED, output_folder
     from ramet.experiment.named import setting_named
     from ramet.partition import Reading
     from ramet.partition.inspection import LinkInspection, inspect
@@ -73,12 +73,12 @@ def inspect_data(
     if folder is not None:
         if not inspection.divergences:
             raise RametError("there is no figure: it compares 2 to 50 clients. Omit --out.")
-        make_folder(folder)
-        figure = figures.heterogeneity(list(inspection.clients), inspection.divergences)
-        drawing.save(figure, folder, "heterogeneity")
-        if isinstance(inspection, LinkInspection):
-            shares = data_figures.class_shares(inspection.classes, inspection.class_names)
-            drawing.save(shares, folder, "classes")
+        with output_folder(folder):
+            figure = figures.heterogeneity(list(inspection.clients), inspection.divergences)
+            drawing.save(figure, folder, "heterogeneity")
+            if isinstance(inspection, LinkInspection):
+                shares = data_figures.class_shares(inspection.classes, inspection.class_names)
+                drawing.save(shares, folder, "classes")
     if as_json:
         print_json(inspection.to_json())
         return
@@ -131,6 +131,7 @@ def check_data(
 
     from ramet.data.own import check_site, statistics
     from ramet.data.own.advice import column_summaries, warnings
+    from ramet.disk import write_atomically
     from ramet.experiment import SPLIT_SEED
     from ramet.report.data_tables import columns_table, site_table
     from ramet.report.text import plural
@@ -144,7 +145,7 @@ def check_data(
     counts = statistics(site, SPLIT_SEED) if site else None
     if site is not None:
         try:
-            fingerprint.write_text(site.schema.text())
+            write_atomically(fingerprint, site.schema.text())
         except OSError as error:
             raise RametError(
                 f"cannot write {fingerprint} ({error.strerror}). Make its folder writable."

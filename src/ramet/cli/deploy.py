@@ -211,14 +211,15 @@ def deploy_monitoring(
     folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
 ) -> None:
     """Write alerts for Prometheus, its configuration and a Grafana dashboard into FOLDER."""
-    import shutil
-
     from ramet.deploy import MONITORING
-    from ramet.experiment import make_folder
+    from ramet.disk import write_atomically
+    from ramet.experiment import output_folder
 
-    make_folder(folder)
-    for file in sorted(MONITORING.iterdir()):
-        shutil.copy(file, folder)
+    files = sorted(MONITORING.iterdir())
+    with output_folder(folder):
+        for file in files:
+            write_atomically(folder / file.name, file.read_bytes())
+    for file in files:
         print_line(f"Wrote {folder / file.name}")
 
 

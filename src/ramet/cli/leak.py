@@ -45,9 +45,11 @@ def leak(
     ramet leak runs/together
     ramet leak runs/together --bar membership=0.6 --bar degrees=0.5 --plot leak.png
     """
+    from ramet.disk import all_or_nothing
     from ramet.experiment import RunFolder
     from ramet.leak import NAME, Effort, audit, parse_bars
     from ramet.prediction.files import check_output
+    from ramet.report.drawing import save_as
     from ramet.report.leak import leak_figure, leak_table
     from ramet.runs import torch_threads
 
@@ -59,17 +61,16 @@ def leak(
     print_status("Attacking; this takes about as long as a few runs of this kind.")
     with torch_threads(folder.experiment().settings.threads):
         found = audit(folder, effort)
-    folder.write(NAME, found.to_json())
+    with all_or_nothing():
+        folder.write(NAME, found.to_json())
+        if plot is not None:
+            save_as(leak_figure({found.protection: found}), plot)
     if as_json:
         print_json(found.to_json())
     else:
         print_table(leak_table(found))
         print_line(f"protection of replies: {found.protection}")
         print_line("An attack that fails here proves nothing: better ones may exist.")
-    if plot is not None:
-        from ramet.report.drawing import save_as
-
-        save_as(leak_figure({found.protection: found}), plot)
     over = found.over(bars)
     for one in over:
         limit = "below" if one.is_error else "above"

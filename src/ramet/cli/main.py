@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from ramet.cli.console import out, print_error
 from ramet.errors import RametError
 from ramet.version import __version__
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 app = typer.Typer(
     help="Federated learning on graphs: train across sites while each keeps its own data.",
     no_args_is_help=True,
@@ -38,4 +40,9 @@ def main() -> None:
         app(prog_name="ramet")
     except RametError as error:
         print_error(str(error))
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        print_error(f"cannot write {error.filename or 'a file'} ({error.strerror}). Make room.")
         sys.exit(2)

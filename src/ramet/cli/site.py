@@ -137,13 +137,13 @@ def write_app(
     """Write the thin Flower app into a new FOLDER, for `flwr run` on your own SuperLink."""
     import shutil
 
-    from ramet.experiment import make_folder
+    from ramet.experiment.files import filling
     from ramet.flower import THIN_APP
 
     if folder.exists():
         raise RametError(f"{folder} already exists. Give a new folder.")
-    make_folder(folder)
-    shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
+    with filling(folder):
+        shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
     out.print(
         f"Wrote {folder}. Start it with: flwr run {folder} CONNECTION --stream", soft_wrap=True
     )
@@ -157,12 +157,12 @@ def guard(
 
     The list is FOLDER/accepted.txt. At first it contains the app that `ramet app` writes.
     """
-    from ramet.experiment import make_folder
+    from ramet.experiment import output_folder
     from ramet.flower import THIN_APP
     from ramet.flower.guard import app_hash, write_guard
 
-    make_folder(folder)
-    accepted = write_guard(folder.absolute(), [app_hash(THIN_APP)])
+    with output_folder(folder):
+        accepted = write_guard(folder.absolute(), [app_hash(THIN_APP)])
     print_line(
         f"Wrote {folder}. Start the SuperNode with PATH={folder.absolute()}:$PATH; it then runs "
         f"only the apps listed in {accepted}."

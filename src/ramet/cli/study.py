@@ -378,7 +378,7 @@ def _reproduce_table(plan: Reproduction, name: str) -> bool:
 
 def _reproduce_figure(plan: Reproduction, name: str) -> bool:
     """Draw a figure's curves from the finished runs, and print a table of their last round."""
-    from ramet.experiment import make_folder
+    from ramet.experiment import output_folder
     from ramet.report import drawing, figures
     from ramet.report.study_tables import saving_table
 
@@ -388,9 +388,9 @@ def _reproduce_figure(plan: Reproduction, name: str) -> bool:
     figure = figures.reproduced_curves(
         [(panel.panel, runs, panel.lines == "best and worst") for panel, runs in curves]
     )
-    make_folder(plan.folder)
     file = name.replace(" ", "-")
-    drawing.save(figure, plan.folder, file)
+    with output_folder(plan.folder):
+        drawing.save(figure, plan.folder, file)
     rows = plan.compared_with_first_curve()
     if rows:
         title = f"{name}: last round, compared with the first curve of each panel"
@@ -414,16 +414,16 @@ def report(
 
     Example: ramet report sweeps/single --target 75
     """
-    from ramet.experiment import make_folder
+    from ramet.experiment import output_folder
     from ramet.report.page import write_report
     from ramet.studies.archive import finished_runs
 
     runs = finished_runs(paths)
     first = next(run for by_seed in runs.values() for run in by_seed.values())
     inspection, left_out = _divergences(first, data_folder(data))
-    make_folder(folder)
     share = None if target is None else target / 100
-    page = write_report(runs, folder, share, inspection, left_out)
+    with output_folder(folder):
+        page = write_report(runs, folder, share, inspection, left_out)
     print_line(f"Wrote {page} and its figures.")
 
 
@@ -464,7 +464,8 @@ def board(
 
     Example: ramet board results/tuned-cora-metis-10
     """
-    from ramet.experiment import make_folder
+    from ramet.disk import write_atomically
+    from ramet.experiment import output_folder
     from ramet.report import drawing
     from ramet.report.board import board_markdown, figure_name, panel_figure
     from ramet.studies.board import board as ranked
@@ -473,9 +474,9 @@ def board(
     if as_json:
         print_json([panel.to_json() for panel in panels])
         return
-    make_folder(folder)
-    for panel in panels:
-        drawing.save(panel_figure(panel), folder, figure_name(panel))
     page = folder / "board.md"
-    page.write_text(f"# Board\n\n{board_markdown(panels)}\n")
+    with output_folder(folder):
+        for panel in panels:
+            drawing.save(panel_figure(panel), folder, figure_name(panel))
+        write_atomically(page, f"# Board\n\n{board_markdown(panels)}\n")
     print_line(f"Wrote {page} and its figures.")

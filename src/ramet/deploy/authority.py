@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ramet.deploy import keys
+from ramet.disk import remove_file, write_atomically
 from ramet.errors import RametError
 
 KEY, NEXT_KEY, CERTIFICATES = "authority.key", "authority-next.key", "authority.pem"
@@ -20,43 +21,45 @@ class AuthorityChange(StrEnum):
     """Sign with the new authority, and invite sites to trust only this one."""
 
 
-def change_authority(
-    folder: Path, name: str, key_is_new: bool, change: AuthorityChange | None
-) -> None:
-    """Write the certificates that sites trust, after the change, if any."""
-    if change is AuthorityChange.NEW:
-        _add(folder, name)
-    elif change is AuthorityChange.SWITCH:
-        _switch(folder)
-    elif key_is_new or not (folder / CERTIFICATES).exists():
-        (folder / CERTIFICATES).write_text(keys.make_authority(name, folder / KEY))
-
-
-def _add(folder: Path, name: str) -> None:
+def check_change(folder: Path, change: AuthorityChange | None) -> None:
+    """Refuse a step for which it is too early or too late."""
     trusted = folder / CERTIFICATES
-    if not trusted.exists():
+    known = keys.split_certificates(trusted.read_text()) if trusted.exists() else []
+    if change is AuthorityChange.NEW and not known:
         raise RametError("there is no authority yet. Run `ramet deploy init` without --authority.")
-    if len(keys.split_certificates(trusted.read_text())) > 1:
+    if change is AuthorityChange.NEW and len(known) > 1:
         raise RametError(
             "a new authority exists already. When all sites have joined with it, run `ramet deploy "
             "init` with --authority switch."
         )
-    (folder / NEXT_KEY).unlink(missing_ok=True)  # of a command that was interrupted here
-    keys.ensure_key(folder / NEXT_KEY)
-    trusted.write_text(trusted.read_text() + keys.make_authority(name, folder / NEXT_KEY))
-
-
-def _switch(folder: Path) -> None:
-    trusted = folder / CERTIFICATES
-    if trusted.exists() and (folder / NEXT_KEY).exists():
-        (folder / NEXT_KEY).replace(folder / KEY)
-    certificates = keys.split_certificates(trusted.read_text()) if trusted.exists() else []
-    if len(certificates) < 2:
+    if change is AuthorityChange.SWITCH and len(known) < 2:
         raise RametError(
             "there is no new authority to switch to. Run `ramet deploy init` with --authority new "
             "first."
         )
-    trusted.write_text(certificates[-1])
+
+
+def change_authority(
+    folder: Path, name: str, key_is_new: bool, change: AuthorityChange | None
+) -> tuple[str, Path]:
+    """Write what sites trust after the change, if any; return it, and the key that signs."""
+    key, next_key, trusted = folder / KEY, folder / NEXT_KEY, folder / CERTIFICATES
+    if change is AuthorityChange.NEW:
+        # Without its certificate, a key that exists is of a command that was interrupted.
+        keys.ensure_key(next_key)
+        certificates = trusted.read_text() + keys.make_authority(name, next_key)
+    elif change is AuthorityChange.SWITCH:
+        certificates = keys.split_certificates(trusted.read_text())[-1]
+        if next_key.exists():
+            write_atomically(key, next_key.read_bytes(), mode=0o600)
+            remove_file(next_key)
+            key = next_key
+    elif key_is_new or not trusted.exists():
+        certificates = keys.make_authority(name, key)
+    else:
+        return trusted.read_text(), key
+    write_atomically(trusted, certificates)
+    return certificates, key
 
 
 def check_trusted(trusted: Path, given: str, accept_new: bool, invitation: Path) -> None:

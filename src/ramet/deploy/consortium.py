@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.terms import AgreedRun
 
@@ -229,4 +230,4 @@ def _description(keys: Iterable[str]) -> str | None:
 
 
 def write(path: Path, content: BaseModel) -> None:
-    path.write_text(tomli_w.dumps(content.model_dump(mode="json", exclude_none=True)))
+    write_atomically(path, tomli_w.dumps(content.model_dump(mode="json", exclude_none=True)))

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ramet.deploy import keys
-from ramet.deploy.authority import CERTIFICATES, KEY, AuthorityChange, change_authority
+from ramet.deploy.authority import (
+    CERTIFICATES,
+    KEY,
+    AuthorityChange,
+    change_authority,
+    check_change,
+)
 from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
 from ramet.deploy.members import NEW_KEY, Members
 from ramet.deploy.probes import Finding, check_nginx, check_port
 from ramet.deploy.proxy import CLIENTS, TEMPORARY, nginx_conf, reload_nginx
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Say, Side, make_private_folder, private_files
+from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError, unknown
 from ramet.flower.guard import KEY_VARIABLE, write_program
 from ramet.flower.programs import LOOPBACK, wait_until_up
 
-SETTINGS = "consortium.toml"
+SETTINGS, SERVER_KEY = "consortium.toml", "server.key"
 SIGNING_KEY, SIGNING_CERTIFICATE = "coordinator.key", "coordinator.pem"
 """The key that signs requests to sites, and the authority's certificate for it."""
 _PROGRAMS = "programs"
@@ -142,26 +149,75 @@ class Coordinator(Side):
                 f"{self.consortium.name}. Ask the site for the right file."
             )
         self._check_member(given.site)
-        self.members.admit(given)
+        with all_or_nothing():
+            self.members.admit(given)
+            self._write_clients({**self._certificates(), given.site: given.certificate})
         say(f"{given.site}: admitted, fingerprint {keys.fingerprint(given.public_key)}")
-        self._update_proxy(say)
+        self._reload_proxy(say)
         self._register(given.site, say)
 
     def revoke(self, site: str, say: Say) -> None:
         """Remove a site's key and certificate; the proxy refuses it from now on."""
         self._check_member(site)
-        self.members.revoke(site)
+        with all_or_nothing():
+            self.members.revoke(site)
+            others = {name: one for name, one in self._certificates().items() if name != site}
+            self._write_clients(others)
         say(f"{site}: revoked")
-        self._update_proxy(say)
+        self._reload_proxy(say)
         self._unregister(site)
 
-    def write_clients(self) -> None:
-        """Write the certificates that the proxy accepts; nginx needs at least one."""
-        files = [self.authority, *self.members.certificates(self.consortium.sites)]
-        (self.folder / CLIENTS).write_text("".join(file.read_text() for file in files))
+    def write_setup(self, authority: str, key: Path) -> None:
+        """Write everything but keys: settings, certificates, scripts and invitations."""
+        consortium, folder = self.consortium, self.folder
+        for_server = keys.make_server_certificate(
+            consortium.name, consortium.address, folder / SERVER_KEY, key
+        )
+        for_requests = keys.make_coordinator_certificate(consortium.name, folder / SIGNING_KEY, key)
+        write_atomically(folder / "server.pem", for_server)
+        write_atomically(folder / SIGNING_CERTIFICATE, for_requests)
+        write_program(
+            folder / _PROGRAMS / "flower-superexec",
+            "ramet.flower.warm",
+            {KEY_VARIABLE: folder / SIGNING_KEY},
+        )
+        write_atomically(folder / "nginx.conf", nginx_conf(consortium))
+        self._write_clients(self._certificates(), authority)
+        write(folder / SETTINGS, consortium)
+        self.write_scripts()
+        for site in consortium.sites:
+            write(folder / "invitations" / f"{site}.toml", self._invitation(site, authority))
 
-    def _update_proxy(self, say: Say) -> None:
-        self.write_clients()
+    def _invitation(self, site: str, authority: str) -> Invitation:
+        consortium = self.consortium
+        return Invitation(
+            consortium=consortium.name,
+            site=site,
+            address=consortium.address,
+            port=consortium.port,
+            method=consortium.method,
+            network=consortium.network,
+            setting=consortium.setting,
+            share=consortium.share,
+            release=consortium.release,
+            rounds=consortium.rounds,
+            secure=consortium.secure,
+            dp=consortium.dp,
+            options=consortium.options,
+            authority=authority,
+        )
+
+    def _certificates(self) -> dict[str, str]:
+        """The certificates of admitted sites, by name."""
+        files = self.members.certificates(self.consortium.sites)
+        return {file.stem: file.read_text() for file in files}
+
+    def _write_clients(self, certificates: Mapping[str, str], authority: str | None = None) -> None:
+        """Write the certificates that the proxy accepts; nginx needs at least one."""
+        first = self.authority.read_text() if authority is None else authority
+        write_atomically(self.folder / CLIENTS, "".join([first, *certificates.values()]))
+
+    def _reload_proxy(self, say: Say) -> None:
         if reload_nginx(self.folder):
             say("proxy: reloaded")
         else:
@@ -206,7 +262,7 @@ class Coordinator(Side):
                 f"Flower has unregistered the key of {site} before, which is final. Run "
                 f"`ramet deploy revoke {site} {self.folder}`. {NEW_KEY}"
             ) from error
-        node.write_text(str(answer["node-id"]))
+        write_atomically(node, str(answer["node-id"]))
         say(f"{site}: registered")
 
     def _list_nodes(self) -> list[dict[str, Any]]:
@@ -265,52 +321,22 @@ def init(
         raise RametError(f"{settings}: {error}") from error
     where = (folder or Path(consortium.name)).absolute()
     side = Coordinator(where, consortium)
+    check_change(where, authority_change)
     make_private_folder(where)
     for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY, _PROGRAMS):
         (where / part).mkdir(exist_ok=True)
-    authority_key, server_key, signing_key = where / KEY, where / "server.key", where / SIGNING_KEY
-    created = {
-        authority_key: keys.ensure_key(authority_key),
-        server_key: keys.ensure_key(server_key),
-        signing_key: keys.ensure_signing_key(signing_key),
-        where / "superexec.secret": keys.ensure_secret(where / "superexec.secret"),
-    }
-    for path, is_new in created.items():
-        say(f"{path.name}: {'created' if is_new else 'exists, kept'}")
-    change_authority(where, consortium.name, created[authority_key], authority_change)
-    certificate = keys.make_server_certificate(
-        consortium.name, consortium.address, server_key, authority_key
-    )
-    (where / "server.pem").write_text(certificate)
-    (where / SIGNING_CERTIFICATE).write_text(
-        keys.make_coordinator_certificate(consortium.name, signing_key, authority_key)
-    )
-    write_program(
-        where / _PROGRAMS / "flower-superexec", "ramet.flower.warm", {KEY_VARIABLE: signing_key}
-    )
-    (where / "nginx.conf").write_text(nginx_conf(consortium))
-    side.write_clients()
-    write(where / SETTINGS, consortium)
-    side.write_scripts()
-    authority = side.authority.read_text()
+    with all_or_nothing():
+        created = {
+            KEY: keys.ensure_key(where / KEY),
+            SERVER_KEY: keys.ensure_key(where / SERVER_KEY),
+            SIGNING_KEY: keys.ensure_signing_key(where / SIGNING_KEY),
+            "superexec.secret": keys.ensure_secret(where / "superexec.secret"),
+        }
+        authority, key = change_authority(where, consortium.name, created[KEY], authority_change)
+        side.write_setup(authority, key)
+    for name, is_new in created.items():
+        say(f"{name}: {'created' if is_new else 'exists, kept'}")
     for site in consortium.sites:
-        invitation = Invitation(
-            consortium=consortium.name,
-            site=site,
-            address=consortium.address,
-            port=consortium.port,
-            method=consortium.method,
-            network=consortium.network,
-            setting=consortium.setting,
-            share=consortium.share,
-            release=consortium.release,
-            rounds=consortium.rounds,
-            secure=consortium.secure,
-            dp=consortium.dp,
-            options=consortium.options,
-            authority=authority,
-        )
-        write(where / "invitations" / f"{site}.toml", invitation)
         say(f"invitations/{site}.toml: for {site}")
     say(f"authority's fingerprint: {keys.fingerprint(authority)}")
     return side

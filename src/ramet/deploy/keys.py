@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ramet.disk import create_private_file, write_atomically
 from ramet.errors import RametError
 from ramet.flower.terms import COORDINATOR
 from ramet.secure.identity import fingerprint as fingerprint
@@ -41,17 +40,17 @@ RENEW_CLIENT = (
 
 def ensure_secret(path: Path) -> bool:
     """Create a random secret unless the file exists; True if it was created."""
-    return _create_if_missing(path, lambda: secrets.token_hex(32).encode())
+    return create_private_file(path, lambda: secrets.token_hex(32).encode())
 
 
 def ensure_key(path: Path) -> bool:
     """Create a P-384 key for certificates unless the file exists; True if it was created."""
-    return _create_if_missing(path, lambda: _new_private_key(PrivateFormat.PKCS8))
+    return create_private_file(path, lambda: _new_private_key(PrivateFormat.PKCS8))
 
 
 def ensure_signing_key(path: Path) -> bool:
     """Create a P-384 key for messages unless the file exists; True if it was created."""
-    return _create_if_missing(path, lambda: _new_private_key(PrivateFormat.OpenSSH))
+    return create_private_file(path, lambda: _new_private_key(PrivateFormat.OpenSSH))
 
 
 def public_key_of(node_key: Path) -> str:
@@ -65,12 +64,12 @@ def ensure_client_certificate(path: Path, site: str, node_key: Path) -> str:
     The file also holds the key, in the format that TLS libraries read.
     """
     key = _load(node_key, openssh=True)
-    if not (path.exists() and _is_for(path.read_text(), key.public_key())):
-        path.unlink(missing_ok=True)
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        certificate = _make_client_certificate(site, key)
-        _create_if_missing(path, lambda: certificate.encode() + private)
-    return _pem(x509.load_pem_x509_certificate(path.read_bytes()))
+    if path.exists() and _is_for(path.read_text(), key.public_key()):
+        return _pem(x509.load_pem_x509_certificate(path.read_bytes()))
+    certificate = _make_client_certificate(site, key)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_atomically(path, certificate.encode() + private, mode=0o600)
+    return certificate
 
 
 def check_client_certificate(text: str, site: str, public_key: str) -> None:
@@ -163,16 +162,6 @@ def expiry(certificate: str) -> datetime:
 
 def days_left(certificate: str) -> int:
     return (expiry(certificate) - datetime.now(UTC)).days
-
-
-def _create_if_missing(path: Path, make: Callable[[], bytes]) -> bool:
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return False
-    with os.fdopen(file, "wb") as opened:
-        opened.write(make())
-    return True
 
 
 def _new_private_key(kind: PrivateFormat) -> bytes:

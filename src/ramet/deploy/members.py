@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ramet.deploy import keys
 from ramet.deploy.consortium import Application
+from ramet.disk import remove_file, write_atomically
 from ramet.errors import RametError
 
 NEW_KEY = (
@@ -49,8 +50,8 @@ class Members:
                 f"{given.site} is admitted with another key. If the site has a new key, run "
                 f"`ramet deploy revoke {given.site}` first."
             )
-        key.write_text(given.public_key)
-        self.certificate(given.site).write_text(given.certificate)
+        write_atomically(key, given.public_key)
+        write_atomically(self.certificate(given.site), given.certificate)
 
     def revoke(self, site: str) -> None:
         """Remove a site's key and certificate.
@@ -59,10 +60,10 @@ class Members:
         """
         key = self.key(site)
         if key.exists():
-            with self._revoked.open("a") as revoked:
-                revoked.write(f"{key.read_text()} {site}\n")
+            before = self._revoked.read_text() if self._revoked.exists() else ""
+            write_atomically(self._revoked, f"{before}{key.read_text()} {site}\n")
         for file in (self.certificate(site), key):
-            file.unlink(missing_ok=True)
+            remove_file(file)
 
     def _check_not_revoked(self, public_key: str) -> None:
         if self._revoked.exists() and public_key in self._revoked.read_text():

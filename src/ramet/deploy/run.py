@@ -107,11 +107,9 @@ def _only_run(side: Coordinator, path: Path) -> Iterator[None]:
 
 
 def _note(note: Path, path: Path) -> None:
-    """Store what was submitted, so that a crash leaves the old or the new file."""
+    """Store what was submitted."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    temporary = note.with_suffix(".new")
-    write(temporary, _Submission(folder=path, started=started))
-    temporary.replace(note)
+    write(note, _Submission(folder=path, started=started))
 
 
 def _flower(side: Coordinator, path: Path) -> Flower:

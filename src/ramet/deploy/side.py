@@ -13,6 +13,7 @@ from ramet.deploy.compose import compose_text
 from ramet.deploy.logrotate import logrotate_text
 from ramet.deploy.services import Service
 from ramet.deploy.systemd import unit_text
+from ramet.disk import remove_file, write_atomically
 from ramet.errors import RametError
 from ramet.events import NAME
 from ramet.flower.programs import Flower
@@ -62,16 +63,21 @@ class Side(ABC):
     def write_scripts(self) -> None:
         """Write the start scripts, systemd units, compose file and logrotate's configuration."""
         services = self.services()
-        for outdated in self.folder.glob("ramet-*.service"):
-            outdated.unlink()
+        units = {
+            self.folder / f"ramet-{self.member}-{service.name}.service": unit_text(
+                service, f"{service.description} ({self.member})"
+            )
+            for service in services
+        }
         for service in services:
-            service.script.write_text(service.script_text())
-            service.script.chmod(0o700)
-            unit = self.folder / f"ramet-{self.member}-{service.name}.service"
-            unit.write_text(unit_text(service, f"{service.description} ({self.member})"))
-        (self.folder / "compose.yaml").write_text(compose_text(services, self.volumes()))
+            write_atomically(service.script, service.script_text(), mode=0o700)
+        for unit, text in units.items():
+            write_atomically(unit, text)
+        for outdated in {*self.folder.glob("ramet-*.service")} - units.keys():
+            remove_file(outdated)
+        write_atomically(self.folder / "compose.yaml", compose_text(services, self.volumes()))
         rotation = logrotate_text(self.folder, services, self.rotates_events)
-        (self.folder / "logrotate.conf").write_text(rotation)
+        write_atomically(self.folder / "logrotate.conf", rotation)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from ramet.deploy.consortium import (
 from ramet.deploy.probes import Finding, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Say, Side, check_path, make_private_folder, private_files
+from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
 from ramet.flower import THIN_APP
 from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
@@ -249,33 +250,34 @@ def join(
             allow=_owners_changes(where / SETTINGS),
         ),
     )
-    make_private_folder(where)
     check_trusted(site.authority, given.authority, trust_new_authority, invitation)
+    make_private_folder(where)
     for part in ("logs", "flower", "state", GUARD):
         (where / part).mkdir(exist_ok=True)
-    write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
-    key = where / NODE_KEY
-    say(f"node.key: {'created' if keys.ensure_signing_key(key) else 'exists, kept'}")
-    keys.ensure_secret(where / "superexec.secret")
-    site.authority.write_text(given.authority)
-    write(where / SETTINGS, site.settings)
-    site.write_scripts()
-    public = keys.public_key_of(key)
+    key, policy = where / NODE_KEY, where / POLICY
     application = where / f"{given.site}.application.toml"
-    certificate = keys.ensure_client_certificate(where / CLIENT_CERTIFICATE, given.site, key)
-    write(
-        application,
-        Application(
-            consortium=given.consortium,
-            site=given.site,
-            public_key=public,
-            certificate=certificate,
-        ),
-    )
-    add_member(application, where)
-    policy = where / POLICY
-    if not policy.exists():
-        policy.write_text(first_policy(given.dp))
+    with all_or_nothing():
+        write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
+        key_is_new = keys.ensure_signing_key(key)
+        keys.ensure_secret(where / "superexec.secret")
+        write_atomically(site.authority, given.authority)
+        write(where / SETTINGS, site.settings)
+        site.write_scripts()
+        public = keys.public_key_of(key)
+        certificate = keys.ensure_client_certificate(where / CLIENT_CERTIFICATE, given.site, key)
+        write(
+            application,
+            Application(
+                consortium=given.consortium,
+                site=given.site,
+                public_key=public,
+                certificate=certificate,
+            ),
+        )
+        _write_member(where, given.site, public)
+        if not policy.exists():
+            write_atomically(policy, first_policy(given.dp))
+    say(f"node.key: {'created' if key_is_new else 'exists, kept'}")
     if given.dp and site.policy.privacy is None:
         say(f"Without [privacy] in {policy}, every run may spend {given.dp} again.")
     for line in ("This site allows runs:", *site.settings.terms.lines()):
@@ -298,12 +300,14 @@ def add_member(application: Path, folder: Path) -> str:
             f"{site.settings.consortium}. Ask for the right file."
         )
     keys.check_public(given.public_key)
-    path = folder / MEMBERS
+    return _write_member(folder, given.site, given.public_key)
+
+
+def _write_member(folder: Path, site: str, public_key: str) -> str:
+    path, fingerprint = folder / MEMBERS, keys.fingerprint(public_key)
     known = tomllib.loads(path.read_text()) if path.exists() else {}
-    known[given.site] = keys.fingerprint(given.public_key)
-    with private_files():
-        path.write_text(tomli_w.dumps(known))
-    return str(known[given.site])
+    write_atomically(path, tomli_w.dumps({**known, site: fingerprint}), mode=0o600)
+    return fingerprint
 
 
 def _owners_changes(settings: Path) -> Allow:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ramet.engine.disk import sync
+from ramet.disk import sync
 from ramet.errors import RametError
 from ramet.payload import Array, Payload
 

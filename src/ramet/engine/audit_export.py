@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ramet.disk import write_atomically
 from ramet.engine.audit import AuditEntry, audit_logs
-from ramet.engine.disk import write_atomically
 from ramet.errors import RametError
 
 

@@ -22,7 +22,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from ramet.engine.disk import replace_file
+from ramet.disk import replace_file
 from ramet.errors import RametError
 from ramet.payload import Arrays, digest
 

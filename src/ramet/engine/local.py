@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ramet.engine.disk import syncing
+from ramet.disk import syncing
 from ramet.engine.rounds import Answer
 from ramet.payload import Payload
 

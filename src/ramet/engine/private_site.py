@@ -19,8 +19,8 @@ from filelock import FileLock
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from ramet.disk import write_atomically
 from ramet.engine.checkpoint import KEPT
-from ramet.engine.disk import write_atomically
 from ramet.engine.ledger import Ledger, RunEntry
 from ramet.engine.secure_messages import request_digest
 from ramet.errors import RametError

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from filelock import FileLock
 from pydantic import BaseModel
 
-from ramet.engine.disk import write_atomically
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 
 _VERSION = 1

@@ -21,8 +21,8 @@ import numpy as np
 from filelock import FileLock
 from safetensors.numpy import load, save
 
+from ramet.disk import write_atomically
 from ramet.engine.checkpoint import KEPT
-from ramet.engine.disk import write_atomically
 from ramet.engine.secure_messages import (
     AGREE,
     BATCH,

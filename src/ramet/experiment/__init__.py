@@ -2,7 +2,7 @@
 
 from ramet.experiment.checks import checked_settings
 from ramet.experiment.experiment import Experiment
-from ramet.experiment.files import make_folder
+from ramet.experiment.files import make_folder, output_folder
 from ramet.experiment.method_spec import MethodSpec
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.settings import Device, Engine, RunSettings, default_data
@@ -21,4 +21,5 @@ __all__ = [
     "create_from",
     "default_data",
     "make_folder",
+    "output_folder",
 ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ramet.engine.disk import write_atomically
+from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
 from ramet.metrics import Record
 
@@ -43,6 +46,31 @@ class RoundLog:
         """Drop the records of rounds that will be repeated."""
         kept = [record.line() + "\n" for record in self.read() if record.round <= last]
         write_atomically(self.path, "".join(kept).encode())
+
+
+@contextmanager
+def filling(path: Path) -> Iterator[None]:
+    """Create a folder if it does not exist; if the block fails, remove what it has written."""
+    before = {*path.rglob("*")} if path.exists() else None
+    make_folder(path)
+    try:
+        yield
+    except BaseException:
+        for new in {*path.rglob("*")} - (before or set()):
+            shutil.rmtree(new) if new.is_dir() else new.unlink(missing_ok=True)
+        if before is None:
+            path.rmdir()
+        raise
+
+
+@contextmanager
+def output_folder(path: Path) -> Iterator[None]:
+    """Create a folder if it does not exist; of the files that the block writes, all stay or none.
+
+    The block writes them with the functions of `ramet.disk`.
+    """
+    with filling(path), all_or_nothing():
+        yield
 
 
 def make_folder(path: Path) -> None:

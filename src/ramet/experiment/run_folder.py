@@ -25,7 +25,8 @@
                          ``evaluated/``, its model of the best round; for user data
                          ``parts.json``, which sample is in which part of the split
 ``logs/``                logs of Flower's programs, if the run uses Flower
-``result.json``          the summary, written when the run is finished
+``result.json``          the summary, written when the run is finished; if more rounds
+                         are asked for later, the old one stays until they are done
 =======================  ===========================================================
 """
 
@@ -49,8 +50,8 @@ from pydantic import ValidationError
 from torch import nn
 
 from ramet.data.own import Preparation, Schema
+from ramet.disk import write_atomically
 from ramet.engine import LocalWire, Observer, Snapshots, Wire
-from ramet.engine.disk import write_atomically
 from ramet.engine.kept_models import has_final_model
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.errors import RametError, RametWarning
@@ -59,7 +60,14 @@ from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment.checks import check_clients
 from ramet.experiment.code import check_code, user_files
 from ramet.experiment.experiment import DATA_SHA256, Experiment
-from ramet.experiment.files import RoundLog, damaged, make_folder, read_json, write_json
+from ramet.experiment.files import (
+    RoundLog,
+    damaged,
+    filling,
+    make_folder,
+    read_json,
+    write_json,
+)
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.summarise import summarise
 from ramet.metrics import Record, Summary
@@ -72,7 +80,7 @@ PREPARATION = "preparation.json"
 BASELINES = "baselines.json"
 REMARKS = "remarks.json"
 VERSIONS = "versions.json"
-BEFORE_VERSIONS = frozenset({".create.lock", "versions.new"})
+BEFORE_VERSIONS = frozenset({".create.lock", "versions.json.new"})
 """Files that a creation leaves when it is killed before it has written the first fact."""
 
 
@@ -121,7 +129,7 @@ class RunFolder:
         experiment = Experiment(settings, reported, agreement, kept_in)
         check_clients(experiment)
         make_folder(path)
-        with folder.locked("create"):
+        with folder.locked("create"), filling(path):
             folder._check_new()
             folder._write_facts(experiment)
             for copy, source in user_files(settings).items():
@@ -295,7 +303,6 @@ class RunFolder:
                     f"after {rounds}. Give a larger number with --rounds."
                 )
             if rounds != planned:
-                (self.path / "result.json").unlink(missing_ok=True)
                 settings = experiment.settings.model_copy(update={"rounds": rounds})
                 self.write("settings.json", settings.model_dump(mode="json"))
 
@@ -398,14 +405,16 @@ class RunFolder:
         return self._rounds.count()
 
     def summary(self) -> Summary | None:
-        """The summary of a finished run; None if it is not finished."""
+        """The summary of a finished run; None if it is not finished, or goes on."""
         path = self.path / "result.json"
         if not path.exists():
             return None
         try:
-            return Summary.model_validate(read_json(path))
+            summary = Summary.model_validate(read_json(path))
         except ValidationError as error:
             raise damaged(path) from error
+        planned = read_json(self._settings_file).get("rounds", summary.rounds)
+        return summary if summary.stopped_early or summary.rounds == planned else None
 
     @contextmanager
     def locked(self, work: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ramet.data.own import KeptParts, Preparation, Ranges, Schema
-from ramet.engine.disk import write_atomically
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.experiment.files import damaged
 from ramet.experiment.settings import RunSettings

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from ramet.data import GraphBlock, HeteroGraph
 from ramet.errors import RametError
-from ramet.experiment.files import make_folder
+from ramet.experiment.files import filling
 from ramet.export.card import card
 from ramet.export.example import Example, Form, invented
 from ramet.export.facts import class_names, facts_of, form_of
@@ -69,15 +69,16 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
     example = invented(form, *_EXAMPLE)
     inputs, expected = _inputs(found, example), _expected(model, example)
     _check(found, inputs, expected)
-    make_folder(folder / "example")
-    _write_code(found, folder)
-    _write_form(form, found, folder)
-    _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
     other = _inputs(found, invented(form, *_OTHER))
-    left_out = write_programs(found.network, inputs, other, folder) if programs else {}
-    contents = {name: text for name, text in _CONTENTS.items() if (folder / name).exists()}
-    facts = facts_of(trained, client, found, form, contents, left_out)
-    (folder / "README.md").write_text(card(facts))
+    with filling(folder):
+        (folder / "example").mkdir()
+        _write_code(found, folder)
+        _write_form(form, found, folder)
+        _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
+        left_out = write_programs(found.network, inputs, other, folder) if programs else {}
+        contents = {name: text for name, text in _CONTENTS.items() if (folder / name).exists()}
+        facts = facts_of(trained, client, found, form, contents, left_out)
+        (folder / "README.md").write_text(card(facts))
     return Exported(folder, left_out)
 
 

@@ -29,11 +29,11 @@ from flwr.clientapp import ClientApp
 from flwr.common import log
 
 from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
+from ramet.disk import write_atomically
 from ramet.engine import AuditLog, Node
 from ramet.engine.answered import NAME as ANSWERED
 from ramet.engine.answered import Answered
 from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.disk import write_atomically
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
 from ramet.engine.limit import SiteLimit

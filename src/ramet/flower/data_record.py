@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from ramet.data.own import site_files
-from ramet.engine.disk import write_atomically
+from ramet.disk import write_atomically
 from ramet.flower.permission import NotAllowedError
 
 NAME = "data.json"

@@ -25,6 +25,7 @@ from logging import ERROR
 from pathlib import Path
 from typing import Any
 
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.events import NAME, events_written_to, log_event
 
@@ -61,7 +62,7 @@ def write_guard(folder: Path, accepted: Iterable[str], events: Path | None = Non
     listed = folder / "accepted.txt"
     if not listed.exists():
         comment = "# SHA-256 of apps, and names of user-defined methods, that may run here"
-        listed.write_text("\n".join([comment, *accepted]) + "\n")
+        write_atomically(listed, "\n".join([comment, *accepted]) + "\n")
     for name, module in _GUARDED.items():
         write_program(
             folder / name, module, {LIST_VARIABLE: listed, EVENTS_VARIABLE: events or folder / NAME}
@@ -173,10 +174,7 @@ def read_accepted(path: Path) -> set[str]:
 
 def _write_script(path: Path, command: str) -> None:
     """Write a script at once: a shell that is just starting must not read half of it."""
-    unfinished = path.with_name(f"{path.name}.new")
-    unfinished.touch(mode=0o777)
-    unfinished.write_text(f"#!/bin/sh\n{command}\n")
-    unfinished.replace(path)
+    write_atomically(path, f"#!/bin/sh\n{command}\n", mode=0o777)
 
 
 if __name__ == "__main__":

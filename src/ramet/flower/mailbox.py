@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ramet.disk import syncing
 from ramet.engine import DamagedError, Snapshot, Snapshots
-from ramet.engine.disk import syncing
 from ramet.errors import RametError
 from ramet.payload import Payload
 

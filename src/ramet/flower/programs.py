@@ -24,6 +24,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, build_opener, getproxies
 
 import tomli_w
 
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.guard import write_program
 
@@ -259,7 +260,7 @@ class Flower:
         self.home.mkdir(parents=True, exist_ok=True)
         path, text = self.home / "config.toml", tomli_w.dumps(config)
         if not path.exists() or path.read_text() != text:  # a command may just be reading it
-            path.write_text(text)
+            write_atomically(path, text)
 
     def flwr(self, *command: str) -> dict[str, Any]:
         """Run `flwr COMMAND` on the SuperLink and return its JSON output."""

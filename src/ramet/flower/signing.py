@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 from cryptography.x509.oid import NameOID
 from filelock import FileLock
 
-from ramet.engine.disk import sync
+from ramet.disk import sync
 from ramet.errors import RametError
 from ramet.flower.guard import KEY_VARIABLE, write_errors_kept_local
 from ramet.flower.terms import AUTHORITY, COORDINATOR, SETTINGS

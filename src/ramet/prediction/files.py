@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ramet.disk import replace_file
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
@@ -26,11 +27,10 @@ def check_output(path: Path, endings: tuple[str, ...] = _TABLES) -> None:
 
 
 def write(frame: pd.DataFrame, path: Path) -> None:
+    is_parquet = path.suffix.lower() == ".parquet"
+    to_file = frame.to_parquet if is_parquet else frame.to_csv
     try:
-        if path.suffix.lower() == ".parquet":
-            frame.to_parquet(path, index=False)
-        else:
-            frame.to_csv(path, index=False)
+        replace_file(path, lambda temporary: to_file(temporary, index=False))
     except OSError as error:
         raise RametError(f"cannot write {path} ({error.strerror}). Choose another file.") from error
 

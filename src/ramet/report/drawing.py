@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numpy import float64
 from numpy.typing import NDArray
 
+from ramet.disk import replace_file
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
@@ -53,30 +54,30 @@ def new_figure(
 
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Save a figure as PNG and SVG."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE):
-        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
-        figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    save_as(figure, folder / f"{name}.png")
+    save_as(figure, folder / f"{name}.svg")
 
 
 def save_as(figure: Figure, path: Path) -> None:
     """Save a figure in the format that the file's ending names."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE):
-        figure.savefig(path, bbox_inches="tight")
+    kind = path.suffix.lower().removeprefix(".")
+    replace_file(path, lambda temporary: _write(figure, temporary, kind))
 
 
 def inline(figure: Figure) -> str:
     """Return a figure as an SVG element for an HTML page."""
-    import matplotlib as mpl
-
     text = io.StringIO()
-    with mpl.rc_context(_STYLE):
-        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    _write(figure, text, "svg")
     svg = text.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def _write(figure: Figure, target: Path | io.StringIO, kind: str) -> None:
+    import matplotlib as mpl
+
+    undated = {"Date": None} if kind == "svg" else None
+    with mpl.rc_context(_STYLE):
+        figure.savefig(target, format=kind, bbox_inches="tight", metadata=undated)
 
 
 def line_style(index: int) -> dict[str, Any]:

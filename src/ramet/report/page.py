@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.partition.inspection import GraphInspection
@@ -50,7 +51,8 @@ def write_report(
         drawing.save(picture.figure, folder, picture.name)
     common = _with_common_clients(by_label)
     page = folder / "report.html"
-    page.write_text(
+    write_atomically(
+        page,
         _template().render(
             setting=every[0].setting,
             rows=rows,
@@ -76,7 +78,7 @@ def write_report(
             percent=percent,
             plural=plural,
             operations=operations,
-        )
+        ),
     )
     return page
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, RunFolder, make_folder
 from ramet.methods import table_order
@@ -21,7 +22,7 @@ def keep(runs: Iterable[FinishedRun], folder: Path) -> None:
     for run in runs:
         path = folder / _file_name(run)
         if not path.exists() or _read(path) != run:
-            path.write_text(run.text())
+            write_atomically(path, run.text())
 
 
 def _file_name(run: FinishedRun) -> str:

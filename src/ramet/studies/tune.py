@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from ramet.engine.disk import write_atomically
+from ramet.disk import write_atomically
 from ramet.errors import RametError, unknown
 from ramet.experiment import SPLIT_SEED, MethodSpec, make_folder
 from ramet.experiment.named import NamedParts
@@ -99,7 +99,8 @@ class Search:
         trials: dict[str, list[Trial]] = {str(method): [] for method in self.sweep.methods}
         failed: dict[str, str] = {}
         make_folder(self.sweep.folder)
-        self._write(trials, {})
+        if not self._file.exists():
+            self._write(trials, {})
         for first in range(0, self.trials, GROUP):
             numbers = range(first, min(first + GROUP, self.trials))
             proposed = {
@@ -118,7 +119,8 @@ class Search:
                 for number, options in zip(numbers, proposed[str(method)], strict=True):
                     val = self._validation(with_options(method, options))
                     trials[str(method)].append(Trial(number, options, val))
-            self._write(trials, {})
+            if len(numbers) + first > self._stored_trials():
+                self._write(trials, {})
             observe(trials)
         best = {
             str(method): self._best(method, found)
@@ -127,6 +129,11 @@ class Search:
         }
         self._write(trials, best)
         return Tuned(self.sweep.folder, self._metric(), trials, best, failed)
+
+    def _stored_trials(self) -> int:
+        """The number of trials in the file, which stay there until there are more."""
+        stored = json.loads(self._file.read_text())["trials"]
+        return min(map(len, stored.values()))
 
     def _proposal(self, method: MethodSpec, number: int, known: Sequence[Trial]) -> dict[str, str]:
         """The options of a trial: first the defaults, then what the sampler proposes."""
