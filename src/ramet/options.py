@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -21,7 +22,7 @@ Built = TypeVar("Built")
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 ProperShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 """Strictly between 0 and 1."""
-_IN_FILE = ".py:"
+_PY, _IN_FILE = ".py", ".py:"
 
 
 def factory_named(
@@ -117,6 +118,15 @@ def without_folder(text: str) -> str:
     """`file.py:factory` with the file's name only, for output."""
     path, separator, rest = text.rpartition(_IN_FILE)
     return f"{Path(path).name}{separator}{rest}" if separator else text
+
+
+def relative_file(text: str) -> str:
+    """`file.py:factory` as seen from the current folder; of a file elsewhere, the name only."""
+    path, separator, rest = text.rpartition(_IN_FILE)
+    file = Path(os.path.normpath(f"{Path(path).absolute()}{_PY}"))
+    if not separator or not file.is_relative_to(Path.cwd()):
+        return without_folder(text)
+    return f"{file.relative_to(Path.cwd()).as_posix()}:{rest}"
 
 
 def name_and_options(text: str) -> tuple[str, dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -75,8 +76,13 @@ def test_malformed_specs_are_refused(word: str) -> None:
         MethodSpec.parse(word)
 
 
-def test_folders_of_files_can_be_left_out() -> None:
+def test_files_keep_their_folders_below_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     spec = MethodSpec("/a/mine.py:mine", merge="/b/rule.py:Rule,share=0.3", activation="restart")
-    assert str(spec.without_folders()) == (
+    assert str(spec.seen_from_here()) == (
         "mine.py:mine,merge=rule.py:Rule,share=0.3,activation=restart"
     )
+    below = MethodSpec(f"{tmp_path}/c/a/mine.py:mine", network="../c/net.py:Net", merge="d/r.py:R")
+    assert str(below.seen_from_here()) == "c/a/mine.py:mine,network=net.py:Net,merge=d/r.py:R"

@@ -18,6 +18,7 @@ from ramet.metrics.summary import common_metric
 from ramet.report import drawing, figures
 from ramet.report.page import write_report
 from ramet.studies.archive import finished_runs, keep, kept
+from ramet.studies.board import board
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun
 
@@ -45,6 +46,27 @@ def test_a_finished_run_has_its_command_and_result(sweep: Path) -> None:
     assert "run" not in run.versions
     assert str(sweep) not in run.text()
     assert FinishedRun.parse(run.text()) == run
+
+
+def test_two_files_of_the_same_name_are_kept_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        file = tmp_path / folder / "mine.py"
+        file.parent.mkdir()
+        file.write_text("from ramet.methods import fedavg as mine\n")
+        ramet.run(f"{folder}/mine.py:mine", rounds=1, out=tmp_path / "runs" / folder)
+    runs = finished_runs([tmp_path / "runs"])
+    assert [*runs] == ["a/mine.py:mine", "b/mine.py:mine"]
+    keep((run for by_draw in runs.values() for run in by_draw.values()), tmp_path / "kept")
+    again = kept(tmp_path / "kept")
+    assert {run.label for run in again} == {*runs}
+    assert again[0].command.startswith("ramet run a/mine.py:mine --setting tiny")
+    (panel,) = board([tmp_path / "kept"])
+    assert all(entry.leaving for entry in panel.entries)  # both files are found
+    with pytest.raises(RametError, match=r"already has a run of a/mine\.py:mine"):
+        keep([replace(again[0], label="a_mine.py:mine")], tmp_path / "kept")
 
 
 def test_runs_are_read_from_folders_and_kept_files(sweep: Path, tmp_path: Path) -> None:

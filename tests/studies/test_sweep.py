@@ -12,10 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+import ramet
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.metrics import Round, Summary
-from ramet.studies.archive import keep, kept
+from ramet.studies.archive import finished_runs, keep, kept
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.sweep import Sweep, parse_seeds
@@ -186,6 +187,60 @@ def test_a_failed_run_is_reported_and_the_others_continue(tmp_path: Path) -> Non
     assert list(failed) == ["local-seed1"]
     assert "is not an empty folder" in failed["local-seed1"]
     assert sum(len(runs) for runs in plan.finished().values()) == 3
+
+
+def test_methods_that_would_be_kept_under_one_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "c" / folder / "mine.py" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("from ramet.methods import fedavg as mine\n")
+    methods = tuple(MethodSpec.parse(f"{file}:mine") for file in files)
+    plan = Sweep(methods, "tiny", (1,), tmp_path / "runs", rounds=1)
+    monkeypatch.chdir(files[0].parent / "..")
+    plan.check()
+    labels = [plan.settings(method, Draw(123, 1)).label for method in methods]
+    assert labels == ["a/mine.py:mine", "b/mine.py:mine"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(RametError, match=r"2 methods would be kept as mine\.py:mine"):
+        plan.check()
+
+
+OWN_METRIC = """
+from dataclasses import dataclass, replace
+from ramet.methods import fedavg
+from ramet.tasks import GraphClassification
+
+@dataclass(frozen=True)
+class Explained(GraphClassification):
+    metric: str = "R2"
+
+    def evaluate(self, model, samples, device):
+        return {"val": 0.5, "test": 0.5}
+
+def mine():
+    return replace(fedavg(), name="mine", task=Explained())
+"""
+
+
+def test_scores_of_another_metric_are_neither_compared_nor_taken_for_those_of_a_classifier(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(OWN_METRIC)
+    method = f"{tmp_path}/own.py:mine"
+    both = (MethodSpec.parse("local"), MethodSpec.parse(method))
+    with pytest.raises(RametError, match=r"local is scored by accuracy, but .*mine by R2"):
+        Sweep(both, "tiny", (1,), tmp_path / "runs", rounds=1).check()
+    Sweep(both[1:], "tiny", (1,), tmp_path / "runs", rounds=1).check()
+    result = ramet.run(method, "tiny", rounds=1, out=tmp_path / "both" / "mine")
+    assert result.summary.metric == "R2"
+    with pytest.raises(RametError, match=r"scored by R2, which is none of accuracy"):
+        result.evaluation("rings")
+    ramet.run("local", "tiny", rounds=1, out=tmp_path / "both" / "local")
+    with pytest.raises(RametError, match=r"scored by .* cannot be compared"):
+        standings(finished_runs([tmp_path / "both"]))
 
 
 def test_unknown_and_repeated_methods_are_refused_before_any_run_starts(tmp_path: Path) -> None:

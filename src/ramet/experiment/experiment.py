@@ -42,6 +42,7 @@ from ramet.metrics.summary import Baseline
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
 from ramet.randomness import EVERYONE, Randomness
+from ramet.tasks import TASK_METRICS
 from ramet.tasks.base import Predictions
 from ramet.tasks.baselines import baseline
 
@@ -278,8 +279,19 @@ class Experiment:
         """What a model predicts for a client's held-out samples, by part of its split."""
         return self.method.task.predictions(model, self.samples(client), torch.device("cpu"))
 
+    @property
+    def has_known_metric(self) -> bool:
+        """Whether the task is scored as the built-in ones are; a user-defined one may not be."""
+        return self.method.task.metric in TASK_METRICS[self.method.task.name]
+
     def evaluation(self, client: str, model: nn.Module) -> dict[str, Evaluation]:
         """All metrics of a model on a client's held-out data, by part of its split."""
+        if not self.has_known_metric:
+            raise RametError(
+                f"the task of {self.method.name} is scored by {self.method.task.metric}, which is "
+                f"none of {', '.join(TASK_METRICS[self.method.task.name])}, so its predictions are "
+                "not those of a classifier. Its own scores are in result.json."
+            )
         known = self.schemas[client].classes if client in self.schemas else ()
         return {
             part: evaluate(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ramet.errors import RametError
-from ramet.options import name_and_options, without_folder
+from ramet.options import name_and_options, relative_file
 
 _SHARE, _NETWORK, _RELEASE, _MERGE, _ACTIVATION = (
     "share",
@@ -68,13 +68,16 @@ class MethodSpec:
     def with_option(self, key: str, value: object) -> MethodSpec:
         return replace(self, options={**self.options, key: str(value)})
 
-    def without_folders(self) -> MethodSpec:
-        """The same spec without the folders of user-defined parts, which are machine-specific."""
+    def seen_from_here(self) -> MethodSpec:
+        """The same spec with user-defined files as seen from the current folder.
+
+        Folders outside of it are machine-specific, and left out.
+        """
         return replace(
             self,
-            method=without_folder(self.method),
-            network=without_folder(self.network) if self.network else None,
-            release=without_folder(self.release) if self.release else None,
-            merge=without_folder(self.merge) if self.merge else None,
-            activation=without_folder(self.activation) if self.activation else None,
+            method=relative_file(self.method),
+            network=relative_file(self.network) if self.network else None,
+            release=relative_file(self.release) if self.release else None,
+            merge=relative_file(self.merge) if self.merge else None,
+            activation=relative_file(self.activation) if self.activation else None,
         )

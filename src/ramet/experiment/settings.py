@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ramet.experiment.method_spec import MethodSpec
-from ramet.options import without_folder
+from ramet.options import relative_file, without_folder
 from ramet.partition.base import SPLIT_SEED
 from ramet.partition.own import ENDING, SITES
 from ramet.privacy.budget import Budget
@@ -97,7 +97,7 @@ class RunSettings(BaseModel):
             self.merge,
             self.activation,
         )
-        return spec.without_folders()
+        return spec.seen_from_here()
 
     @property
     def label(self) -> str:
@@ -112,9 +112,12 @@ class RunSettings(BaseModel):
 
     @property
     def command(self) -> str:
-        """The command that repeats this run, without folders, which are machine-specific."""
-        words = ["ramet", "run", without_folder(self.method), "--setting", self.setting]
-        words += ["--network", without_folder(self.network)] if self.network else []
+        """The command that repeats this run in the current folder.
+
+        Of files elsewhere it has the names only, because other folders are machine-specific.
+        """
+        words = ["ramet", "run", relative_file(self.method), "--setting", self.setting]
+        words += ["--network", relative_file(self.network)] if self.network else []
         words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
         for name in _FLAGS:
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -125,8 +128,8 @@ class RunSettings(BaseModel):
         if self.share is not None:
             for pattern in self.share or ("",):
                 words += ["--share", pattern]
-        for kind, text in self.rules.items():
-            words += [f"--{kind}", text]
+        for kind in self.rules:
+            words += [f"--{kind}", relative_file(getattr(self, kind))]
         words += ["--secure"] if self.secure else []
         words += ["--dp", self.dp] if self.dp else []
         return shlex.join(words)

@@ -119,6 +119,8 @@ def _evaluated(
     data = experiment.setting.data_of(client, experiment.settings.data)
     if data is None or (experiment.setting.user_defined and not data.exists()):
         return None, {}
+    if not experiment.has_known_metric:
+        return None, {}
     model, samples = trained.model(client), experiment.samples(client)
     given = experiment.method.task.predictions(model, samples, torch.device("cpu"))["test"]
     if not given.labels.size:

@@ -21,7 +21,13 @@ def keep(runs: Iterable[FinishedRun], folder: Path) -> None:
     make_folder(folder)
     for run in runs:
         path = folder / _file_name(run)
-        if not path.exists() or _read(path) != run:
+        before = _read(path) if path.exists() else None
+        if before is not None and before.label != run.label:
+            raise RametError(
+                f"{path} already has a run of {before.label}, so that of {run.label} cannot be "
+                "kept there. Rename one of their files."
+            )
+        if before != run:
             write_atomically(path, run.text())
 
 

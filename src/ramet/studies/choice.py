@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import combinations
 from statistics import fmean
 
+from ramet.errors import RametError
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
 _LAST = 10
@@ -38,6 +39,17 @@ def score(run: FinishedRun, choice: Choice, on_all_data: bool = False) -> float 
     return fmean(seen) if seen and len(seen) == len(last) else None
 
 
+def check_metrics(scored: Iterable[tuple[str, str]]) -> None:
+    """Raise RametError if methods, given with their metrics, are not scored alike."""
+    one, *others = scored
+    for label, metric in others:
+        if metric != one[1]:
+            raise RametError(
+                f"{one[0]} is scored by {one[1]}, but {label} by {metric}: these cannot be "
+                "compared. Give methods whose tasks have the same metric."
+            )
+
+
 def differences(
     own: Mapping[Draw, FinishedRun],
     other: Mapping[Draw, FinishedRun],
@@ -55,9 +67,12 @@ def differences(
         other_on_all_data: the same for ``other``, if it differs.
     """
     theirs_on_all = on_all_data if other_on_all_data is None else other_on_all_data
+    common = sorted(own.keys() & other.keys())
+    for draw in common:
+        check_metrics((run.label, run.summary.metric) for run in (own[draw], other[draw]))
     pairs = {
         draw: (score(own[draw], choice, on_all_data), score(other[draw], choice, theirs_on_all))
-        for draw in sorted(own.keys() & other.keys())
+        for draw in common
     }
     known = {
         draw: ours - theirs

@@ -35,6 +35,7 @@ from ramet.experiment.named import NamedParts
 from ramet.methods import PAPER_NAMES
 from ramet.partition.own import SITES
 from ramet.runs import resume, start
+from ramet.studies.choice import check_metrics
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
@@ -108,6 +109,12 @@ class Sweep:
         for label, times in Counter(map(str, self.methods)).items():
             if times > 1:
                 raise RametError(f"{label} is given {times} times. Give each method once.")
+        for label, times in Counter(str(one.seen_from_here()) for one in self.methods).items():
+            if times > 1:
+                raise RametError(
+                    f"{times} methods would be kept as {label}, because their files have the same "
+                    "name. Run the command in a folder that contains them, or rename one of them."
+                )
         for method, draw in self.pairs():
             settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
@@ -119,6 +126,10 @@ class Sweep:
                     f"(`{kept.command}`), or its method has changed since. Give another folder "
                     "with --keep."
                 )
+
+        check_metrics(
+            (str(method), self.experiment(method).method.task.metric) for method in self.methods
+        )
 
     def total_rounds(self) -> int:
         return sum(self.settings(method, draw).rounds for method, draw in self.pairs())
@@ -259,7 +270,7 @@ class Sweep:
     def _kept(self, method: MethodSpec, draw: Draw) -> FinishedRun | None:
         whole = self._completed(method)
         options = {key: value for key, value in whole.options.items() if key != SITES}
-        label = str(replace(whole, options=options).without_folders())
+        label = str(replace(whole, options=options).seen_from_here())
         return self._kept_by_label.get((label, draw))
 
     @cached_property
