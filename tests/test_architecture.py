@@ -43,7 +43,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "export": {"data", "data/graphs", "data/own", "errors", "experiment", "leak", "methods"}
     | {"metrics", "models", "options", "prediction", "privacy", "tasks", "version"},
     "notebook": {"errors", "metrics"},
-    "runs": {"engine", "errors", "experiment", "export", "flower", "metrics", "notebook"}
+    "runs": {"engine", "errors", "experiment", "export", "flower", "methods", "metrics", "notebook"}
     | {"prediction", "tracking"},
     "deploy": {"data/own", "disk", "engine", "errors", "events", "experiment", "flower", "methods"}
     | {"metrics", "policy", "secure", "tasks"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ from ramet.experiment import (
     default_data,
 )
 from ramet.experiment.local_engine import local_engine
+from ramet.experiment.objects import is_object, method_name
+from ramet.methods import Method
 from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
@@ -176,7 +179,7 @@ class Result:
 
 
 def run(
-    method: str = "fedstar",
+    method: str | Method = "fedstar",
     setting: str = "tiny",
     *,
     rounds: int | None = None,
@@ -211,7 +214,10 @@ def run(
     """Run a method on a setting and wait for the result.
 
     Args:
-        method: a name from ``ramet methods``, or ``module:factory`` or ``file.py:factory``.
+        method: a name from ``ramet methods``, or ``module:factory`` or ``file.py:factory``; or a
+            `Method`. Other processes do not have an object that differs from what a built-in
+            factory returns by default, so it runs in the engine ``local`` without workers, and
+            only this process can continue its run.
         setting: a name from ``ramet settings``.
         rounds: the number of rounds; default: that of the setting.
         patience: stop after this many rounds without a better mean validation score.
@@ -259,10 +265,10 @@ def run(
         track: trackers that log the rounds: ``tensorboard``, ``mlflow``, ``wandb``.
         observe: called with the record of each round; default: in IPython, shows the progress.
         options: arguments of the method, the setting, the network and the training, e.g.
-            ``lr=0.01``.
+            ``lr=0.01``. ``sites``, of the setting ``own``, is a path or a list of paths.
     """
     settings = checked_settings(
-        method=method,
+        method=method_name(method),
         setting=setting,
         rounds=rounds,
         patience=patience,
@@ -285,7 +291,7 @@ def run(
         split_seed=split_seed,
         final_clients=final_clients,
         regions=regions,
-        options={key: str(value) for key, value in options.items()},
+        options={key: _text(value) for key, value in options.items()},
     )
     return start(
         settings,
@@ -296,6 +302,13 @@ def run(
         workers=workers,
         ray_address=ray_address,
     )
+
+
+def _text(value: Any) -> str:
+    """An option as `--set` takes it: several paths as a command line has them."""
+    if isinstance(value, list | tuple):
+        return shlex.join(map(str, value))
+    return shlex.quote(str(value)) if isinstance(value, Path) else str(value)
 
 
 def start(
@@ -317,6 +330,7 @@ def start(
     check_device(settings.device)
     check_engine(settings.engine)
     check_workers(workers, settings.engine)
+    check_object(settings, workers)
     check_ray_address(ray_address, settings.engine)
     check_trackers(track)
     path = (Path(out) if out else _new_path(settings)).absolute()
@@ -366,6 +380,7 @@ def resume(
     check_device(settings.device)
     check_engine(settings.engine)
     check_workers(workers, settings.engine)
+    check_object(settings, workers)
     check_ray_address(ray_address, settings.engine)
     check_trackers(track)
     run_folder.check_split()
@@ -400,6 +415,16 @@ def check_workers(workers: int | None, engine: str) -> None:
         )
 
 
+def check_object(settings: RunSettings, workers: int | None) -> None:
+    """Refuse a method that only this process has where other processes would need it."""
+    if is_object(settings.method) and (settings.engine != "local" or (workers or 1) > 1):
+        raise RametError(
+            f"{settings.method.partition(':')[2]} is an object that only this process has. Use the "
+            "engine local without workers, or put a function that returns the method into a file, "
+            "and name it: file.py:FACTORY."
+        )
+
+
 def check_ray_address(address: str | None, engine: str) -> None:
     if address is None:
         return
@@ -423,6 +448,8 @@ def _finish(
     ray_address: str | None,
 ) -> Result:
     experiment = folder.experiment()
+    if is_object(experiment.settings.method):
+        workers = 1
     try:
         with progress(observe) as shown, tracking(folder, track) as trackers:
             trackers.start()

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from ramet.errors import RametError
 from ramet.experiment.method_spec import MethodSpec
+from ramet.experiment.objects import is_object
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.models.networks import NETWORKS
@@ -139,7 +140,7 @@ class _UserCode:
 def _user_code(settings: RunSettings | MethodSpec) -> Iterator[tuple[str, _UserCode]]:
     for kind, built_in in BUILT_IN.items():
         name, _ = name_and_options(getattr(settings, kind) or "")
-        file = source_of(name, built_in)
+        file = None if is_object(name) else source_of(name, built_in)
         if file:
             yield kind, _UserCode.of(name, file)
 

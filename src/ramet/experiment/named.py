@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 from torch import nn
 
 from ramet.errors import RametError, unknown
+from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
 from ramet.methods import (
     ACTIVATIONS,
@@ -259,6 +260,8 @@ def setting_ignoring_unknown(name: str, options: Mapping[str, str]) -> Setting:
 
 def method_factory(name: str) -> Callable[..., Method]:
     """A built-in method by its name, or `module:factory` or `file.py:factory`."""
+    if is_object(name):
+        return object_factory(name)
     if name not in PAPER_NAMES:
         return factory_named(name, METHODS, "method")
     paper = PAPER_NAMES[name]
