@@ -19,6 +19,7 @@ from ramet.report.board import board_markdown, short_names
 from ramet.studies.archive import keep, kept
 from ramet.studies.board import Entry, Panel, board
 from ramet.studies.finished_run import FinishedRun
+from ramet.studies.same_algorithm import same_algorithms
 
 FIELD = Path(__file__).parents[2] / "results" / "field-cora-10"
 SCORES = {
@@ -38,7 +39,12 @@ def renamed(run: FinishedRun, label: str, seed: int, test: float) -> FinishedRun
             f"--seed {run.seed}", f"--seed {seed}"
         ),
         summary=run.summary.model_copy(
-            update={"seed": seed, "scores": scores, "baselines": shares}
+            update={
+                "seed": seed,
+                "scores": scores,
+                "baselines": shares,
+                "sha256": hashlib.sha256(f"{label} {seed}".encode()).hexdigest(),
+            }
         ),
     )
 
@@ -73,6 +79,53 @@ def test_methods_are_tied_if_the_interval_of_their_difference_includes_zero(pane
     # fedavg less local: mean 0.05, standard deviation 0.01, so 0.05 ± 4.303 · 0.01 / √3 = ± 0.025
     ranks = {one.method: one.rank for one in panel.entries}
     assert ranks == {"fedavg": (1, 2), "fedgta": (1, 2), "local": (3, 3)}
+
+
+TUNED = Path(__file__).parents[2] / "results" / "tuned-cora-metis-10"
+
+
+def test_one_algorithm_under_two_names_is_ranked_once() -> None:
+    """With one full-batch step per round FedProx is FedAvg, whatever each was tuned to."""
+    (found,) = board([TUNED])
+    prox = [one for one in found.entries if one.method.startswith("fedprox")]
+    assert [(one.rank, one.splits) for one in prox] == [(None, 3)]  # the equal run has no row
+    assert prox[0].same_as == "fedavg,lr=0.0156,weight_decay=0.000876,dropout=0.228"
+    ranked = [one.rank for one in found.entries if one.rank]
+    assert len(ranked) == len(found.entries) - 1
+    assert max(worst for _, worst in ranked) == len(ranked)
+    page = board_markdown([found])
+    assert "| = fedavg | `fedprox,lr=0.0458,weight_decay=1.38e-05,dropout=0.253` |" in page
+    assert "`fedprox` is `fedavg`. With equal options their runs end with the same SHA-256" in page
+    assert "(= fedavg)" in board_markdown([found, *board([FIELD.parent / "twitch"])])
+
+
+@pytest.mark.parametrize(
+    ("label", "same"),
+    [
+        ("fedprox,lr=0.1", True),
+        ("fedprox,lr=0.2", True),  # other real numbers that both have
+        ("fedprox,lr=0.1,mu=0.5", False),  # an option of its own
+        ("fedprox,lr=0.1,epochs=5", False),
+        ("fedgta,lr=0.1", False),
+    ],
+)
+def test_equal_runs_show_the_same_algorithm_with_other_real_numbers(
+    label: str, same: bool, folder: Path
+) -> None:
+    template = kept(folder)[0]
+
+    def run_of(label: str, sha256: str) -> FinishedRun:
+        summary = template.summary.model_copy(update={"sha256": sha256})
+        return replace(template, label=label, summary=summary)
+
+    runs = [
+        run_of("fedavg,lr=0.1", "equal"),
+        run_of("fedprox,lr=0.1", "equal"),
+        run_of("fedavg,lr=0.3", "other"),
+        run_of(label, "equal" if label == "fedprox,lr=0.1" else label),
+    ]
+    found = same_algorithms({run.label: {run.draw: run} for run in runs})
+    assert found.get(label) == ("fedavg,lr=0.1" if same else None)
 
 
 def test_the_mean_has_its_interval(panel: Panel) -> None:

@@ -459,8 +459,10 @@ def board(
 
     Writes board.md with figures of scores and bytes; with --json, prints the entries instead. Two
     methods are tied if the 95 % interval of their difference includes zero; a rank such as 1–3 is
-    what the ties leave open. What leaves a site, and whether replies can be summed securely, is
-    asked from the method's code. Each kept run has its command, commit and SHA-256.
+    what the ties leave open. Methods that are one algorithm here, because with equal options their
+    runs end with the same SHA-256, are ranked once. What leaves a site, and whether replies can be
+    summed securely, is asked from the method's code. Each kept run has its command, commit and
+    SHA-256.
 
     Example: ramet board results/tuned-cora-metis-10
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -48,19 +49,22 @@ def overview_markdown(panels: Sequence[Panel]) -> str:
     ranks: dict[str, list[float]] = {}
     for column, panel in enumerate(panels):
         names = short_names([entry.method for entry in panel.entries])
+        ranked = sum(entry.rank is not None for entry in panel.entries)
         for name, entry in zip(names, panel.entries, strict=True):
-            ranks.setdefault(name, []).append(sum(entry.rank) / len(panel.entries))
+            places = ranks.setdefault(name, [])
+            places += [sum(entry.rank) / ranked] if entry.rank else []
             score = percent(entry.score.mean)
             row = cells.setdefault(name, ["–"] * len(panels))
             row[column] = (
                 f"{f'**{score}**' if entry is panel.entries[0] else score} ({_rank(entry)})"
             )
     heads = _shortest_names([panel.terms for panel in panels])
-    rows = sorted(cells, key=lambda name: fmean(ranks[name]))
+    rows = sorted(cells, key=lambda name: fmean(ranks[name]) if ranks[name] else math.inf)
     lines = [
         "## Overview",
         "",
-        "Mean test score in %, the highest in bold, and in brackets the rank with its ties.",
+        "Mean test score in %, the highest in bold, and in brackets the rank with its ties, or the "
+        "method whose algorithm it is here.",
         "",
         "| method | " + " | ".join(heads) + " |",
         "|---" * (len(heads) + 1) + "|",
@@ -94,6 +98,7 @@ def _panel_markdown(panel: Panel, figures: str) -> str:
         "| " + " | ".join(_HEADS) + " |",
         "|---" * len(_HEADS) + "|",
         *("| " + " | ".join(cells) + " |" for cells in rows),
+        *(["", _unranked_sentence(panel)] if any(one.same_as for one in panel.entries) else []),
         "",
         f"![Test scores with their intervals, and bytes]({figures}{figure_name(panel)}.png)",
         "",
@@ -121,7 +126,22 @@ def _cells(entry: Entry, complete: bool) -> tuple[str, ...]:
 
 
 def _rank(entry: Entry) -> str:
+    if entry.rank is None:
+        return f"= {_name(entry.same_as or '')}"
     return "–".join(map(str, dict.fromkeys(entry.rank)))
+
+
+def _name(label: str) -> str:
+    return label.partition(",")[0]
+
+
+def _unranked_sentence(panel: Panel) -> str:
+    pairs = {_name(one.method): _name(one.same_as) for one in panel.entries if one.same_as}
+    named = "; ".join(f"`{own}` is `{other}`" for own, other in pairs.items())
+    return (
+        f"Not ranked, because it is the algorithm of another row here: {named}. With equal options "
+        "their runs end with the same SHA-256, so such rows differ in tuning only."
+    )
 
 
 def _score(score: Gain) -> str:

@@ -24,6 +24,7 @@ from ramet.studies.code_lines import code_lines
 from ramet.studies.comparison import gain_of
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.same_algorithm import equal_results, same_algorithms
 
 _MOST_NAMES = 3
 _ANY = "METHOD"
@@ -58,8 +59,11 @@ class Entry:
     """One method of a comparison. Scores are test scores after the last round."""
 
     method: str
-    rank: tuple[int, int]
-    """The best and the worst rank that the intervals of all differences leave open."""
+    rank: tuple[int, int] | None
+    """The best and the worst rank that the intervals of all differences leave open; None for the
+    algorithm of another entry."""
+    same_as: str | None
+    """The entry with the same algorithm, under these terms, that is ranked."""
     score: Gain
     """Mean and 95 % interval."""
     at_best: float
@@ -121,7 +125,13 @@ def _without_terms(run: FinishedRun) -> FinishedRun:
 
 def _panel(every: Sequence[FinishedRun]) -> Panel:
     runs = by_label(every)
-    entries = [_entry(label, own, list(runs.values())) for label, own in runs.items()]
+    twins = same_algorithms(runs)
+    ranked = [own for label, own in runs.items() if label not in twins]
+    entries = [
+        _entry(label, own, ranked, twins.get(label))
+        for label, own in runs.items()
+        if label not in twins or not equal_results(own, runs[twins[label]])
+    ]
     terms = _terms(every[0])
     return Panel(
         terms,
@@ -132,9 +142,12 @@ def _panel(every: Sequence[FinishedRun]) -> Panel:
 
 
 def _entry(
-    label: str, own: Mapping[Draw, FinishedRun], everyone: Sequence[Mapping[Draw, FinishedRun]]
+    label: str,
+    own: Mapping[Draw, FinishedRun],
+    ranked: Sequence[Mapping[Draw, FinishedRun]],
+    same_as: str | None,
 ) -> Entry:
-    gains = [gain_of(own, other) for other in everyone if other is not own]
+    gains = [gain_of(own, other) for other in ranked if other is not own]
     verdicts = [gain.verdict for gain in gains if gain is not None]
     summaries = [run.summary for run in own.values()]
     scores = {draw: run.summary.scores.test for draw, run in own.items()}
@@ -142,7 +155,10 @@ def _entry(
     spec, unchanged = first.spec, code_sha256(first.spec) == first.versions.get("method")
     return Entry(
         method=label,
-        rank=(1 + verdicts.count("hurts"), len(everyone) - verdicts.count("helps")),
+        rank=None
+        if same_as
+        else (1 + verdicts.count("hurts"), len(ranked) - verdicts.count("helps")),
+        same_as=same_as,
         score=paired_gain(scores, samples_ratio(own)),
         at_best=fmean(one.scores.test_at_best_val for one in summaries),
         splits=len({draw.split_seed for draw in own}),
