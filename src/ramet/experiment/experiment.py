@@ -16,7 +16,7 @@ from torch import nn
 
 from ramet.data import ClientData
 from ramet.data.fingerprint import data_sha256
-from ramet.data.own import KeptParts, Preparation, Schema, agreed
+from ramet.data.own import KeptParts, Preparation, Schema, SiteSums, agreed, distant_sums
 from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.checkpoint import KEPT
@@ -148,14 +148,19 @@ class Experiment:
     @cached_property
     def preparation(self) -> Preparation:
         """How all sites prepare their columns."""
+        return agreed(self.told) if self.agreement is None else self.agreement
+
+    @cached_property
+    def told(self) -> Mapping[str, SiteSums]:
+        """What the sites on this machine tell for a common preparation, if there is none yet."""
         if self.agreement is not None:
-            return self.agreement
+            return {}
         data, here = self.settings.data, self.reported is None
         with_sums = [s for s, schema in self.raw_schemas.items() if here or schema.columns]
         sums = {site: self.setting.sums(site, data) for site in with_sums}
         if self.settings.dp:  # whether a class is rare does not leave then
             sums = {site: own.without_rarity() for site, own in sums.items()}
-        return agreed(sums)
+        return sums
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -221,9 +226,14 @@ class Experiment:
         )
 
     def _keep_record(self, client: str, state: Path) -> None:
-        """Keep what a site with its own data needs to predict, when its run begins."""
+        """Keep what a site with its own data needs to predict, when its run begins.
+
+        A run with scales that do not fit the data does not begin.
+        """
         if not self.setting.user_defined:
             return
+        if not (state / SITE_RECORD).exists():
+            self.setting.check_scales(client, self.reading)
         if not (state / PARTS).exists():
             save_parts(state, self.sample_parts(client))
         if not (state / SITE_RECORD).exists():
@@ -382,7 +392,8 @@ class Experiment:
     def remarks(self) -> list[str]:
         """What users may want to know about the data on this machine."""
         here = [client for client in self.final_clients if self._has_data_of(client)]
-        return [one for client in here for one in self.setting.remarks(client, self.reading)]
+        of_sites = [one for client in here for one in self.setting.remarks(client, self.reading)]
+        return [*of_sites, *distant_sums(self.told)]
 
     @cached_property
     def reading(self) -> Reading:

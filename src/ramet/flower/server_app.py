@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
-from ramet.data.own import Schema, agreed
+from ramet.data.own import Schema, agreed, distant_sums
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.flower.records import REGION, from_run_config
@@ -48,6 +48,8 @@ def main(grid: Grid, context: Context) -> None:
             folder.check_sites(schemas)
         else:
             reported = _checked_complete(experiment, schemas, wire)
+            for sentence in distant_sums(wire.sums):
+                log(WARNING, "%s.", sentence)
             folder = RunFolder.create(path, settings, reported, agreed(wire.sums))
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)

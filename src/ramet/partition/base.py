@@ -95,6 +95,10 @@ class Setting(Protocol):
         """What a site with its own files tells about its columns, for a common preparation."""
         ...
 
+    def check_scales(self, client: str, reading: Reading) -> None:
+        """Raise an error if an agreed scale does not fit a site's own columns."""
+        ...
+
     def ranges(self, client: str, reading: Reading) -> Ranges:
         """The ranges of a site's own columns, which stay at the site."""
         ...
@@ -138,6 +142,9 @@ class BuiltIn:
 
     def sums(self, client: str, data: Path) -> SiteSums:  # noqa: ARG002
         return SiteSums()
+
+    def check_scales(self, client: str, reading: Reading) -> None:
+        pass
 
     def ranges(self, client: str, reading: Reading) -> Ranges:  # noqa: ARG002
         return {}

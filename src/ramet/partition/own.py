@@ -19,6 +19,7 @@ from ramet.data.own import (
     Site,
     SiteSums,
     TaskName,
+    check_scales,
     ranges,
     read_site,
     site_name,
@@ -110,6 +111,11 @@ class OwnSetting:
 
     def sums(self, client: str, data: Path) -> SiteSums:
         return self._read(client, data).sums
+
+    def check_scales(self, client: str, reading: Reading) -> None:
+        if reading.preparation is not None:
+            site = self.site(client, reading.data, reading.preparation)
+            check_scales(site, reading.preparation)
 
     def ranges(self, client: str, reading: Reading) -> Ranges:
         return ranges(self.site(client, reading.data, reading.preparation))

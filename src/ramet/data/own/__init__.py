@@ -3,9 +3,9 @@
 from ramet.data.own.files import site_files
 from ramet.data.own.kept_parts import Arrivals, KeptParts
 from ramet.data.own.new_data import new_data_name, read_new_data
-from ramet.data.own.preparation import Preparation, SiteSums, agreed
+from ramet.data.own.preparation import Preparation, SiteSums, agreed, distant_sums
 from ramet.data.own.problems import Problem, SiteDataError
-from ramet.data.own.ranges import Ranges, novelties, ranges
+from ramet.data.own.ranges import Ranges, check_scales, novelties, ranges
 from ramet.data.own.schema import Aspect, Schema, TaskName, check_fit, check_task, width_of
 from ramet.data.own.site import (
     Site,
@@ -34,8 +34,10 @@ __all__ = [
     "TaskName",
     "agreed",
     "check_fit",
+    "check_scales",
     "check_site",
     "check_task",
+    "distant_sums",
     "new_data_name",
     "novelties",
     "ranges",

@@ -31,8 +31,9 @@ class ColumnPart(BaseModel):
     """A column of a table of nodes.
 
     ``missing``: replace missing cells by the mean, and add a feature that marks them, or refuse
-    them. ``absent``: other sites have the column, and this one does not. ``categories``: a list
-    that all sites know, so that none has to be agreed.
+    them. ``absent``: other sites have the column, and this one does not. ``unlike``: the values may
+    be far from those at other sites. ``categories``: a list that all sites know, so that none has
+    to be agreed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +41,7 @@ class ColumnPart(BaseModel):
     kind: Kind
     missing: Literal["mark", "refuse"] = "mark"
     absent: bool = False
+    unlike: bool = False
     categories: Texts = ()
 
 

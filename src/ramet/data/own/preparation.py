@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import fsum, sqrt
+from math import fsum
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -18,14 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, Values
+from ramet.data.own.moments import Moments, bounded, pooled
 from ramet.data.own.schema import Column, Kind, Schema, TypeName
 from ramet.errors import RametError
 
 SMALLEST_COUNT = 10
 _MAX_CATEGORIES = 10_000
 _MAX_LENGTH = 2**22
-_CONSTANT = 1e-12
-"""A column that varies less than this, relative to its mean, is taken for constant."""
+_LARGEST = float(np.finfo(np.float32).max)
+"""The largest number in a table."""
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 _Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -47,6 +48,18 @@ class ColumnSums(_Frozen):
     categories: Annotated[dict[Column, _Count], Field(max_length=_MAX_CATEGORIES)] = {}
     fixed: bool = False
     """Whether the site's TOML lists the categories."""
+
+    @model_validator(mode="after")
+    def _check_possible(self) -> ColumnSums:
+        largest = self.count * _LARGEST
+        if abs(self.total) > largest or self.squares > 4 * largest * _LARGEST:
+            raise ValueError("the sums are larger than the numbers of a table can be")
+        return self
+
+    @property
+    def moments(self) -> Moments:
+        """The sums of a number; there must be at least one."""
+        return Moments(self.count, self.total, self.squares)
 
     def __str__(self) -> str:
         """What leaves the site, in words."""
@@ -263,11 +276,7 @@ def _sums(part: ColumnPart, values: Values, smallest: int) -> ColumnSums:
 
 def agreed(sums: Mapping[str, SiteSums]) -> Preparation:
     """Merge the sums of all sites into a common preparation."""
-    by_column: dict[str, dict[str, dict[str, ColumnSums]]] = {}
-    for site in sorted(sums):
-        for node_type, columns in sums[site].types.items():
-            for column, told in columns.items():
-                by_column.setdefault(node_type, {}).setdefault(column, {})[site] = told
+    by_column = _by_column(sums)
     return Preparation(
         types={
             node_type: {
@@ -277,6 +286,30 @@ def agreed(sums: Mapping[str, SiteSums]) -> Preparation:
         },
         metric="balanced-accuracy" if any(s.rare_classes for s in sums.values()) else None,
     )
+
+
+def distant_sums(sums: Mapping[str, SiteSums]) -> list[str]:
+    """Whose sums are so far from all others' that they count in part only, in words."""
+    return [
+        f"{node_type}.{column}: the sums of {site} are far from those of the other sites, so they "
+        "count only in part. Check the column's unit there"
+        for node_type, columns in _by_column(sums).items()
+        for column, told in columns.items()
+        for site, kept in bounded(_numbers(told)).items()
+        if kept != told[site].moments
+    ]
+
+
+def _by_column(
+    sums: Mapping[str, SiteSums],
+) -> dict[TypeName, dict[Column, dict[str, ColumnSums]]]:
+    """What sites told, by node type, column and site."""
+    found: dict[TypeName, dict[Column, dict[str, ColumnSums]]] = {}
+    for site in sorted(sums):
+        for node_type, columns in sums[site].types.items():
+            for column, told in columns.items():
+                found.setdefault(node_type, {}).setdefault(column, {})[site] = told
+    return found
 
 
 def _merged(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:
@@ -289,15 +322,17 @@ def _merged(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:
             )
     if first.kind == "category":
         return _merged_categories(column, told)
-    count = sum(sums.count for sums in told.values())
-    if not count:
+    numbers = _numbers(told)
+    if not numbers:
         return PreparedColumn(kind=first.kind, marked=first.marked)
-    mean = fsum(sums.total for sums in told.values()) / count
-    between = (s.count * (s.total / s.count - mean) ** 2 for s in told.values() if s.count)
-    scale = sqrt(fsum([*(s.squares for s in told.values()), *between]) / count)
-    if scale <= _CONSTANT * abs(mean) or not scale:
-        scale = 1.0
-    return PreparedColumn(kind=first.kind, marked=first.marked, mean=mean, scale=scale)
+    merged = pooled(bounded(numbers).values())
+    return PreparedColumn(
+        kind=first.kind, marked=first.marked, mean=merged.mean, scale=merged.scale or 1.0
+    )
+
+
+def _numbers(told: Mapping[str, ColumnSums]) -> dict[str, Moments]:
+    return {site: sums.moments for site, sums in told.items() if sums.count}
 
 
 def _merged_categories(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:

@@ -20,6 +20,7 @@ from ramet.data.own.columns import EPOCH, ColumnValues, Values
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.problems import shown
 from ramet.data.own.site import Site
+from ramet.errors import RametError
 
 Range: TypeAlias = tuple[float, float] | None
 """The smallest and the largest value; None for categories, flags and columns without values."""
@@ -42,6 +43,23 @@ def ranges(site: Site) -> Ranges:
         pairs = zip(names, values.T, strict=True)
         found[node_type] = {name: _range(column.numpy()) for name, column in pairs}
     return found
+
+
+def check_scales(site: Site, preparation: Preparation) -> None:
+    """Refuse, before training, an agreed scale that does not fit the site's own column.
+
+    The error goes to the coordinator, so it has no values.
+    """
+    for node_type, columns in site.sums.types.items():
+        for name, sums in columns.items():
+            prepared = preparation.types[node_type][name]
+            may_differ = not sums.count or site.columns[node_type].parts[name].unlike
+            if not may_differ and sums.moments.is_unlike(prepared.mean, prepared.scale):
+                raise RametError(
+                    f"this site refuses the agreed scale of the column {node_type}.{name}, which "
+                    "is far from its own. Check the column's unit at all sites. If they really "
+                    "differ so much, declare it here with unlike = true."
+                )
 
 
 def novelties(site: Site, seen: Ranges, preparation: Preparation) -> list[str]:
