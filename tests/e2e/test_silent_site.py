@@ -64,7 +64,7 @@ def test_a_site_that_is_silent_from_the_start_costs_one_deadline(tmp_path: Path)
     assert seconds[1] - seconds[0] < DEADLINE
     named = [e["client"] for e in events if e["event"] == "no reply" and e["round"] == 1]
     assert named == ["trees"]
-    why = "a node is connected, but has not said within 40 s which client it is"
+    why = f"a node is connected, but has not said within {DEADLINE:.0f} s which client it is"
     for record in RunFolder(out).records():
         assert sorted(record.trained) == ["blocks", "rings"]
         assert record.failed == {"trees": why}

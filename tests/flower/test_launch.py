@@ -82,6 +82,23 @@ def test_a_supernode_that_cannot_start_is_given_up(
         assert log.read_text().count("Fatal Python error") == 3
 
 
+@pytest.mark.e2e
+def test_a_run_whose_supernodes_cannot_start_ends_and_names_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ramet.flower.programs._RESTART_PAUSES", (0.0,))
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if any('ramet.flower.supernode' in word for word in sys.orig_argv):\n"
+        "    os._exit(3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(
+        RametError, match=r"SuperNode of \w+ was started 2 times.*supernode-\w+\.log"
+    ):
+        ramet.run("fedstar", "tiny", rounds=1, engine="superlink", out=tmp_path / "run")
+
+
 def test_the_current_folder_may_have_a_folder_named_ramet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
