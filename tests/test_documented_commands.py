@@ -95,7 +95,7 @@ NOT_STARTED = {
 PYTHON_NOT_RUN = {
     "def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py",
     "from predict import classes, load, probabilities": "in the folder of an exported model; "
-    "tests/export/test_handover.py runs it",
+    "tests/export/test_card.py runs it",
 }
 """Blocks that are excerpts, by their first line, and where they are from."""
 NEEDS_MORE = {"--site", "cuda"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -54,6 +55,32 @@ def test_curves_of_runs_that_leave_out_clients_say_so(single_runs: FinishedRuns)
     panel = the_panel(figures.score_over_rounds({restart: single_runs[restart]}))
     assert panel.get_ylabel() == "mean test accuracy of each round's clients, %"
     assert not figures.leave_out_clients({"fedstar": single_runs["fedstar"]})
+
+
+def test_marks_at_no_cost_are_not_cut_by_the_axis(tiny_runs: FinishedRuns) -> None:
+    rows = [
+        replace(row, flops_per_client_round=flops)
+        for flops in (0.0, 5e9)
+        for row in standings(tiny_runs)[:1]
+    ]
+    figure = figures.score_over_flops(rows)
+    panel = the_panel(figure)
+    figure.canvas.draw()
+    left = panel.get_window_extent().x0
+    marks = [line for line in panel.get_lines() if line.get_marker() not in ("", "None", "_")]
+    for mark in marks:
+        (x, _) = panel.transData.transform(first_point(mark))
+        assert x - mark.get_markersize() * figure.dpi / 72 / 2 > left
+    assert min(xs(mark)[0] for mark in marks) == 0.0
+
+
+def test_the_legend_counts_runs(tiny_runs: FinishedRuns) -> None:
+    """Two splits of one seed are two runs, and not two seeds."""
+    label, runs = next(iter(tiny_runs.items()))
+    shown = the_panel(figures.score_over_rounds({label: runs})).get_legend()
+    assert shown is not None
+    assert shown.get_title().get_text() == "method (runs)"
+    assert legend(shown.axes) == [f"{label} ({len(runs)})"]
 
 
 def test_a_curve_is_the_mean_over_seeds(tiny_runs: FinishedRuns) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ramet.data.own import Preparation, Schema
+from ramet.data.splits import PARTS
 from ramet.experiment import RunSettings
 from ramet.export.networks import EdgeType
 from ramet.leak import ATTACKS, Audit
@@ -16,11 +17,12 @@ from ramet.methods import AssembledMethod
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
 from ramet.privacy.budget import Unit
-from ramet.tasks import StructureEncoding
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TAGS = ("federated-learning", "graph-neural-network", "pytorch-geometric", "ramet")
 _COUNTED = ("graphs", "nodes", "links")
+_FEWEST_IN_A_MEAN = 3
+"""Of two, each can compute the other's."""
 _HASHES = ("data_sha256", "labels_sha256", "links_sha256")
 
 
@@ -40,7 +42,8 @@ class Facts:
         relations: the edge types; empty unless links are predicted.
         schema: of the client's own tables; None for built-in data.
         preparation: of the columns in the schema.
-        split: what the run recorded about each client's data; empty where it is not known.
+        tables: files and columns of the client's tables, if they are at hand.
+        split: what the run recorded about the client's own data; empty where it is not known.
         best_round: whose weights these are, if not the last round's.
         summary: of the run; None at a site, which does not have it.
         evaluation: on the client's own test data; None where the data is not at hand.
@@ -64,7 +67,8 @@ class Facts:
     relations: Sequence[EdgeType]
     schema: Schema | None
     preparation: Preparation | None
-    split: Mapping[str, Mapping[str, Any]]
+    tables: Mapping[str, Any] | None
+    split: Mapping[str, Any]
     best_round: int | None
     summary: Summary | None
     evaluation: Evaluation | None
@@ -93,15 +97,16 @@ def card(facts: Facts) -> str:
         classes=facts.classes,
         relations=[" → ".join(relation) for relation in facts.relations],
         usage=_usage(facts),
+        tables=facts.tables,
         schema=facts.schema,
         setting=facts.settings.setting,
         columns=[*_columns(facts)],
         edges=_edges(facts.schema),
-        sizes=[*_sizes(facts)],
+        size=_size(facts.split),
         procedure=dict(_procedure(facts)),
         command=facts.settings.command,
         metric=facts.method.task.metric,
-        scores=[*_scores(facts.summary)],
+        scores=[*_scores(facts)],
         evaluation=facts.evaluation,
         metrics=[*_metrics(facts)],
         resamples=facts.resamples,
@@ -168,17 +173,12 @@ def _edges(schema: Schema | None) -> list[str]:
     return [f"{name} ({head} → {tail})" for name, (head, tail) in schema.edges.items()]
 
 
-def _sizes(facts: Facts) -> Iterator[tuple[str, str, str]]:
-    for site in facts.clients:
-        known = facts.split.get(site, {})
-        counts = [f"{_total(known[what]):,} {what}" for what in _COUNTED if what in known]
-        counts += [
-            f"{len(known[part]):,} for {part}" for part in ("train", "val", "test") if part in known
-        ]
-        hashes = next(
-            (str(known[name])[:12] for name in _HASHES if name in known), "not known here"
-        )
-        yield site, ", ".join(counts) or "not known here", hashes
+def _size(known: Mapping[str, Any]) -> str:
+    """The site's own numbers of samples. Other sites' are for them to tell."""
+    counts = [f"{_total(known[what]):,} {what}" for what in _COUNTED if what in known]
+    counts += [f"{len(known[part]):,} for {part}" for part in PARTS if part in known]
+    hashes = (f"SHA-256 {str(known[name])[:12]}…" for name in _HASHES if name in known)
+    return ", ".join([*counts, *list(hashes)[:1]])
 
 
 def _total(counted: Any) -> int:
@@ -202,12 +202,15 @@ def _procedure(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "started", facts.started
 
 
-def _scores(summary: Summary | None) -> Iterator[tuple[str, str]]:
-    if summary is None:
+def _scores(facts: Facts) -> Iterator[tuple[str, str]]:
+    """The site's own score, and the mean of all where it does not give away another site's."""
+    if facts.summary is None:
         return
-    for site, score in summary.scores.clients.items():
-        yield site, "no reply" if score is None else f"{score:.4f}"
-    yield "mean", f"{summary.scores.test:.4f}"
+    scores = facts.summary.scores
+    if (own := scores.clients.get(facts.client)) is not None:
+        yield facts.client, f"{own:.4f}"
+    if sum(score is not None for score in scores.clients.values()) >= _FEWEST_IN_A_MEAN:
+        yield f"mean of {len(facts.clients)} sites", f"{scores.test:.4f}"
 
 
 def _metrics(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
@@ -306,62 +309,37 @@ def _limits(facts: Facts) -> Iterator[str]:
 
 
 def _usage(facts: Facts) -> str:
-    """Code that predicts from tables, or from the example for built-in data."""
-    if facts.schema is None:
+    """Code that predicts from the site's tables, or from the example where they are not known."""
+    if facts.tables is None:
         return (
             "from predict import example, load, probabilities\n\n"
             "inputs, expected = example()  # the arguments of the network, by name\n"
             "chances = probabilities(load(), **inputs)"
         )
-    return _USAGES[facts.method.task.name].format(
-        node_type=next(iter(facts.schema.nodes)),
-        types=[*facts.schema.nodes],
-        relation=facts.relations[0] if facts.relations else "",
-        imports="from network import structure_encoding\n" if facts.method.inputs.width else "",
-        encoding=_encoding_call(facts.method.inputs),
-        structure=", structure=structure" if facts.method.inputs.width else "",
-    )
+    if not facts.relations:
+        rows = "graphs" if facts.tables["graphs"] else next(iter(facts.tables["nodes"]))
+        return _OF_ROWS.format(rows=rows)
+    held = [one for one in facts.relations if facts.tables["edges"][one[1]]["file"]]
+    head, name, tail = (held or facts.relations)[0]
+    return _OF_PAIRS.format(head=head, name=name, tail=tail)
 
 
-def _encoding_call(encoding: StructureEncoding) -> str:
-    if not encoding.width:
-        return ""
-    given = f"degrees={encoding.degrees}, walk={encoding.walk}"
-    given += ", isolated_as_one=True" if encoding.isolated_as_one else ""
-    return f"structure = structure_encoding(edge_index, batch, {given})\n"
-
-
-_USAGES = {
-    "node-classification": """\
+_OF_ROWS = """\
 from predict import classes, load, probabilities
-from prepare import features, links, read_csv
+from prepare import read_inputs
 
-nodes, edges = read_csv("nodes.csv"), read_csv("edges.csv")
-x = features(nodes, "{node_type}")
-edge_index = links(edges["source"], edges["target"], nodes["id"])
-chances = probabilities(load(), x=x, edge_index=edge_index)  # [nodes, classes]""",
-    "graph-classification": """\
+inputs, ids = read_inputs(".")  # the folder of the tables
+chances = probabilities(load(), **inputs)  # a row for each of ids["{rows}"], a column per class"""
+_OF_PAIRS = """\
 import torch
-{imports}from predict import classes, load, probabilities
-from prepare import features, links, read_csv
-
-nodes, edges = read_csv("nodes.csv"), read_csv("edges.csv")  # of one graph
-x = features(nodes, "{node_type}")
-edge_index = links(edges["source"], edges["target"], nodes["id"])
-batch = torch.zeros(len(x), dtype=torch.int64)  # the graph of each node, as in PyG's Batch
-{encoding}chances = probabilities(load(), x=x, edge_index=edge_index, batch=batch{structure})""",
-    "link-prediction": """\
 from predict import load, probabilities
-from prepare import features, pairs, read_csv
+from prepare import read_inputs
 
-tables = {{name: read_csv(f"{{name}}.csv") for name in {types}}}
-x_dict = {{name: features(table, name) for name, table in tables.items()}}
-known = ...  # pairs(sources, targets, source_ids, target_ids) of every relation
-asked = {{{relation}: ...}}  # the pairs to score
-chances = probabilities(
-    load(), x_dict=x_dict, edge_index_dict=known, edge_label_index_dict=asked
-)  # for each relation, the probability of each pair""",
-}
+inputs, ids = read_inputs(".")  # the folder of the tables
+relation = ("{head}", "{name}", "{tail}")
+heads, tails = (torch.arange(len(ids[end])) for end in ("{head}", "{tail}"))
+asked = {{relation: torch.cartesian_prod(heads, tails).T}}  # all pairs, by their places in ids
+chances = probabilities(load(), **inputs, edge_label_index_dict=asked)[relation]"""
 
 
 def _cell(text: str) -> str:

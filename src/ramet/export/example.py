@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ class Form:
         kinds: number of edge types, for networks that read them.
         schema: of the site's own tables; None for built-in data.
         preparation: of the columns in the schema.
+        tables: files and columns of the site's tables, if they are at hand.
     """
 
     shape: GraphShape | NodeShape | LinkShape
@@ -45,6 +46,7 @@ class Form:
     kinds: int = 1
     schema: Schema | None = None
     preparation: Preparation | None = None
+    tables: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

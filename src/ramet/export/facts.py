@@ -14,6 +14,7 @@ from ramet.export.card import Facts
 from ramet.export.example import Form
 from ramet.export.inputs import edge_types
 from ramet.export.networks import Standalone
+from ramet.export.tables import tables_of
 from ramet.leak import stored_audit
 from ramet.metrics.classification import METRICS, Evaluation
 from ramet.models import LinkShape, NodeShape
@@ -39,6 +40,7 @@ def form_of(trained: Trained, client: str) -> Form:
             kinds=len(schema.edges),
             schema=schema,
             preparation=experiment.preparation,
+            tables=tables_of(trained, client),
         )
     if isinstance(shape, LinkShape):
         graph = experiment.samples(client).graph
@@ -75,7 +77,8 @@ def facts_of(
         relations=form.relations if linked else (),
         schema=form.schema,
         preparation=form.preparation,
-        split=_split(folder),
+        tables=form.tables,
+        split=_split(folder, client),
         best_round=trained.best_round,
         summary=folder.summary() if folder.started else None,
         evaluation=evaluation,
@@ -105,10 +108,12 @@ def class_names(form: Form) -> list[str]:
     return [*form.schema.classes] if form.schema else [*map(str, range(form.shape.classes))]
 
 
-def _split(folder: RunFolder) -> dict[str, Any]:
+def _split(folder: RunFolder, client: str) -> dict[str, Any]:
+    """What the run recorded about the client's own data."""
     path = folder.path / "split.json"
-    clients: dict[str, Any] = json.loads(path.read_text())["clients"] if path.exists() else {}
-    return clients
+    known: dict[str, Any] = json.loads(path.read_text())["clients"] if path.exists() else {}
+    of_client: dict[str, Any] = known.get(client, {})
+    return of_client
 
 
 def _evaluated(

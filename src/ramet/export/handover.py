@@ -38,6 +38,7 @@ _CONTENTS = {
     "prepare.py": "turns tables into the network's input",
     "schema.json": "node types, columns, edge types and classes of the tables",
     "preparation.json": "how columns become features",
+    "tables.json": "the names of the site's files and their columns",
     "example": "invented tables and tensors, and the expected probabilities",
     PT2: "the network as a program for `torch.export.load`; relations are called `head/name/tail`",
     ONNX: "the network as a program for ONNX Runtime",
@@ -73,7 +74,7 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
     with filling(folder):
         (folder / "example").mkdir()
         _write_code(found, folder)
-        _write_form(form, found, folder)
+        _write_form(form, found, [*inputs], folder)
         _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
         left_out = write_programs(found.network, inputs, other, folder) if programs else {}
         contents = {name: text for name, text in _CONTENTS.items() if (folder / name).exists()}
@@ -126,11 +127,15 @@ def _write_code(found: Standalone, folder: Path) -> None:
     save_file(arrays, folder / "model.safetensors")
 
 
-def _write_form(form: Form, found: Standalone, folder: Path) -> None:
+def _write_form(form: Form, found: Standalone, inputs: list[str], folder: Path) -> None:
     shape = {} if found.shape is None else {"shape": found.shape}
-    encoding = {"structure_encoding": asdict(form.encoding)} if form.encoding.width else {}
-    config = {"network": found.name, "arguments": found.arguments, **shape, **encoding}
-    _write_json(folder / "config.json", {**config, "classes": class_names(form)})
+    encoding = asdict(form.encoding)
+    encoding.pop("spectrum")  # no network that reads it can be exported
+    encodings = {"structure_encoding": encoding} if form.encoding.width else {}
+    config = {"network": found.name, "arguments": found.arguments, **shape, **encodings}
+    _write_json(folder / "config.json", {**config, "inputs": inputs, "classes": class_names(form)})
+    if form.tables is not None:
+        _write_json(folder / "tables.json", form.tables)
     if form.schema is not None and form.preparation is not None:
         _write_json(folder / "schema.json", form.schema.model_dump(mode="json"))
         _write_json(folder / "preparation.json", form.preparation.model_dump(mode="json"))

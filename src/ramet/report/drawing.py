@@ -35,6 +35,10 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+_ROOM = 0.04
+"""Of the length of an axis; half a mark is shorter."""
+
+
 @contextmanager
 def new_figure(
     width: float, height: float, panels: int = 1, rows: int = 1
@@ -85,6 +89,11 @@ def line_style(index: int) -> dict[str, Any]:
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": DASHES[index // len(COLOURS) % len(DASHES)],
     }
+
+
+def from_zero(axes: Axes) -> None:
+    """Begin the x axis at 0, and leave room for a whole mark there."""
+    axes.set_xlim(left=-_ROOM * axes.get_xlim()[1])
 
 
 def legend_right(axes: Axes, title: str) -> None:

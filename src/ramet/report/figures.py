@@ -15,6 +15,7 @@ from ramet.report.drawing import (
     COLOURS,
     DASHES,
     MARKS,
+    from_zero,
     legend_right,
     line_style,
     new_figure,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def score_over_rounds(by_label: FinishedRuns) -> Figure:
-    """Mean test score over seeds, with a band of one sample standard deviation, as in tables.
+    """Mean test score over runs, with a band of one sample standard deviation, as in tables.
 
     Both are running means over a twentieth of the rounds. Test sets are small, so raw curves jump.
     """
@@ -85,7 +86,7 @@ def _over_rounds(
             )
         axes.set(xlabel="round", ylabel=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        legend_right(axes, "method (seeds)")
+        legend_right(axes, "method (runs)")
     return figure
 
 
@@ -115,7 +116,7 @@ def reproduced_curves(panels: Sequence[tuple[str, FinishedRuns, bool]]) -> Figur
             panel.set(
                 xlabel="round", ylabel="ROC-AUC on all data, %", title=f"{title}: {statistic}"
             )
-            panel.legend(title="method (seeds)", fontsize=8)
+            panel.legend(title="method (runs)", fontsize=8)
     return figure
 
 
@@ -179,9 +180,9 @@ def score_over_bytes(by_label: FinishedRuns) -> Figure:
             xlabel="MB sent in the whole run, both ways",
             ylabel=f"test {metric_of(by_label)}, %: mean ± std",
         )
-        axes.set_xlim(left=0)
         axes.margins(x=0.08)
-        figure.legend(title="method (seeds)", loc="outside lower left", alignment="left")
+        from_zero(axes)
+        figure.legend(title="method (runs)", loc="outside lower left", alignment="left")
     return figure
 
 
@@ -204,7 +205,7 @@ def _bytes_and_score(runs: Mapping[Draw, FinishedRun]) -> tuple[float, float, fl
 
 
 def score_over_flops(rows: Sequence[Standing]) -> Figure:
-    """Score against FLOPs per client and round, with a line down to the worst seed.
+    """Score against FLOPs per client and round, with a line down to the worst run.
 
     A method that needs as many FLOPs as an earlier one is shifted to its right.
     """
@@ -230,9 +231,9 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
         metric = common_metric(row.metric for row in rows)
         axes.set(
             xlabel=f"{unit}FLOPs per client and round",
-            ylabel=f"test {metric}, %: mean and worst seed",
+            ylabel=f"test {metric}, %: mean and worst run",
         )
-        axes.set_xlim(left=0)
+        from_zero(axes)
         legend_right(axes, "method")
     return figure
 

@@ -1,6 +1,7 @@
 """User-defined graphs: a TOML file per site describes its data files."""
 
-from ramet.data.own.files import site_files
+from ramet.data.own.description import Description
+from ramet.data.own.files import described, site_files
 from ramet.data.own.kept_parts import Arrivals, KeptParts
 from ramet.data.own.new_data import new_data_name, read_new_data
 from ramet.data.own.preparation import Preparation, SiteSums, agreed, distant_sums
@@ -21,6 +22,7 @@ from ramet.data.own.tables import Ids
 __all__ = [
     "Arrivals",
     "Aspect",
+    "Description",
     "Ids",
     "KeptParts",
     "Preparation",
@@ -37,6 +39,7 @@ __all__ = [
     "check_scales",
     "check_site",
     "check_task",
+    "described",
     "distant_sums",
     "new_data_name",
     "novelties",

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,100 @@ FLAGS = {
     **dict.fromkeys(("false", "no", "n", "f", "0", "0.0"), 0.0),
 }
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_inputs(folder: str | Path = ".") -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """The network's arguments, from the tables that ``tables.json`` names, in this folder.
+
+    Also the ids of nodes by type and, if there are many, of graphs, in the order of the arguments.
+    For links, the pairs to score are not among the arguments.
+    """
+    described, folder = _json("tables.json"), Path(folder)
+    nodes = {name: _node_table(folder, name, part) for name, part in described["nodes"].items()}
+    edges = {name: _read(folder, part["file"]) for name, part in described["edges"].items()}
+    if described["task"] == "link-prediction":
+        return _link_inputs(described, nodes, edges)
+    ((node_type, table),) = nodes.items()
+    part = described["nodes"][node_type]
+    if described["task"] == "graph-classification":
+        graphs = texts(_read(folder, described["graphs"]["file"])[described["graphs"]["id"]])
+        ((edge_part, links_of_graphs),) = (
+            (described["edges"][name], edges[name]) for name in described["edges"]
+        )
+        inputs = _graph_inputs(table, node_type, part, links_of_graphs, edge_part, graphs)
+        return inputs, {"graphs": graphs}
+    ids = texts(table[part["id"]])
+    by_kind = [
+        links(edges[name][of_kind["source"]], edges[name][of_kind["target"]], ids)
+        if edges[name]
+        else torch.empty((2, 0), dtype=torch.int64)
+        for name, of_kind in sorted(described["edges"].items())
+    ]
+    inputs = {"x": features(table, node_type), "edge_index": torch.cat(by_kind, dim=1)}
+    if "edge_type" in _json("config.json")["inputs"]:
+        kinds = [torch.full((ends.size(1),), kind) for kind, ends in enumerate(by_kind)]
+        inputs["edge_type"] = torch.cat(kinds)
+    return inputs, {node_type: ids}
+
+
+def _graph_inputs(
+    nodes: Any,
+    node_type: str,
+    part: Mapping[str, str],
+    edges: Any,
+    edge_part: Mapping[str, str],
+    graphs: list[str],
+) -> dict[str, Any]:
+    """The arguments for many graphs, with the nodes of each graph one after the other."""
+    number = {name: index for index, name in enumerate(graphs)}
+    of_node, of_edge = texts(nodes[part["graph"]]), texts(edges[edge_part["graph"]])
+    batch = torch.tensor([number[name] for name in of_node])
+    order = batch.argsort(stable=True)
+    ids = [*zip(of_node, texts(nodes[part["id"]]), strict=True)]  # an id is unique in its graph
+    sources, targets = (
+        [*zip(of_edge, texts(edges[edge_part[end]]), strict=True)] for end in ("source", "target")
+    )
+    edge_index = links(sources, targets, [ids[index] for index in order.tolist()])
+    x, batch, config = features(nodes, node_type)[order], batch[order], _json("config.json")
+    inputs = {"x": x, "edge_index": edge_index, "batch": batch}
+    if "structure" in config["inputs"]:
+        encode = import_module("network").structure_encoding
+        inputs["structure"] = encode(edge_index, batch, **config["structure_encoding"])
+    return inputs
+
+
+def _link_inputs(
+    described: Mapping[str, Any], nodes: Mapping[str, Any], edges: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    ids = {name: texts(nodes[name][part["id"]]) for name, part in described["nodes"].items()}
+    known = {}
+    for name, part in sorted(described["edges"].items()):
+        head, tail, table = part["from"], part["to"], edges[name]
+        sources, targets = (table[part[end]] if table else () for end in ("source", "target"))
+        known[head, name, tail] = pairs(sources, targets, ids[head], ids[tail])
+    x_dict = {name: features(table, name) for name, table in nodes.items()}
+    return {"x_dict": x_dict, "edge_index_dict": known}, ids
+
+
+def _node_table(folder: Path, node_type: str, part: Mapping[str, str]) -> Any:
+    """The table of a node type; without rows if there are no such nodes."""
+    columns = (part["id"], *_json("schema.json")["nodes"][node_type])
+    return _read(folder, part["file"]) or {name: [] for name in columns}
+
+
+def _read(folder: Path, file: str | None) -> Any:
+    """A table; empty if there is no file."""
+    if file is None:
+        return {}
+    if Path(file).suffix.lower() == ".parquet":
+        cells = import_module("pandas").read_parquet(folder / file)
+        return {name: cells[name].tolist() for name in cells}
+    return read_csv(folder / file)
+
+
+def texts(cells: Iterable[Any]) -> list[str]:
+    """Cells as text, without spaces around it; empty if there is nothing in a cell."""
+    return ["" if cell is None or cell != cell else str(cell).strip() for cell in cells]
 
 
 def read_csv(path: str | Path) -> dict[str, list[str]]:
@@ -75,26 +170,30 @@ def pairs(
     """The indices of pairs of nodes, which may have different types."""
     ends = []
     for cells, ids in ((sources, source_ids), (targets, target_ids)):
-        index = {str(one).strip(): number for number, one in enumerate(ids)}
-        ends.append([index[str(cell).strip()] for cell in cells])
+        index = {_key(one): number for number, one in enumerate(ids)}
+        ends.append([index[_key(cell)] for cell in cells])
     return torch.tensor(ends, dtype=torch.int64).view(2, -1)
+
+
+def _key(given: Any) -> Any:
+    return given if isinstance(given, tuple) else str(given).strip()
 
 
 def _prepared(cells: Iterable[Any], column: Mapping[str, Any]) -> list[list[float]]:
     """The features of one column: scaled values, or one for each category; then marks of gaps."""
-    texts = [str(cell).strip() for cell in cells]
-    gaps = [text.lower() in MISSING for text in texts]
+    given = texts(cells)
+    gaps = [text.lower() in MISSING for text in given]
     marks = [[float(gap) for gap in gaps]] if column["marked"] else []
     if column["kind"] == "category":
         known = column["categories"]
-        one_hot = [[float(text == name) for text in texts] for name in known]
+        one_hot = [[float(text == name) for text in given] for name in known]
         other = [
-            float(not gap and text not in known) for text, gap in zip(texts, gaps, strict=True)
+            float(not gap and text not in known) for text, gap in zip(given, gaps, strict=True)
         ]
         return [*one_hot, other, *marks]
     values = [
         math.nan if gap else _value(text, column["kind"])
-        for text, gap in zip(texts, gaps, strict=True)
+        for text, gap in zip(given, gaps, strict=True)
     ]
     scaled = [
         0.0 if math.isnan(value) else (value - column["mean"]) / column["scale"] for value in values
