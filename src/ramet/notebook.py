@@ -110,7 +110,7 @@ def curves(records: Sequence[Record], summary: Summary) -> Figure:
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     pyplot.close(figure)  # a notebook shows the returned figure, and open ones a second time
     for client in summary.scores.clients:
-        own = [record for record in records if client in record.evaluated]
+        own = [one for one in records if "test" in one.evaluated.get(client, {})]
         scores = [100 * record.evaluated[client]["test"] for record in own]
         axes.plot([record.round for record in own], scores, linewidth=0.9, alpha=0.8, label=client)
     evaluated = [record for record in records if record.evaluated]

@@ -19,7 +19,7 @@ from ramet.payload import Payload
 from ramet.privacy.budget import Budget, Delta, Epsilon, Unit
 
 WITHHELD = "withheld"
-"""The note that names the kinds of numbers that a site does not send."""
+"""The note that names what a site does not send: kinds of numbers, or scores without samples."""
 Rule: TypeAlias = bool | Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """Whether numbers of a kind may leave; a number is the step that they are rounded to."""
 _KINDS = {"weight": "weight", "loss": "loss", "memory": "work"}
@@ -240,8 +240,8 @@ def checked_policy(path: Path) -> Policy:
 
 def expected_numbers(reply: Payload, due: tuple[str, ...]) -> tuple[str, ...]:
     """The due numbers that the reply does not withhold."""
-    kinds = reply.notes.get(WITHHELD, "").split()
-    return tuple(name for name in due if _kind(name) not in kinds)
+    withheld = reply.notes.get(WITHHELD, "").split()
+    return tuple(name for name in due if not {name, _kind(name)} & {*withheld})
 
 
 def _kind(name: str) -> str:

@@ -36,6 +36,7 @@ from ramet.cli.arguments import (
 )
 from ramet.cli.console import (
     print_json,
+    print_line,
     print_status,
     print_table,
     progress,
@@ -233,9 +234,12 @@ def evaluate(
             }
         )
         return
-    tests = {name: parts["test"] for name, parts in found.items()}
-    print_table(metrics_table(tests))
-    print_table(classes_table(tests))
+    tests = {name: parts["test"] for name, parts in found.items() if "test" in parts}
+    if tests:
+        print_table(metrics_table(tests))
+        print_table(classes_table(tests))
+    for name in (name for name in found if name not in tests):
+        print_line(f"{name} has no test samples, and so no scores.")
 
 
 @app.command()

@@ -154,7 +154,7 @@ class Exchange:
                 client: {name: value for name, value in numbers.items() if name not in dropped}
                 for client, numbers in sorted(self.numbers.items())
                 if self.asked[client] > 1  # before that there was nothing to evaluate
-                and "val" in numbers  # a site may withhold its scores
+                and ("val" in numbers or "test" in numbers)  # a site may withhold its scores
             },
             "down": dict(sorted(self.down.items())),
             "tensors_down": self.sent[0],

@@ -50,7 +50,7 @@ from ramet.metrics import count_operations, peak_memory
 from ramet.metrics.work import Work, is_counted
 from ramet.models.node_hops import NodeHops
 from ramet.payload import Array, Arrays, Payload, digest, everything
-from ramet.policy import NO_RULES, Policy, PolicyError
+from ramet.policy import NO_RULES, WITHHELD, Policy, PolicyError
 from ramet.randomness import Randomness
 from ramet.tasks import Samples
 
@@ -197,7 +197,7 @@ class Node:
         randomness = Randomness(self.seed, self.client, number)
         if not message.numbers["train"]:
             save_evaluated(self.snapshots.folder, self._used(client), number - 1, best)
-            reply = Payload({}, self._scores(client), self._finish(client))
+            reply = self._scored(Payload({}, {}, self._finish(client)), client)
             reply = self._released(reply, {}, client.memory, randomness)
             return self._summand(reply)
         session = self._session(client, message, randomness)
@@ -211,15 +211,16 @@ class Node:
             if number > 1:
                 arrays = model_arrays(self._used(client))
                 evaluated = {name: array.copy() for name, array in arrays.items()}
-            numbers = self._scores(client) if number > 1 else {}  # round 1: nothing to evaluate yet
-            numbers["weight"] = self._weight()
+            scored = self._scored(Payload({}, {}), client) if number > 1 else Payload({}, {})
+            numbers = {**scored.numbers, "weight": self._weight()}  # round 1: nothing to evaluate
             count = is_counted(number, int(message.numbers["last"]), self.method.phases)
             noise = self._noise(randomness)
             numbers |= self._train(client, session, count, noise)
             state = model_arrays(client.model)
             declared = sent_up(self.method, self.method.shared.pick(state))
             names = requested(declared, spared_arrays(message))
-            reply = Payload({name: state[name].copy() for name in names}, numbers)
+            arrays = {name: state[name].copy() for name in names}
+            reply = Payload(arrays, numbers, scored.notes)
             reply = self._with_extras(reply, TRAINING, session)
             sent = message.arrays if number > 1 else numpy_arrays(session.start)
             trained = {name for name in session.shared_parameters() if name in self.method.down}
@@ -400,8 +401,11 @@ class Node:
             return client.model
         return self.method.personal(client.model, client.memory[_METHOD])
 
-    def _scores(self, client: ClientState) -> dict[str, float]:
-        """Evaluate the network; ``val`` and ``test`` must be among the scores."""
+    def _scored(self, reply: Payload, client: ClientState) -> Payload:
+        """The reply with the network's scores; a note names those for which there are no samples.
+
+        ``val`` and ``test`` must be among what the task returns.
+        """
         scores = self.method.task.evaluate(self._used(client), self.samples, self.device)
         for name in ("val", "test"):
             if name not in scores:
@@ -409,7 +413,10 @@ class Node:
                     f"{type(self.method.task).__name__}.evaluate returned no '{name}', only "
                     f"{', '.join(scores) or 'nothing'}. It must return `val` and `test`."
                 )
-        return dict(scores)
+        known = {name: score for name, score in scores.items() if score is not None}
+        lacking = " ".join(name for name in ("val", "test") if name not in known)
+        notes = {WITHHELD: lacking} if lacking else {}
+        return replace(reply, numbers={**reply.numbers, **known}, notes={**reply.notes, **notes})
 
     def _train(
         self, client: ClientState, session: Session, count: bool, noise: Noise | None

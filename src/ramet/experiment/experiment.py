@@ -295,7 +295,7 @@ class Experiment:
         return self.method.task.metric in TASK_METRICS[self.method.task.name]
 
     def evaluation(self, client: str, model: nn.Module) -> dict[str, Evaluation]:
-        """All metrics of a model on a client's held-out data, by part of its split."""
+        """All metrics of a model on a client's held-out data, by part of its split with samples."""
         if not self.has_known_metric:
             raise RametError(
                 f"the task of {self.method.name} is scored by {self.method.task.metric}, which is "
@@ -311,6 +311,7 @@ class Experiment:
                 given.majority,
             )
             for part, given in self.predictions(client, model).items()
+            if given.labels.size
         }
 
     def rounds(self, snapshots: Path, regional: bool = False) -> Rounds:
@@ -427,8 +428,11 @@ class Experiment:
 
         def evaluate(arrays: Arrays) -> Mapping[str, float]:
             load_arrays(model, arrays)
-            scores = task.evaluate(model, samples, device)
-            return {**scores, **task.extra_scores(model, samples, device)}
+            scores = {
+                **task.evaluate(model, samples, device),
+                **task.extra_scores(model, samples, device),
+            }
+            return {name: score for name, score in scores.items() if score is not None}
 
         return evaluate
 

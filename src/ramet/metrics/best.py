@@ -19,7 +19,8 @@ class Evaluated:
 
     @staticmethod
     def of(record: Record) -> Evaluated:
-        return Evaluated(record.round, record.mean("val"), frozenset(record.evaluated))
+        clients = (client for client, scores in record.evaluated.items() if "val" in scores)
+        return Evaluated(record.round, record.mean("val"), frozenset(clients))
 
 
 def best_of(rounds: Sequence[Evaluated]) -> Evaluated:

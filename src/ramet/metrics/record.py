@@ -38,10 +38,10 @@ class Record:
     """Means over the clients, if the server learns nothing else: the scores."""
 
     def mean(self, score: str) -> float:
-        """The unweighted mean of a score over the clients; NaN if none evaluated the merge."""
+        """The unweighted mean of a score over the clients that have it; NaN if none has."""
         if self.evaluated_mean:
             return self.evaluated_mean.get(score, nan)
-        scores = [numbers[score] for numbers in self.evaluated.values()]
+        scores = [numbers[score] for numbers in self.evaluated.values() if score in numbers]
         return fmean(scores) if scores else nan
 
     @property

@@ -32,7 +32,7 @@ class Scores(_Frozen):
     test_at_best_val: float
     best_val_round: int
     clients: dict[str, float | None]
-    """None for a client without a valid reply in the last round."""
+    """None for a client without a valid reply in the last round, or without test samples."""
     interval: tuple[float, float] | None = None
     """The 95 % interval of the mean test score over all clients, if only a sample evaluated."""
     besides: dict[str, float] = {}
@@ -198,7 +198,7 @@ def scores(records: Sequence[Record]) -> Scores:
         test=final.mean("test"),
         test_at_best_val=best.mean("test"),
         best_val_round=best.round,
-        clients={client: numbers["test"] for client, numbers in final.evaluated.items()},
+        clients={client: numbers.get("test") for client, numbers in final.evaluated.items()},
         besides=_besides(final),
         overview=_overview(records) if final.overview else {},
     )
@@ -233,8 +233,8 @@ def _overview(records: Sequence[Record]) -> dict[str, Number]:
 
 
 def _besides(final: Record) -> dict[str, float]:
-    """Means over clients of the further scores that all clients report."""
-    first, *others = final.evaluated.values() or ({},)
+    """Means over clients of the further scores that all clients with test samples report."""
+    first, *others = [one for one in final.evaluated.values() if "test" in one] or [{}]
     common = [name for name in first if all(name in scores for scores in others)]
     return {name: final.mean(name) for name in common if name not in _MAIN_SCORES}
 

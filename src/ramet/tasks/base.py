@@ -14,8 +14,9 @@ from ramet.data.own import Schema, TaskName
 from ramet.errors import RametError
 from ramet.metrics.classification import METRICS, Labels, Probabilities
 
-Scores: TypeAlias = dict[str, float]
-"""Metrics by name; ``val`` and ``test`` are always among them."""
+Scores: TypeAlias = dict[str, float | None]
+"""Metrics by name; ``val`` and ``test`` are always among them. None without samples: a client that
+has none has no score, and is not in the means."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Predictions:
 
 
 def scored(predictions: Mapping[str, Predictions], metric: str) -> Scores:
-    """The metric of each part, 0 without samples; and the accuracy on test, if it is another."""
-    scores = {
-        part: METRICS[metric](given.labels, given.probabilities) if given.labels.size else 0.0
+    """The metric of each part; and the accuracy on test, if it is another."""
+    scores: Scores = {
+        part: METRICS[metric](given.labels, given.probabilities) if given.labels.size else None
         for part, given in predictions.items()
     }
     test = predictions["test"]

@@ -160,9 +160,10 @@ class LinkPrediction:
             part: _by_relation(scores.numpy(), held, len(names))
             for part, (held, scores) in self._scored(model, samples, device).items()
         }
-        means = {part: _means(by_kind) for part, by_kind in by_relation.items()}
-        scores = {part: of_part[self.metric] for part, of_part in means.items()}
-        scores["mrr"] = means["test"]["mrr"]
+        means = {part: _means(by_kind) for part, by_kind in by_relation.items() if by_kind}
+        scores: Scores = {part: means.get(part, {}).get(self.metric) for part in by_relation}
+        if "test" in means:
+            scores["mrr"] = means["test"]["mrr"]
         for kind, (auc, mrr) in by_relation["test"].items():
             scores |= {f"auc of {names[kind]}": auc, f"mrr of {names[kind]}": mrr}
         return scores

@@ -135,7 +135,7 @@ class NodeClassification:
         }
 
     def evaluate(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
-        """The metric on the validation and test nodes; 0 without any."""
+        """The metric on the validation and test nodes."""
         return scored(self.predictions(model, samples, device), self.metric)
 
     @torch.inference_mode()
