@@ -33,7 +33,7 @@ id = "iban"
 label = "verdict"
 
 [nodes.account.columns]
-country = "category"
+country = {{ kind = "category", missing_values = [""] }}
 opened = "date"
 balance = "number"
 
@@ -55,7 +55,7 @@ def bank(folder: Path, seed: int, accounts: int = 60) -> Path:
     (folder / "tables").mkdir(parents=True)
     cells = {
         "iban": [*range(100, 100 + accounts)],
-        "country": [draw.choice(["NO", "SE", None]) for _ in range(accounts)],
+        "country": [draw.choice(["NO", "NA", None]) for _ in range(accounts)],
         "opened": [f"2020-0{draw.randint(1, 9)}-11" for _ in range(accounts)],
         "balance": [draw.choice([None, draw.gauss(100, 40)]) for _ in range(accounts)],
         "verdict": [draw.choice(["honest", "fraud"]) for _ in range(accounts)],

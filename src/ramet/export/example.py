@@ -156,7 +156,7 @@ def _features(
         return torch.from_numpy(values), {node_type: {**ids, **cells}}
     prepared = {name: form.preparation.types[node_type][name] for name in kinds}
     cells = {name: _cells(column, nodes, draw) for name, column in prepared.items()}
-    parts = {name: ColumnPart(kind=kind) for name, kind in kinds.items()}
+    parts = {name: ColumnPart(kind=kind, missing_values=()) for name, kind in kinds.items()}
     read = {
         name: parsed(part, np.array(cells[name], dtype=object), _refuse)
         for name, part in parts.items()

@@ -26,7 +26,12 @@ def tables_of(trained: Trained, client: str) -> dict[str, Any] | None:
 
 def _named(description: Description) -> dict[str, Any]:
     nodes = {
-        name: {"file": part.file, "id": part.id, "graph": part.graph}
+        name: {
+            "file": part.file,
+            "id": part.id,
+            "graph": part.graph,
+            "missing": {column: sorted(one.markers) for column, one in part.prepared.items()},
+        }
         for name, part in sorted(description.nodes.items())
     }
     edges = {}

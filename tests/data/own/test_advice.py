@@ -52,3 +52,37 @@ def test_identifiers_and_rare_classes(tmp_path: Path) -> None:
     assert 'patient: age numbers the rows. Declare it as "ignored"' in texts
     assert any("ward has 120 categories in 120 rows" in text for text in texts)
     assert any(text.startswith("class ill has 4 of 120 samples") for text in texts)
+
+
+def countries(folder: Path, declared: str) -> Path:
+    """Patients of three countries, one of which is Namibia, and some of no known one."""
+    path = node_site(folder)
+    rows = [(f"p{n}", ["NA", "ZA", "", "na"][n % 4], ["ill", "healthy"][n % 2]) for n in range(40)]
+    write_csv(path.parent / "patients.csv", "id,country,state", rows)
+    columns = f'label = "state"\ncolumns = {{ country = {declared} }}'
+    toml = path.read_text().replace('features = ["age", "dose"]\n', "")
+    path.write_text(toml.replace('label = "state"', columns))
+    return path
+
+
+def test_a_category_that_counts_as_missing_is_counted_and_said(tmp_path: Path) -> None:
+    said = [text for text in warnings(read_site(countries(tmp_path, '"category"'))) if "NA" in text]
+    assert said == [
+        "patient: country has 'NA' in 10 rows, 'na' in 10 rows, which counts as missing. If it is "
+        'a category, declare country = { kind = "category", missing_values = [""] }'
+    ]
+
+
+def test_the_site_says_what_counts_as_missing(tmp_path: Path) -> None:
+    for number, (declared, missing, names) in enumerate(
+        [
+            ('{ kind = "category", missing_values = [""] }', 10, {"NA", "ZA", "na"}),
+            ('{ kind = "category", missing_values = ["ZA"] }', 20, {"NA", "na"}),
+            ('{ kind = "category", categories = ["NA", "ZA", "na"] }', 10, {"NA", "ZA", "na"}),
+        ]
+    ):
+        site = read_site(countries(tmp_path / str(number), declared))
+        values = site.columns["patient"].values["country"].tolist()
+        assert values.count("") == missing
+        assert {*values} - {""} == names
+        assert not [text for text in warnings(site) if '[""]' in text and missing == 10]

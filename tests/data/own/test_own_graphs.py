@@ -244,6 +244,17 @@ def test_duplicate_links_to_predict_are_problems(tmp_path: Path) -> None:
         ("[edges.contact]", '[edges.contact]\nto = "drug"', "there is no [nodes.drug]"),
         ("[edges.contact]", "[edges.contact]\ncolour = 1", "there is no such key"),
         ("[edges.contact]", '[edges.contact]\nsorce = "a"', "key. Did you mean 'source'?"),
+        (
+            "[edges.contact]",
+            '[edges.contact]\ncolumns = { amount = "number" }',
+            "edges.contact.columns: this key is not read here. It belongs in [nodes.TYPE].",
+        ),
+        (
+            'label = "state"',
+            'label = "state"\nsmallest_count = 5',
+            "nodes.patient.smallest_count: this key is not read here. It belongs at the top of the "
+            "file, above the first line in brackets.",
+        ),
         ('label = "state"', "", "lacks 'label'"),
         ('"age", "dose"', '"age", "age"', "is listed twice"),
         ('"age", "dose"', '"age", "weight"', "column 'weight': there is no such column"),

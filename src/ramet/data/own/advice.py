@@ -65,6 +65,7 @@ def warnings(site: Site) -> list[str]:
         *_unscaled(site),
         *_identifiers(site),
         *_spellings(site),
+        *_markers(site),
         *_absent(site),
         *_unlinked(site),
         *_rare_classes(site),
@@ -146,6 +147,18 @@ def _spellings(site: Site) -> Iterator[str]:
             if twice:
                 listed = ", ".join(twice[:_MOST_SHOWN])
                 yield f"{node_type}: {name} has {listed}. Write a category in one way"
+
+
+def _markers(site: Site) -> Iterator[str]:
+    """Cells of categories that count as missing, since a category may be called so."""
+    for node_type, columns in site.columns.items():
+        for name, counts in columns.markers.items():
+            if counts and columns.parts[name].kind == "category":
+                listed = ", ".join(f"'{text}' in {count:,} rows" for text, count in counts.items())
+                yield (
+                    f"{node_type}: {name} has {listed}, which counts as missing. If it is a "
+                    f'category, declare {name} = {{ kind = "category", missing_values = [""] }}'
+                )
 
 
 def _absent(site: Site) -> Iterator[str]:

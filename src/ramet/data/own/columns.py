@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,8 +20,8 @@ Values: TypeAlias = NDArray[Any]
 """Numbers, NaN if missing; of a category texts, empty if missing."""
 Report: TypeAlias = Callable[[int, str], None]
 """Reports a problem with a row."""
-MISSING = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>"})
-"""Cells that count as missing, in any case."""
+MISSING = ("", "na", "n/a", "nan", "nat", "none", "null", "<na>")
+"""Cells that count as missing, in any case, unless a column says otherwise."""
 _FLAGS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "1": 1.0, "1.0": 1.0} | {
     "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0, "0": 0.0, "0.0": 0.0
 }  # fmt: skip
@@ -31,18 +33,26 @@ class ColumnPart(BaseModel):
     """A column of a table of nodes.
 
     ``missing``: replace missing cells by the mean, and add a feature that marks them, or refuse
-    them. ``absent``: other sites have the column, and this one does not. ``unlike``: the values may
-    be far from those at other sites. ``categories``: a list that all sites know, so that none has
-    to be agreed.
+    them. ``missing_values``: cells that count as missing, in any case; empty ones always do.
+    ``absent``: other sites have the column, and this one does not. ``unlike``: the values may be
+    far from those at other sites. ``categories``: a list that all sites know, so that none has to
+    be agreed; none of them counts as missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind
     missing: Literal["mark", "refuse"] = "mark"
+    missing_values: tuple[str, ...] = MISSING
     absent: bool = False
     unlike: bool = False
     categories: Texts = ()
+
+    @cached_property
+    def markers(self) -> frozenset[str]:
+        """The cells that count as missing, in lower case."""
+        listed = {name.lower() for name in self.categories}
+        return frozenset({"", *({one.strip().lower() for one in self.missing_values} - listed)})
 
 
 def _from_kind(given: Any) -> Any:
@@ -59,6 +69,14 @@ class ColumnValues:
     parts: Mapping[str, ColumnPart]
     values: Mapping[str, Values]
     rows: int
+    markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By column: how often a cell that is not empty counted as missing."""
+
+
+def found_markers(part: ColumnPart, cells: Values) -> dict[str, int]:
+    """How often each text that is not empty counts as missing."""
+    counts = Counter(str(cell).strip() for cell in cells.tolist())
+    return {one: n for one, n in counts.items() if one and one.lower() in part.markers}
 
 
 def absent_values(part: ColumnPart, rows: int) -> Values:
@@ -69,7 +87,7 @@ def absent_values(part: ColumnPart, rows: int) -> Values:
 def parsed(part: ColumnPart, cells: Values, report: Report) -> Values:
     """Read the cells of a column; cells that do not fit its kind are reported, and missing."""
     texts = [str(cell).strip() for cell in cells.tolist()]
-    missing = [text.lower() in MISSING for text in texts]
+    missing = [text.lower() in part.markers for text in texts]
     if part.missing == "refuse":
         for row in np.flatnonzero(missing).tolist():
             report(row, "the value is missing, and this column refuses missing values")

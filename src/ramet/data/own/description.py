@@ -258,6 +258,22 @@ def read_toml(path: Path, problems: Problems) -> dict[str, Any] | None:
 
 
 def _no_such_key(name: str) -> str:
-    parts = (Description, NodePart, EdgePart, GraphPart, ColumnPart)
-    known = {f.alias or key for part in parts for key, f in part.model_fields.items()}
-    return f"there is no such key{did_you_mean(name, known)}"
+    """Where the key belongs if it exists elsewhere, or the one that may be meant."""
+    known = {
+        place: {f.alias or key for key, f in part.model_fields.items()}
+        for place, part in _PLACES.items()
+    }
+    places = [place for place, keys in known.items() if name in keys]
+    if places:
+        return f"this key is not read here. It belongs {' or '.join(places)}"
+    return f"there is no such key{did_you_mean(name, set().union(*known.values()))}"
+
+
+_PLACES: dict[str, type[BaseModel]] = {
+    "at the top of the file, above the first line in brackets": Description,
+    "in [nodes.TYPE]": NodePart,
+    "in [edges.TYPE]": EdgePart,
+    "in [graphs]": GraphPart,
+    "in a column of [nodes.TYPE.columns]": ColumnPart,
+}
+"""Where the keys of each part are written."""

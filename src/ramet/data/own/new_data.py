@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ramet.data.own.columns import MISSING
 from ramet.data.own.description import read_description, read_toml
 from ramet.data.own.preparation import Preparation, PreparedColumn
 from ramet.data.own.problems import Problems, SiteDataError
@@ -76,5 +77,7 @@ def _complete_columns(declared: dict[str, Any], trained: dict[str, PreparedColum
         if isinstance(given, str):
             declared[name] = {"kind": given, "missing": missing}
         elif isinstance(given, dict):
-            given.pop("categories", None)
+            listed = {str(one).lower() for one in given.pop("categories", ())}
+            markers = given.get("missing_values", MISSING)  # none of the list counts as missing
+            given["missing_values"] = [one for one in markers if str(one).lower() not in listed]
             given["missing"] = missing

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ramet.data.own.columns import ColumnPart, ColumnValues, absent_values, parsed
+from ramet.data.own.columns import ColumnPart, ColumnValues, absent_values, found_markers, parsed
 from ramet.data.own.hints import (
     MISSING_HINT,
     SAVE_AS_CSV,
@@ -82,7 +82,9 @@ class Table:
             name: absent_values(part, len(self)) if part.absent else self._values(name, part)
             for name, part in parts.items()
         }
-        return ColumnValues(parts, values, len(self))
+        read = {name: part for name, part in parts.items() if not part.absent}
+        marked = {name: found_markers(part, self.columns[name]) for name, part in read.items()}
+        return ColumnValues(parts, values, len(self), marked)
 
     def _values(self, column: str, part: ColumnPart) -> Cells:
         return parsed(part, self.columns[column], lambda row, text: self._report(row, column, text))

@@ -143,7 +143,11 @@ def features(table: Any, node_type: str) -> Tensor:  # [rows, features]
         columns = [
             column
             for name in schema["columns"][node_type]
-            for column in _prepared(table[name] if name in table else [""] * rows, prepared[name])
+            for column in _prepared(
+                table[name] if name in table else [""] * rows,
+                prepared[name],
+                _missing_values(node_type, name),
+            )
         ]
     if not columns:
         return torch.ones(rows, 1)
@@ -179,10 +183,19 @@ def _key(given: Any) -> Any:
     return given if isinstance(given, tuple) else str(given).strip()
 
 
-def _prepared(cells: Iterable[Any], column: Mapping[str, Any]) -> list[list[float]]:
+def _missing_values(node_type: str, column: str) -> set[str]:
+    """The cells that count as missing in a column, in any case."""
+    if not (HERE / "tables.json").exists():
+        return MISSING
+    return {"", *_json("tables.json")["nodes"][node_type]["missing"].get(column, MISSING)}
+
+
+def _prepared(
+    cells: Iterable[Any], column: Mapping[str, Any], missing: set[str]
+) -> list[list[float]]:
     """The features of one column: scaled values, or one for each category; then marks of gaps."""
     given = texts(cells)
-    gaps = [text.lower() in MISSING for text in given]
+    gaps = [text.lower() in missing for text in given]
     marks = [[float(gap) for gap in gaps]] if column["marked"] else []
     if column["kind"] == "category":
         known = column["categories"]
