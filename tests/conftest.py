@@ -32,11 +32,18 @@ from ramet.partition.by_relation import planted_hetero
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRuns
 from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification
+from ramet.user_code import LIST_VARIABLE
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_list_of_allowed_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the list of the user who runs the tests as it is."""
+    os.environ[LIST_VARIABLE] = str(tmp_path_factory.mktemp("allowed") / "code.txt")
 
 
 @pytest.fixture(scope="session")

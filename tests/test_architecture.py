@@ -18,7 +18,8 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "events": {"errors"},
     "payload": {"errors"},
     "secure": {"errors", "payload"},
-    "options": {"errors"},
+    "user_code": {"errors"},
+    "options": {"errors", "user_code"},
     "privacy": {"errors", "options"},
     "policy": {"errors", "payload", "privacy"},
     "data/graphs": {"errors"},
@@ -33,7 +34,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     | {"privacy", "randomness", "secure", "tasks"},
     "experiment": {"data", "data/own", "disk", "engine", "errors", "events", "methods", "metrics"}
     | {"models", "options", "partition", "payload", "privacy", "randomness", "secure", "tasks"}
-    | {"version"},
+    | {"user_code", "version"},
     "prediction": {"data", "data/graphs", "data/own", "disk", "engine", "errors", "experiment"}
     | {"models", "payload"},
     "flower": {"data/own", "disk", "engine", "errors", "events", "experiment", "methods", "metrics"}
@@ -44,7 +45,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     | {"metrics", "models", "options", "prediction", "privacy", "tasks", "version"},
     "notebook": {"errors", "metrics"},
     "runs": {"engine", "errors", "experiment", "export", "flower", "methods", "metrics", "notebook"}
-    | {"prediction", "tracking"},
+    | {"options", "prediction", "tracking"},
     "deploy": {"data/own", "disk", "engine", "errors", "events", "experiment", "flower", "methods"}
     | {"metrics", "policy", "secure", "tasks"},
     "studies": {"disk", "engine", "errors", "events", "experiment", "methods", "metrics", "models"}

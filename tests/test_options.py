@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ramet.options import absolute_file, name_and_options, source_of, without_folder
+from ramet.options import absolute_file, name_and_options, without_folder
+from ramet.user_code import code_file
 
 
 @pytest.mark.parametrize("folder", ["plain", "a.py:b", "with,comma=1"])
@@ -18,7 +19,7 @@ def test_a_folder_may_have_any_name(
     whole = absolute_file(text)
     assert whole == f"{tmp_path}/{text}"
     assert name_and_options(whole) == (f"{tmp_path}/{folder}/rule.py:Rule", {"share": "0.3"})
-    assert source_of(whole, {}) == tmp_path / folder / "rule.py"
+    assert code_file(name_and_options(whole)[0]) == tmp_path / folder / "rule.py"
     assert without_folder(whole) == "rule.py:Rule,share=0.3"
 
 

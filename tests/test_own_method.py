@@ -18,6 +18,7 @@ from ramet.engine.kept_models import FINAL_MODEL
 from ramet.engine.state import MODEL
 from ramet.experiment import RunFolder
 from ramet.experiment.named import method_factory
+from ramet.options import allow_code
 from ramet.payload import Array, Arrays, digest, under
 
 PAGE = Path(__file__).parents[1] / "docs" / "your-own-method.md"
@@ -62,6 +63,7 @@ def test_without_momentum_it_equals_fedstar(own: Path, tmp_path: Path) -> None:
 
 def test_the_state_of_a_merging_rule_survives_a_restart(own: Path, tmp_path: Path) -> None:
     whole = ramet.run(f"{own}/momentum.py:momentum", rounds=4, out=tmp_path / "whole")
+    allow_code(f"{own}/momentum.py:momentum")
     rule = method_factory(f"{own}/momentum.py:momentum")().merging
     assert digest(rule.ask(rule.start({}), "a")) == digest({})
     assert resumed_sha256(whole) == whole.summary.sha256

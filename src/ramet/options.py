@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ramet.errors import RametError, unknown
+from ramet.user_code import allow, check_allowed
 
 Built = TypeVar("Built")
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
@@ -33,10 +34,11 @@ def factory_named(
         return known[name]
     if name.endswith(".py"):
         raise RametError(f"name the factory in the file too: {name}:FACTORY.")
-    if ":" not in name:
+    if not is_user_defined(name):
         raise unknown(kind, name, known)
     source, _, attribute = name.rpartition(":")
     try:
+        check_allowed(name, kind)
         module = (
             _load_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
         )
@@ -51,21 +53,20 @@ def factory_named(
     return factory
 
 
-def source_of(text: str, known: Mapping[str, Any]) -> Path | None:
-    """The file of a user-defined factory; None for a built-in one."""
-    name, _ = name_and_options(text)
-    source = name.rpartition(":")[0]
-    if name in known or not source:
-        return None
-    if source.endswith(".py"):
-        return Path(source)
-    try:
-        spec = importlib.util.find_spec(source)
-    except ModuleNotFoundError:  # of a parent package
-        spec = None
-    if spec is None or spec.origin is None:
-        raise RametError(f"no module {source} is installed. Install it, or name another factory.")
-    return Path(spec.origin)
+def is_user_defined(name: str) -> bool:
+    """Whether this is `module:factory` or `file.py:factory`, and not a built-in name."""
+    return ":" in name
+
+
+def allow_code(*texts: object, remember: bool = True) -> None:
+    """Let the user-defined code run that the user names in these texts, some of which may be None.
+
+    Without ``remember``, only in this process and its children.
+    """
+    for text in texts:
+        name, _ = name_and_options(text if isinstance(text, str) else "")
+        if is_user_defined(name):
+            allow(absolute_file(name), remember)
 
 
 _imported_beside: set[str] = set()

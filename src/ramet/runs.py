@@ -35,6 +35,7 @@ from ramet.methods import Method
 from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
+from ramet.options import allow_code
 from ramet.prediction import Links, Trained, predicted
 from ramet.tracking import check_trackers, tracking
 
@@ -267,6 +268,7 @@ def run(
         options: arguments of the method, the setting, the network and the training, e.g.
             ``lr=0.01``. ``sites``, of the setting ``own``, is a path or a list of paths.
     """
+    allow_code(method, network, activation, merge, release)
     settings = checked_settings(
         method=method_name(method),
         setting=setting,

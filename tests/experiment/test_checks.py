@@ -9,6 +9,7 @@ import pytest
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
 from ramet.methods import METHODS
+from ramet.options import allow_code
 from ramet.partition import SETTINGS
 
 BUILT_IN = {name: factory().task for name, factory in SETTINGS.items() if factory().task}
@@ -123,5 +124,6 @@ def test_parts_of_a_method_of_your_own_are_checked(
     method: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "parts.py").write_text(WRONG_PARTS)
+    allow_code(f"{tmp_path}/parts.py:{method}")
     with pytest.raises(RametError, match=message):
         checked_settings(method=f"{tmp_path}/parts.py:{method}", setting="tiny", data=tmp_path)

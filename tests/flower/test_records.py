@@ -20,6 +20,7 @@ from ramet.flower.records import (
     to_records,
     to_run_config,
 )
+from ramet.options import allow_code
 from ramet.payload import Payload, digest
 
 
@@ -158,6 +159,7 @@ def test_rules_in_files_survive_and_are_labelled_without_their_folder(tmp_path: 
         "from ramet.methods.activation import RandomClients as Mine\n"
         "from ramet.methods.merging import WeightedMean as Mean\n"
     )
+    allow_code(f"{folder}/mine.py:Mine")
     settings = checked_settings(
         method="fedstar",
         setting="tiny",

@@ -25,6 +25,7 @@ from ramet.methods.fedda import Restart
 from ramet.methods.merging import Reply, WeightedMean
 from ramet.methods.server import Server
 from ramet.methods.training import LocalTraining
+from ramet.options import allow_code
 from ramet.payload import Arrays, Payload, only
 
 APP = """
@@ -196,6 +197,7 @@ def test_the_result_of_momentum_is_what_the_server_would_send(tmp_path: Path) ->
     code = re.search(r"```python\n(# momentum\.py\n.*?)```", page, flags=re.DOTALL)
     assert code
     (tmp_path / "momentum.py").write_text(code[1])
+    allow_code(f"{tmp_path}/momentum.py:momentum")
     method = method_factory(f"{tmp_path}/momentum.py:momentum")(beta=0.5)
     arrays, _ = trained(method, rounds=2)
     # The mean update is 2. Round 1: 0 + 2, velocity 2. Round 2: 2 + 2 + 0.5 * 2 = 5.

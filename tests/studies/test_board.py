@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ramet.cli.main import app
 from ramet.errors import RametError
 from ramet.metrics.summary import Baseline
+from ramet.options import allow_code
 from ramet.report.board import board_markdown, short_names
 from ramet.studies.archive import keep, kept
 from ramet.studies.board import Entry, Panel, board
@@ -213,6 +214,9 @@ def test_what_leaves_is_unknown_if_the_methods_file_has_changed(
     file.write_text("from ramet.methods import fedavg as mine\n")
     code = hashlib.sha256(file.read_bytes()).hexdigest()
     with_own_file(folder, tmp_path / "kept", f"{file}:mine", code)
+    (only,) = board([tmp_path / "kept"])
+    assert entry(only, f"{file}:mine").leaving is None  # nobody has allowed it
+    allow_code(f"{file}:mine")
     (only,) = board([tmp_path / "kept"])
     assert entry(only, f"{file}:mine").leaving is not None
     file.write_text("from ramet.methods import scaffold as mine\n")

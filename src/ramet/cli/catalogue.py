@@ -31,7 +31,7 @@ def methods(
     from ramet.experiment.named import method_factory, network_rows
     from ramet.methods import AUTHORS, METHODS, PAPER_NAMES
     from ramet.methods.training import LocalTraining
-    from ramet.options import arguments
+    from ramet.options import allow_code, arguments
     from ramet.report.plain_table import list_table
 
     if name is None:
@@ -44,6 +44,7 @@ def methods(
             print_line(f"  {key}: {paper.method} --network {paper.network}")
         print_line("`ramet methods NAME` shows a method's paper, task and options.")
         return
+    allow_code(name)
     factory = method_factory(name)
     method = factory()
     print_line(f"{method.name}: {_summary(factory)}")

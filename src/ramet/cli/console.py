@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 from rich.console import Console
 
-from ramet.errors import RametError, RametWarning
+from ramet.errors import RametError, RametWarning, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,16 +26,17 @@ _ANY_WIDTH = 10_000
 
 
 def print_line(text: str) -> None:
-    out.print(text, highlight=False, soft_wrap=True, markup=False)
+    out.print(one_line(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def print_status(text: str) -> None:
     """Print to stderr, which keeps stdout for JSON."""
-    err.print(text, highlight=False, soft_wrap=True, markup=False)
+    err.print(one_line(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def print_error(text: str) -> None:
-    err.print(f"ramet: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+    line = f"ramet: {one_line(text)}"
+    err.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -102,7 +103,7 @@ def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
     total = sweep.total_rounds()
     bar = Progress(
         BarColumn(bar_width=30),
-        TextColumn("{task.fields[facts]}"),
+        TextColumn("{task.fields[facts]}", markup=False),
         TimeRemainingColumn(),
         console=err,
         disable=not err.is_terminal,
@@ -142,7 +143,7 @@ def progress() -> Iterator[Callable[[Record], None]]:
         TextColumn("round"),
         MofNCompleteColumn(),
         BarColumn(bar_width=30),
-        TextColumn("{task.fields[facts]}"),
+        TextColumn("{task.fields[facts]}", markup=False),
         TimeRemainingColumn(),
         console=err,
         disable=not err.is_terminal,
@@ -216,7 +217,7 @@ def watch_lines(lines: Callable[[], list[str]]) -> None:
         while True:
             now = lines()
             if live:
-                live.update(Text("\n".join(now)), refresh=True)
+                live.update(Text("\n".join(map(one_line, now))), refresh=True)
             else:
                 for line in (line for line in now if line not in before):
                     print_line(line)

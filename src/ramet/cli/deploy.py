@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ramet.cli.arguments import Data, Json, RunOut, Side, Track, data_folder
 from ramet.cli.console import out, print_line, print_status, progress, show_result, watch_lines
-from ramet.errors import RametError, unknown
+from ramet.errors import RametError, one_line, unknown
 
 app = typer.Typer()
 deploy_app = typer.Typer(
@@ -276,11 +277,11 @@ def doctor(folder: Side = Path()) -> None:
         failures += not finding.ok
         out.print(
             f"[{'green' if finding.ok else 'red'}]{'ok ' if finding.ok else 'BAD'}[/] "
-            f"{finding.name}: {finding.detail}",
+            f"{escape(one_line(f'{finding.name}: {finding.detail}'))}",
             highlight=False,
             soft_wrap=True,
         )
         if not finding.ok:
-            out.print(f"    {finding.remedy}", highlight=False, soft_wrap=True, markup=False)
+            print_line(f"    {finding.remedy}")
     if failures:
         raise typer.Exit(1)

@@ -151,9 +151,11 @@ def run(
     ramet run mine.py:mine --set count=2 --json
     """
     from ramet.experiment import checked_settings
+    from ramet.options import allow_code
     from ramet.runs import start
 
     name, options = setting_and_options(setting, site, option)
+    allow_code(method, network, activation, merge, release)
     settings = checked_settings(
         method=method,
         setting=name,

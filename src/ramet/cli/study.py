@@ -132,6 +132,7 @@ def compare(
     from dataclasses import asdict
 
     from ramet.experiment import MethodSpec
+    from ramet.options import allow_code
     from ramet.studies.archive import keep, kept
     from ramet.studies.choice import reversals
     from ramet.studies.comparison import standings
@@ -139,8 +140,10 @@ def compare(
     from ramet.studies.sweep import Sweep, parse_seeds
 
     name, options = setting_and_options(setting, site, option)
+    specs = tuple(MethodSpec.parse(text) for text in _with_local(methods, name))
+    allow_code(network, activation, merge, release, *(part for s in specs for part in s.code))
     sweep = Sweep(
-        methods=tuple(MethodSpec.parse(text) for text in _with_local(methods, name)),
+        methods=specs,
         setting=name,
         seeds=parse_seeds(seeds),
         folder=(folder or Path("sweeps") / name).absolute(),

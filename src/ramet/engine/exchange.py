@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
-from ramet.errors import RametError
+from ramet.errors import RametError, one_line
 from ramet.events import log_event
 from ramet.methods.extras import TRAINING, Stage
 from ramet.metrics import WORK
@@ -93,7 +93,7 @@ class Exchange:
         for client, number in facts.down.items():
             self.down[client] = self.down.get(client, 0) + number
         self.sent = [mine + its for mine, its in zip(self.sent, facts.sent, strict=True)]
-        self.failed |= facts.failed
+        self.failed |= {client: one_line(reason) for client, reason in facts.failed.items()}
         for client, numbers in facts.numbers.items():
             earlier = self.stages_up.get(client, {})
             counts = {name: numbers[name] + int(earlier.get(name, 0)) for name in COUNTS}
@@ -167,9 +167,9 @@ class Exchange:
         return {"round": self.round, "seconds": seconds, "answered": sorted(self.numbers)}
 
     def add_fault(self, client: str, reason: str, received: bool) -> None:
-        self.failed[client] = str(reason)
+        self.failed[client] = one_line(reason)
         event = "reply refused" if received else "no reply"
-        log_event(WARNING, event, round=self.round, client=client, reason=reason)
+        log_event(WARNING, event, round=self.round, client=client, reason=self.failed[client])
 
     def add_request(self, client: str, message: Payload) -> None:
         self.down[client] = self.down.get(client, 0) + message.nbytes

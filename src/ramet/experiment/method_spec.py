@@ -65,6 +65,11 @@ class MethodSpec:
         text += _MERGE + self.merge if self.merge else ""
         return text + (_ACTIVATION + self.activation if self.activation else "")
 
+    @property
+    def code(self) -> tuple[str | None, ...]:
+        """The parts that may be user-defined."""
+        return self.method, self.network, self.release, self.merge, self.activation
+
     def with_option(self, key: str, value: object) -> MethodSpec:
         return replace(self, options={**self.options, key: str(value)})
 

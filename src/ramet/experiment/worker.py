@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from ramet.engine.pool import serve
+from ramet.experiment.code import allow_run
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
 from ramet.payload import Payload
@@ -29,4 +30,6 @@ def _answer(run: Path, client: str, message: Payload) -> Payload:
 def _opened(run: Path) -> tuple[RunFolder, Experiment]:
     """The run and its experiment, which keeps the data that it has read."""
     folder = RunFolder.open(run)
-    return folder, folder.experiment()
+    experiment = folder.experiment()
+    allow_run(experiment.settings)
+    return folder, experiment

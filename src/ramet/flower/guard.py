@@ -98,17 +98,16 @@ def check_accepted(given: Mapping[str, str]) -> None:
     Without a list everything is accepted.
     """
     from ramet.experiment.code import BUILT_IN  # slow import, not needed by `main`
-    from ramet.options import name_and_options
+    from ramet.options import allow_code, name_and_options
 
     path = os.environ.get(LIST_VARIABLE)
-    if not path:
-        return
     for kind, built_in in BUILT_IN.items():
         name, _ = name_and_options(given.get(kind, ""))
-        if name and name not in built_in and name not in read_accepted(Path(path)):
+        if path and name and name not in built_in and name not in read_accepted(Path(path)):
             raise RametError(
                 f"this site does not accept the {kind} '{name}'. Ask the site to list it."
             )
+        allow_code(name, remember=False)
 
 
 def check_app(content: bytes, accepted: Path) -> None:

@@ -14,12 +14,14 @@ from flwr.serverapp import Grid, ServerApp
 from ramet.data.own import Schema, agreed, distant_sums
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.code import BUILT_IN
 from ramet.flower.records import REGION, from_run_config
 from ramet.flower.region import coordinate, regional_deadline
 from ramet.flower.signing import CoordinatorKey, Keyring
 from ramet.flower.waits import pull_objects_quickly
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
 from ramet.metrics import Record
+from ramet.options import allow_code
 
 app = ServerApp()
 
@@ -28,6 +30,8 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Start the run that the run config describes, or resume it if its folder exists."""
     pull_objects_quickly("flwr.superlink.grid.http_grid", "pull_objects")
+    if CoordinatorKey.of_this_process() is None:  # whoever started the run has named its code
+        allow_code(*(context.run_config.get(kind) for kind in BUILT_IN), remember=False)
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
     if region := str(context.run_config.get(REGION) or ""):

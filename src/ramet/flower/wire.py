@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from ramet.data.own import Preparation, Schema, SiteSums
 from ramet.engine import Answer, Refused
-from ramet.errors import RametError
+from ramet.errors import RametError, one_line
 from ramet.flower.records import (
     COLUMNS,
     DECODING_ERRORS,
@@ -48,6 +48,8 @@ _LOST = {
     ErrorCode.CLIENT_APP_CRASHED,
 }
 """Flower's errors that are no answer of the site."""
+_LONGEST_REASON = 2000
+"""Characters of a site's reason for not answering."""
 _NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
 
 
@@ -111,7 +113,7 @@ class GridWire:
 
     def reasons(self, clients: Iterable[str]) -> str:
         """Why these clients do not take part."""
-        return "; ".join(f"{client}: {self._reason(client)}" for client in clients)
+        return one_line("; ".join(f"{client}: {self._reason(client)}" for client in clients))
 
     def _reason(self, client: str) -> str:
         if client in self.refused:
@@ -312,7 +314,8 @@ def _connected_but(answer: str) -> str:
 
 def _content(reply: Message) -> Payload | str:
     if reply.has_error():
-        reason = f"{reply.error.reason or 'failed'} (Flower's code {reply.error.code})"
+        said = one_line(reply.error.reason or "failed")[:_LONGEST_REASON]
+        reason = f"{said} (Flower's code {reply.error.code})"
         return _Lost(reason) if reply.error.code in _LOST else reason
     try:
         return from_records(reply.content)

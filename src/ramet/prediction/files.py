@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ramet.disk import replace_file
 from ramet.errors import RametError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TABLES = (".csv", ".parquet")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def check_output(path: Path, endings: tuple[str, ...] = _TABLES) -> None:
@@ -28,7 +29,7 @@ def check_output(path: Path, endings: tuple[str, ...] = _TABLES) -> None:
 
 def write(frame: pd.DataFrame, path: Path) -> None:
     is_parquet = path.suffix.lower() == ".parquet"
-    to_file = frame.to_parquet if is_parquet else frame.to_csv
+    to_file = frame.to_parquet if is_parquet else _for_spreadsheets(frame).to_csv
     try:
         replace_file(path, lambda temporary: to_file(temporary, index=False))
     except OSError as error:
@@ -37,4 +38,24 @@ def write(frame: pd.DataFrame, path: Path) -> None:
 
 def to_csv(frame: pd.DataFrame) -> None:
     """Write to standard output."""
-    frame.to_csv(sys.stdout, index=False)
+    _for_spreadsheets(frame).to_csv(sys.stdout, index=False)
+
+
+def _for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with names of classes, which other sites choose too, as text and not as formulas.
+
+    Ids are the site's own, and stay as they are.
+    """
+    named = frame.rename(columns=_as_text)
+    return named.assign(**{"class": named["class"].map(_as_text)}) if "class" in named else named
+
+
+def _as_text(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula, with an apostrophe before it if needed."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -24,6 +24,7 @@ from ramet.errors import RametError, unknown
 from ramet.experiment import SPLIT_SEED, MethodSpec, make_folder
 from ramet.experiment.named import NamedParts
 from ramet.metrics.best import Evaluated, best_of
+from ramet.options import allow_code
 from ramet.randomness import Randomness
 from ramet.studies.search_space import DEFAULT_SPACE, Space, parse_dimension
 from ramet.studies.sweep import Sweep, run_or_resume
@@ -326,8 +327,10 @@ def tune(
         options: fixed options of all methods and of the setting.
     """
     texts = [methods] if isinstance(methods, str) else methods
+    specs = tuple(MethodSpec.parse(text) for text in texts)
+    allow_code(network, activation, merge, release, *(part for s in specs for part in s.code))
     sweep = Sweep(
-        methods=tuple(MethodSpec.parse(text) for text in texts),
+        methods=specs,
         setting=setting,
         seeds=tuple(seeds),
         folder=Path(out or Path("tune") / setting).absolute(),

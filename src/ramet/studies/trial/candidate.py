@@ -12,7 +12,7 @@ from ramet.experiment import RunSettings
 from ramet.experiment.checks import check_extras
 from ramet.experiment.code import user_files
 from ramet.experiment.named import NamedParts, activation_from, merging_from, release_from
-from ramet.options import absolute_file
+from ramet.options import absolute_file, allow_code
 from ramet.studies.trial.findings import error_in_words
 from ramet.tasks import TaskName
 
@@ -71,6 +71,7 @@ class Candidate:
             "release": self.release,
         }
         files = {kind: absolute_file(name) for kind, name in names.items() if name}
+        allow_code(*files.values())
         return {**files, "data": self.data, "rounds": self.rounds}
 
     def _chosen_setting(self, given: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
