@@ -39,6 +39,7 @@ def test_the_file_that_join_writes_limits_runs_only(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(uncommented)
     policy = checked_policy(tmp_path / "policy.toml")
     assert policy.numbers.scores == 0.01
+    assert policy.versions == 1
     assert policy.limits == {"runs": 20, "rounds": 500, "bytes": 10**9}
 
 

@@ -136,6 +136,8 @@ class Policy(_Table):
     """The largest number of rounds that the site answers, over all runs."""
     bytes: int | None = Field(None, ge=0)
     """The largest number of bytes of arrays that leave, over all runs."""
+    versions: int | None = Field(None, ge=0)
+    """The largest number of versions of the data about whose columns sums may leave."""
     privacy: Ceiling | None = None
     """The most that may be spent over all runs; runs without differential privacy are refused."""
     numbers: Numbers = Numbers()
@@ -196,6 +198,15 @@ class Policy(_Table):
                     "policy.toml."
                 )
 
+    def check_versions(self, count: int) -> None:
+        """Refuse sums of columns of one version of the data too many."""
+        if self.versions is not None and count > self.versions:
+            raise PolicyError(
+                "`versions`: this site's data has changed since it told the sums of its columns. "
+                "Two answers together reveal the rows that changed. Its owner can raise `versions` "
+                "in policy.toml."
+            )
+
     def lines(self) -> list[str]:
         """A summary for the site's owner."""
         numbers = {kind: getattr(self.numbers, kind) for kind in Numbers.model_fields}
@@ -208,6 +219,7 @@ class Policy(_Table):
             f"differential privacy: {self.privacy or 'not required'}",
             f"sites in a run: at least {self.members}",
             f"training samples: at least {self.samples}",
+            *([] if self.versions is None else [f"versions of the data: at most {self.versions}"]),
             *(f"{key} in all: at most {limit}" for key, limit in self.limits.items()),
             f"numbers that may leave: {', '.join(_described(numbers)) or 'none'}",
         ]
@@ -288,6 +300,7 @@ _FIRST_POLICY = """\
 runs = 20                          # the most runs, whatever their names; raise it for more
 # rounds = 500                     # the most rounds over all runs
 # bytes = 1_000_000_000            # the most bytes of arrays over all runs
+# versions = 1                     # of the data, about whose columns sums may leave
 
 {privacy}
 

@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}"),
 ]
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+RECORDS = ("privacy.json", "answered.json", "told.json")
 SITES = {"north": ("mass",), "south": ("mass", "charge")}
 NOT_RUN = ("pip", "sudo")
 """Programs that would change this machine."""
@@ -100,7 +101,7 @@ def test_back_up_and_restore(operators: Operators) -> None:
     operators.type(site)
     for folder in folders:
         (folder / "later").touch()
-    records = [folders[1] / "state" / name for name in ("privacy.json", "answered.json")]
+    records = [folders[1] / "state" / name for name in RECORDS]
     for record in records:
         record.parent.mkdir(exist_ok=True)
         record.write_text('{"version": 1, "runs": {}}')

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from command_line import ramet
+from own_sites import messy_site
+from ramet import run as run_method
 from ramet.engine import AuditLog, Node
 from ramet.engine.audit import audit_entries
 from ramet.engine.node import request
@@ -83,3 +87,25 @@ def test_a_truncated_line_does_not_affect_others(tiny_node: NodeMaker, tmp_path:
 def test_a_missing_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RametError, match=r"there is no audit.jsonl below"):
         audit_entries(tmp_path)
+
+
+def test_a_local_run_lists_what_sites_told_before_round_1(tmp_path: Path) -> None:
+    """The same as at a site of a consortium: sums of columns, and whether a class is rare."""
+    files = [messy_site(tmp_path / name, seed, 60) for seed, name in enumerate(("north", "south"))]
+    table = files[0].parent / "patients.csv"
+    head, *rows = table.read_text().splitlines()
+    rows = [row.replace(",ill", ",healthy") if n >= 10 else row for n, row in enumerate(rows)]
+    table.write_text("\n".join([head, *rows]) + "\n")
+    run = run_method(
+        "fedavg", "own", rounds=1, out=tmp_path / "run", sites=shlex.join(map(str, files))
+    )
+    entries, _ = audit_entries(run.folder)
+    told = {entry.client: entry.told for entry in entries if entry.told}
+    assert told.keys() == {"north", "south"}
+    columns = ("admitted", "age", "bmi", "smoker", "ward")
+    assert [line.split(":")[0] for line in told["south"]] == [f"patient.{c}" for c in columns]
+    assert told["south"][1].startswith("patient.age: count 60, sum ")
+    assert told["north"][-1] == "classes: one is rare; which one is not told"
+    shown = ramet("audit", "show", str(run.folder)).stdout
+    assert "told before round 1" in shown
+    assert "one is rare" in shown

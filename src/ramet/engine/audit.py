@@ -17,6 +17,8 @@ from ramet.errors import RametError
 from ramet.payload import Array, Payload
 
 NAME = "audit.jsonl"
+INTRODUCTIONS = "introductions"
+"""The folder of the log of what sites tell before round 1."""
 
 
 @dataclass(frozen=True)

@@ -155,12 +155,20 @@ class Experiment:
         """What the sites on this machine tell for a common preparation, if there is none yet."""
         if self.agreement is not None:
             return {}
-        data, here = self.settings.data, self.reported is None
+        here = self.reported is None
         with_sums = [s for s, schema in self.raw_schemas.items() if here or schema.columns]
-        sums = {site: self.setting.sums(site, data) for site in with_sums}
-        if self.settings.dp:  # whether a class is rare does not leave then
-            sums = {site: own.without_rarity() for site, own in sums.items()}
-        return sums
+        return {site: self.sums(site) for site in with_sums}
+
+    def sums(self, client: str) -> SiteSums:
+        """What a site on this machine tells before round 1."""
+        sums = self.setting.sums(client, self.settings.data)
+        return sums.without_rarity() if self.settings.dp else sums
+
+    def introductions(self) -> dict[str, tuple[str, ...]]:
+        """What the sites on this machine tell before round 1, in words; only those that do."""
+        here = [c for c in self.clients if self.setting.user_defined and self._has_data_of(c)]
+        words = {client: self.sums(client).in_words() for client in here}
+        return {client: told for client, told in words.items() if told}
 
     @cached_property
     def sizes(self) -> Sizes:

@@ -51,7 +51,9 @@ from torch import nn
 
 from ramet.data.own import Preparation, Schema
 from ramet.disk import write_atomically
-from ramet.engine import LocalWire, Observer, Snapshots, Wire
+from ramet.engine import AuditLog, LocalWire, Observer, Snapshots, Wire
+from ramet.engine.audit import INTRODUCTIONS
+from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.kept_models import has_final_model
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.errors import RametError, RametWarning
@@ -73,6 +75,7 @@ from ramet.experiment.summarise import summarise
 from ramet.metrics import Record, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.metrics.summary import Baseline
+from ramet.payload import Payload
 from ramet.tasks.base import Predictions
 from ramet.version import provenance, versions
 
@@ -169,6 +172,22 @@ class RunFolder:
             self.write("sites.json", schemas)
             self.write(REMARKS, {"data": experiment.remarks()})
             self.write(PREPARATION, experiment.preparation.model_dump(mode="json"))
+            if experiment.settings.engine != "superlink":  # there, each site logs it
+                self._log_introductions(experiment, str(about["run"]))
+
+    def _log_introductions(self, experiment: Experiment, run: str) -> None:
+        """Log what sites told before round 1: the sums of columns, and whether a class is rare."""
+        settings = experiment.settings
+        for client, told in experiment.introductions().items():
+            audit = AuditLog(
+                self.path / INTRODUCTIONS / AUDIT,
+                run=run,
+                client=client,
+                method=settings.label,
+                sharing=str(experiment.method.shared),
+                data=str(experiment.setting.data_of(client, settings.data)),
+            )
+            audit.add(0, Payload(), "introduction", told)
 
     @staticmethod
     def open(path: Path) -> RunFolder:

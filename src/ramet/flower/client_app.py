@@ -33,6 +33,7 @@ from ramet.disk import write_atomically
 from ramet.engine import AuditLog, Node
 from ramet.engine.answered import NAME as ANSWERED
 from ramet.engine.answered import Answered
+from ramet.engine.audit import INTRODUCTIONS
 from ramet.engine.audit import NAME as AUDIT
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
@@ -42,7 +43,7 @@ from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.code import BUILT_IN
-from ramet.flower.data_record import check_same_data
+from ramet.flower.data_record import check_same_data, data_version
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
     NotAllowedError,
@@ -62,6 +63,8 @@ from ramet.flower.records import (
 from ramet.flower.region import passed_on
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
+from ramet.flower.told_sums import NAME as TOLD
+from ramet.flower.told_sums import ToldSums
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 
@@ -70,8 +73,6 @@ if TYPE_CHECKING:
 
 SUMS = "columns.json"
 """The file in the site's state folder with the sums of columns that it sent last."""
-INTRODUCTIONS = "introductions"
-"""The folder of the audit log of what the site tells before round 1."""
 app = ClientApp()
 
 
@@ -91,8 +92,9 @@ def introduce(message: Message, context: Context) -> Message:
             raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
         if COLUMNS in described and experiment.settings.dp:
             raise NotAllowedError("`dp`: sums of columns would leave this site without noise.")
-        reply = Payload(notes={"client": name, **described})
         with write_errors_kept_local("write its state"):
+            described = _told_once(context, experiment, name, described, policy)
+            reply = Payload(notes={"client": name, **described})
             _keep_sums(context, experiment, name, reply)
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
         return Message(to_records(signed_reply), reply_to=message)
@@ -175,6 +177,19 @@ def _described(experiment: Experiment, name: str) -> dict[str, str]:
     except SiteDataError:
         return {"form": ""}
     return {"form": schema.text()} | ({COLUMNS: sums.text()} if sums != SiteSums() else {})
+
+
+def _told_once(
+    context: Context, experiment: Experiment, name: str, described: dict[str, str], policy: Policy
+) -> dict[str, str]:
+    """The same, with the sums that were told before if the data is the same."""
+    folder, data = context.node_config.get("state"), experiment.settings.data
+    if not folder or COLUMNS not in described:
+        return described
+    path = experiment.setting.data_of(name, data)
+    version = "" if path is None else data_version(path)
+    told = ToldSums(Path(str(folder)) / TOLD, name).once(version, described[COLUMNS], policy)
+    return {**described, COLUMNS: told}
 
 
 def _keep_sums(context: Context, experiment: Experiment, name: str, reply: Payload) -> None:

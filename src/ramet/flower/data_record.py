@@ -32,6 +32,13 @@ def check_same_data(state: Path, toml: Path) -> None:
         write_atomically(record, json.dumps(now).encode())
 
 
+def data_version(toml: Path) -> str:
+    """SHA-256 of a site's TOML file and all files that it names."""
+    files = {path.relative_to(toml.parent).as_posix(): path for path in site_files(toml)}
+    hashes = _hashes({name: _facts(path, None) for name, path in files.items()})
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+
+
 def _facts(path: Path, before: list[int | str] | None) -> list[int | str]:
     """Size, times of modification and change, and SHA-256."""
     status = path.stat()
