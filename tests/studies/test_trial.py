@@ -87,6 +87,51 @@ def test_the_default_setting_is_for_the_task(
     assert given["options"]["lr"] == "0.02"
 
 
+NODES_ONLY = """
+from dataclasses import replace
+from torch import nn
+from ramet.methods import fedavg
+from ramet.methods.sharing import SameSize
+from ramet.models.plain_node import NodeGCN
+
+class Halved(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.narrow = nn.Linear(shape.features, 8 // (shape.features // 2))
+
+def for_nodes():
+    return replace(fedavg(), name="for_nodes", model=lambda shape: NodeGCN(shape))
+
+def for_two_features():
+    return replace(fedavg(), name="for_two_features", model=Halved)
+"""
+
+
+def test_a_network_for_one_task_is_tried_on_that_task(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NODES_ONLY)
+    report = try_method(
+        Candidate(f"{tmp_path}/mine.py:for_nodes", tmp_path, rounds=2), ["local"], ["reference"]
+    )
+    assert (report.setting, report.checks("ok")) == ("planted", ["reference"])
+    assert report.unsuited.keys() == {"graph-classification", "link-prediction"}
+    assert re.search(
+        r"cannot be built for LinkShape.*: AttributeError: .*\(.*\.py, line \d+\)",
+        report.unsuited["link-prediction"],
+    )
+
+
+def test_a_network_that_cannot_be_built_is_reported_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NODES_ONLY)
+    detail = (
+        r"suits no task.*network Halved cannot be built for NodeShape\(features=1, classes=2\): "
+        r"ZeroDivisionError: .* \(mine\.py, line 11\)"
+    )
+    with pytest.raises(RametError, match=detail):
+        try_method(Candidate(f"{tmp_path}/mine.py:for_two_features", tmp_path))
+    with pytest.raises(RametError, match=r"Halved cannot be built for GraphShape.*line 11"):
+        ramet.run("fedavg", "tiny", network=f"{tmp_path}/mine.py:Halved", out=tmp_path / "run")
+
+
 def broken(name: str, data: Path) -> Candidate:
     return Candidate(f"{TESTS}/broken_methods.py:{name}", data, rounds=2)
 

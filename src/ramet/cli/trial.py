@@ -113,6 +113,8 @@ def _show(report: Report, as_json: bool) -> None:
         return
     rows = [(one.check, _SHOWN[one.verdict], one.detail) for one in report.outcomes]
     print_table(list_table(("check", "outcome", "detail"), rows))
+    for task, reason in report.unsuited.items():
+        print_line(f"Not tried on {task}: {reason}")
     print_line(_conclusion(report))
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from ramet.engine.state import load_arrays, model_arrays, numpy_arrays
 from ramet.errors import RametError
 from ramet.methods import AssembledMethod
-from ramet.methods.base import declared_extras
+from ramet.methods.base import built, declared_extras
 from ramet.payload import Array, Arrays
 from ramet.randomness import EVERYONE, Randomness
 from ramet.tasks import Shape
@@ -30,7 +30,7 @@ def new_model(
 ) -> nn.Module:
     """Build a model whose random draws depend on the run's seed and the client only."""
     with Randomness(seed, client, 0).torch_draws("start"):
-        return method.model(shape)
+        return built(method.model, shape)
 
 
 def start_shared(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, Array]:

@@ -12,6 +12,7 @@ import torch
 from ramet.engine.start import new_model, start_extras, start_shared
 from ramet.engine.state import model_arrays
 from ramet.methods import AssembledMethod
+from ramet.methods.base import built
 from ramet.tasks import Shape
 
 ArrayShapes: TypeAlias = dict[str, tuple[int, ...]]
@@ -91,7 +92,7 @@ class Sizes:
         shape = self.shape_of(client)
         if shape not in self._by_shape:
             with torch.random.fork_rng():
-                model = self.method.model(shape)
+                model = built(self.method.model, shape)
             self._by_shape[shape] = (
                 sum(array.size for array in model_arrays(model).values()),
                 self._exchanged_shapes(shape),

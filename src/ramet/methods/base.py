@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from inspect import getmodule
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -164,9 +167,30 @@ def network_arrays(
     return NetworkArrays(tuple(sizes), frozenset(varying), _of_class(model, "together") or ())
 
 
+def built(model: Model, shape: Any) -> nn.Module:
+    """The network for a shape; an error in its code names the shape and the line."""
+    try:
+        return model(shape)
+    except RametError:
+        raise
+    except Exception as error:
+        network = getattr(model, "func", model)
+        frames = traceback.extract_tb(error.__traceback__)
+        file = getattr(getmodule(network), "__file__", None)
+        own = [one for one in frames if one.filename == file]
+        line = (own or frames)[-1]
+        words = " ".join(str(error).split())
+        raise RametError(
+            f"the network {getattr(network, '__name__', network)} cannot be built for {shape}: "
+            f"{type(error).__name__}: {words} ({Path(line.filename).name}, line {line.lineno}). "
+            "Every network is also built for one feature and two classes, to see what can be "
+            "shared."
+        ) from error
+
+
 def _sizes(model: Model, shape: Any) -> dict[str, Any]:
     with torch.random.fork_rng():
-        state = model(shape).state_dict()
+        state = built(model, shape).state_dict()
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
@@ -330,7 +354,7 @@ def check_privacy(
 def _hops(method: AssembledMethod) -> int:
     """Over how many hops the network sums before training; 0 if it does not."""
     with torch.random.fork_rng():
-        model = method.model(method.task.plain_shape(method.inputs))
+        model = built(method.model, method.task.plain_shape(method.inputs))
     return model.hops if isinstance(model, NodeHops) else 0
 
 

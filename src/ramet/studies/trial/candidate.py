@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,25 @@ class Candidate:
     def _chosen_setting(self, given: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
         if self.setting is not None:
             return self.setting, {**self.options}
-        parts = {
-            task: self._parts(given, name, self.options) for task, (name, _) in _OFFLINE.items()
-        }
-        own = parts["graph-classification"].bare_method.task
-        suited = [own.name] if own else [task for task in parts if _fits(parts[task])]
-        name, options = _OFFLINE[suited[0] if suited else "graph-classification"]
+        own = self._parts(given, "tiny", self.options).bare_method.task
+        suited = [own.name] if own else [task for task in _OFFLINE if task not in self.unsuited]
+        if not suited:
+            reasons = "; ".join(f"{task}: {reason}" for task, reason in self.unsuited.items())
+            raise RametError(f"the method suits no task. {reasons}")
+        name, options = _OFFLINE[suited[0]]
         return name, {**options, **self.options}
+
+    @cached_property
+    def unsuited(self) -> dict[TaskName, str]:
+        """The tasks that a method without a task of its own cannot be tried on, with the reason."""
+        if self.setting is not None:
+            return {}
+        given = self._given()
+        found = {
+            task: _obstacle(self._parts(given, name, self.options), given)
+            for task, (name, _) in _OFFLINE.items()
+        }
+        return {task: reason for task, reason in found.items() if reason is not None}
 
     def _parts(
         self, given: Mapping[str, Any], setting: str, options: Mapping[str, str]
@@ -91,13 +104,13 @@ class Candidate:
         return NamedParts(given["method"], setting, given.get("network"), options, self.data)
 
 
-def _fits(parts: NamedParts) -> bool:
-    """Whether the method and the network are for the task of the setting."""
+def _obstacle(parts: NamedParts, given: Mapping[str, Any]) -> str | None:
+    """Why the method and the network are not for the task of the setting; None if they are."""
     try:
         check_extras(parts.assembled(), parts.same_schema, parts.setting_name)
-    except RametError:
-        return False
-    return True
+    except Exception as error:  # noqa: BLE001 - whatever user-defined code raises
+        return _in_user_code(error, given)
+    return None
 
 
 def _check_names(given: Mapping[str, Any], parts: NamedParts) -> None:

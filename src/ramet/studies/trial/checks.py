@@ -38,6 +38,7 @@ from ramet.studies.trial.wires import (
     StoppedError,
     StoppingWire,
 )
+from ramet.tasks import TaskName
 
 Verdict: TypeAlias = Literal["ok", "failed", "skipped"]
 ENGINES: tuple[Engine, ...] = ("local", "ray", "superlink")
@@ -83,6 +84,8 @@ class Report:
     options: Mapping[str, str]
     rounds: int
     outcomes: tuple[Outcome, ...]
+    unsuited: Mapping[TaskName, str]
+    """The tasks that the method does not suit, if it could have been tried on them: the reason."""
 
     def checks(self, verdict: Verdict) -> list[str]:
         """The names of the checks with this result."""
@@ -131,6 +134,7 @@ def try_method(
         options=given["options"],
         rounds=candidate.rounds,
         outcomes=tuple(outcomes),
+        unsuited=candidate.unsuited,
     )
 
 
