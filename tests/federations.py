@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import ramet
 from ramet.data import Batch, GraphBlock, Split
 from ramet.engine import Answer, AuditLog, LocalWire, Node, Rounds, Snapshot, Snapshots, Wire
+from ramet.engine.run_state import RunState
 from ramet.engine.start import start_extras, start_shared
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire
@@ -229,6 +230,13 @@ def wavering_run(folder: Path, rounds: int = 8, **options: Any) -> ramet.Result:
     """A run with private heads and a large learning rate, whose best round of eight is the 4th."""
     given = {"rounds": rounds, "seed": 3, "lr": 0.05, **PLANTED, **options}
     return ramet.run("fedper", "planted", out=folder, **given)
+
+
+def merged_sha256(run: Path) -> str:
+    """The SHA-256 of a run if its clients were deployed sites, which send no digests."""
+    saved = Snapshots(run / "server").latest_valid()
+    assert saved is not None
+    return RunState.restored(saved).sha256({})
 
 
 def stopped_and_resumed(whole: ramet.Result, folder: Path, in_round: int = 3) -> str:

@@ -73,8 +73,7 @@ class Sums:
             if client in self.away.get(step, ()):
                 continue
             self.messages.append((step, client, message))
-            with self.sites[client].locked():
-                reply = self.sites[client].answer(message)
+            reply = self.sites[client].answer(message)
             self.replies.append((step, client, reply))
             assert fault(client, reply) is None
             valid[client] = reply
@@ -92,19 +91,9 @@ class Sums:
     def train(self, client: str, number: int, message: Payload | None = None) -> Payload:
         message = message or self.train_message(number)
         self.messages.append((TRAIN, client, message))
-        site = self.sites[client]
-        with site.locked():
-            reply = site.earlier_reply(message)
-            if reply is None:
-                reply = site.masked(message, Payload(self.terms(client, number)))
+        reply = self.sites[client].once(message, lambda: Payload(self.terms(client, number)))
         self.replies.append((TRAIN, client, reply))
         return reply
-
-    def checked_message(self, client: str, number: int) -> Payload:
-        """A message to train that the site has accepted as a new one."""
-        message = self.train_message(number)
-        assert self.sites[client].earlier_reply(message) is None
-        return message
 
     def collect(self, number: int) -> PendingSum:
         total = RingTotal()

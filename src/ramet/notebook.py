@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib import import_module
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from ramet.errors import RametError
@@ -62,7 +63,7 @@ def _overwrite(text: str) -> None:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f} %"
+    return "–" if share is None or isnan(share) else f"{100 * share:.2f} %"
 
 
 def _rows(summary: Summary) -> list[tuple[str, str]]:

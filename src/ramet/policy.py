@@ -126,8 +126,9 @@ class Policy(_Table):
     """Patterns of the parameters that may leave; extras follow them."""
     secure: Literal["required", "allowed"] = "allowed"
     """Whether replies may leave outside a secure sum."""
-    members: int = Field(1, ge=1)
-    """The smallest number of sites in a run and, with secure sums, in each sum."""
+    members: int | None = Field(None, ge=1)
+    """The smallest number of sites in a run and, with secure sums, in each sum. None for the
+    default: secure sums are over all sites in the site's list of members, as far as they answer."""
     samples: int = Field(1, ge=1)
     """The smallest number of training samples with which the site takes part."""
     runs: int | None = Field(None, ge=0)
@@ -156,7 +157,7 @@ class Policy(_Table):
             yield "methods", f"{named} is not in the list ({', '.join(self.methods) or 'empty'})"
         if self.secure == "required" and not secure:
             yield "secure", "replies leave inside secure sums only, and the run has none"
-        if members < self.members:
+        if self.members is not None and members < self.members:
             yield "members", f"the run has {members} sites, fewer than {self.members}"
         if self.privacy is not None and (reason := self.privacy.refusal(budget)):
             yield "privacy", reason
@@ -207,6 +208,12 @@ class Policy(_Table):
                 "in policy.toml."
             )
 
+    @property
+    def members_sentence(self) -> str:
+        if self.members is None:
+            return "any number; in secure sums all of members.toml"
+        return f"at least {self.members}"
+
     def lines(self) -> list[str]:
         """A summary for the site's owner."""
         numbers = {kind: getattr(self.numbers, kind) for kind in Numbers.model_fields}
@@ -217,7 +224,7 @@ class Policy(_Table):
             f"parameters that may leave: {share or 'none'}",
             f"secure sums: {self.secure}",
             f"differential privacy: {self.privacy or 'not required'}",
-            f"sites in a run: at least {self.members}",
+            f"sites in a run: {self.members_sentence}",
             f"training samples: at least {self.samples}",
             *([] if self.versions is None else [f"versions of the data: at most {self.versions}"]),
             *(f"{key} in all: at most {limit}" for key, limit in self.limits.items()),
@@ -295,7 +302,8 @@ _FIRST_POLICY = """\
 # methods = ["fedavg", "fedstar"]  # built-in methods, and SHA-256 of user-defined code
 # share = ["layers.*"]             # parameters that may leave
 # secure = "required"              # replies leave inside secure sums only
-# members = 3                      # the smallest number of sites in a run
+# members = 3                      # the smallest number of sites; without it, secure sums are
+                                   # over all sites in members.toml
 # samples = 50                     # the smallest number of training samples here
 runs = 20                          # the most runs, whatever their names; raise it for more
 # rounds = 500                     # the most rounds over all runs
@@ -307,7 +315,7 @@ runs = 20                          # the most runs, whatever their names; raise 
 [numbers]                          # true, false, or the step to round to
 # weight = 10
 # loss = false
-# scores = 0.01
+# scores = 0.01                    # with differential privacy, scores leave only if this is set
 # work = false                     # counted operations and peak memory
 # columns = false                  # sums of declared columns, before round 1
 """

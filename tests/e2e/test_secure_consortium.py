@@ -17,6 +17,7 @@ import pytest
 
 import ramet
 from consortia import DeployRun, Members, consortium
+from federations import merged_sha256
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import POLICY, add_member
 from ramet.engine.audit import SentTensor, audit_entries
@@ -67,7 +68,7 @@ def test_three_sites_that_require_secure_sums(tmp_path: Path) -> None:
         summary = run.summary()
         expected = in_fixed_point(members, 2, tmp_path / "local")
         assert summary is not None
-        assert summary.sha256 == expected.summary.sha256
+        assert summary.sha256 == merged_sha256(expected.folder)
         clear = {t.sha256 for e in audit_entries(expected.folder)[0] for t in e.tensors}
         for site in members.sites:
             sent = {t.sha256 for e in audit_entries(site.folder / "state")[0] for t in e.tensors}

@@ -12,6 +12,7 @@ import pytest
 
 import ramet
 from consortia import Members, consortium
+from federations import merged_sha256
 from own_sites import graph_site
 from ramet.deploy.run import run_consortium
 from ramet.engine.audit import audit_entries
@@ -92,7 +93,7 @@ def test_the_permitted_run_gives_the_local_engines_model(members: Members, tmp_p
     )
     summary = run.summary()
     assert summary is not None
-    assert summary.sha256 == local.summary.sha256
+    assert summary.sha256 == merged_sha256(local.folder)
     config = {**_config(members, run.path), "data": str(tmp_path), REGION: "", MAILBOX: ""}
     for site in members.sites:
         entries, _ = audit_entries(site.folder / "state")

@@ -35,13 +35,13 @@ def nodes_of(experiment: Experiment, folder: Path) -> dict[str, Node]:
 
 
 def message_to(nodes: Mapping[str, Node], arrays: Arrays) -> Payload:
-    """A message to train in round 2, after the keys were exchanged."""
+    """A message to train in round 1, after the keys were exchanged."""
 
     def ask(_: str, requests: Mapping[str, Payload], *__: object) -> dict[str, Payload]:
         return {client: nodes[client].answer(message) for client, message in requests.items()}
 
-    agreed = with_keys(SecureState(), tuple(nodes), 2, 3, ask)
-    return replace(request(2, True, arrays), notes=agreed.notes())
+    agreed = with_keys(SecureState(), tuple(nodes), 1, 3, ask)
+    return replace(request(1, True, arrays), notes=agreed.notes())
 
 
 def test_values_that_do_not_fit_are_no_reason_to_refuse(

@@ -20,7 +20,7 @@ FULL = os.environ.get("RAMET_FAULTS") == "full"
 
 def tolerated(count: int, step: str) -> int:
     """How many of the sites may be missing in a step."""
-    return count - (3 if step == "keys" else threshold(count))
+    return count - threshold(count)
 
 
 def cases(count: int) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -6,14 +6,22 @@ import json
 import os
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ramet.engine.secure_messages import SecureError, context_digest, step_request, to_bytes
-from ramet.engine.secure_server import PendingSum, sum_of
+from ramet.engine.run_answers import AnsweredError
+from ramet.engine.secure_messages import (
+    SecureError,
+    Summed,
+    context_digest,
+    step_request,
+    to_bytes,
+)
+from ramet.engine.secure_server import PendingSum, SecureState, sum_of, with_keys
 from ramet.errors import RametError
 from ramet.methods.fixed_point import RingTotal
 from ramet.payload import Payload, digest
@@ -34,7 +42,7 @@ def sums(tmp_path: Path) -> Sums:
 def test_another_message_for_an_answered_round_is_refused(sums: Sums) -> None:
     sums.train("site00", 1)
     other = replace(sums.train_message(1), arrays={"slope": np.zeros(1, np.float32)})
-    with pytest.raises(SecureError, match=r"has already answered round 1, to another message"):
+    with pytest.raises(AnsweredError, match=r"has already answered round 1, to another message"):
         sums.train("site00", 1, other)
 
 
@@ -92,9 +100,64 @@ def test_sites_stop_if_they_were_told_two_stories(sums: Sums) -> None:
     other = replace(pending, survivors=pending.survivors[:4])
     signed = sums.sites["site03"].answer(sign_message(sums, other))
     confirmed = {"site03": signed.notes["confirmed"]}
-    for given in ("{}", json.dumps(confirmed)):
+    for told, given in ((pending, {}), (pending, confirmed), (other, confirmed)):
+        notes = {"summed": summed(sums, told.survivors), "confirmed": json.dumps(given)}
         with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 1"):
-            sums.train("site00", 2, sums.train_message(2, confirmed=given))
+            sums.train("site00", 2, sums.train_message(2, **notes))
+
+
+def summed(sums: Sums, survivors: tuple[str, ...]) -> str:
+    """What a message to train says about the sum before it."""
+    assert sums.state.batch is not None
+    return Summed(sums.state.batch.id, [*sums.names], [*survivors]).note()
+
+
+def test_a_skipped_round_is_refused(tmp_path: Path) -> None:
+    """Whatever is said of the round that did not take place: nobody has signed for it."""
+    sums = Sums(5, tmp_path, last=4)
+    sums.run(1)
+    with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 2"):
+        sums.train("site00", 3)
+    notes = {"summed": "", "confirmed": "{}"}
+    with pytest.raises(SecureError, match=r"does not name the sum of the round before"):
+        sums.train("site00", 3, sums.train_message(3, **notes))
+    sums.train("site00", 2)
+
+
+def test_a_site_that_missed_a_round_goes_on_after_it(tmp_path: Path) -> None:
+    """Also if new keys were exchanged meanwhile, and if all it missed was the end of the round."""
+    sums = Sums(5, tmp_path, last=4)
+    sums.state = with_keys(sums.state, sums.names, 1, 2, sums.ask)
+    sums.away = {TRAIN: sums.names[:1], "unmask": sums.names[1:2]}
+    sums.run(1)
+    sums.away = {TRAIN: sums.names[:2]}
+    sums.run(2)
+    sums.away = {}
+    sums.state = with_keys(sums.state, sums.names, 3, 4, sums.ask)
+    total, survivors = sums.run(3)
+    assert survivors == sums.names
+    assert digest(total) == digest(sums.plain(sums.names, 3))
+
+
+def test_fewer_than_all_of_its_list_are_refused_unless_the_owner_allows_it(tmp_path: Path) -> None:
+    """By default, all of a site's list exchange keys, and more than half are in each sum."""
+    sums = Sums(6, tmp_path)
+    by_default = {name: replace(site, smallest=None) for name, site in sums.sites.items()}
+    sums.sites.update(by_default)
+    sums.away = {"keys": sums.names[5:]}
+    with pytest.raises(SecureError, match=r"all sites .* and site05 is missing.*`members`.* 5 or"):
+        sums.run()
+    sums.sites.update({name: replace(site, smallest=5) for name, site in by_default.items()})
+    assert sums.run()[1] == sums.names[:5]
+    sums.sites.update({name: replace(site, smallest=1) for name, site in by_default.items()})
+    sums.state, sums.away = SecureState(), {"keys": sums.names[3:]}
+    with pytest.raises(RametError, match=r"3 instead of 4 in keys"):
+        sums.run()
+    for smallest, reason in ((None, "all sites"), (1, "refuses a sum of 3 members; it needs 4")):
+        three = Sums(3, tmp_path)
+        three.sites = {n: replace(by_default[n], smallest=smallest) for n in three.names}
+        with pytest.raises(SecureError, match=reason):
+            three.run()
 
 
 def test_a_list_of_its_own_for_each_site_unmasks_no_pair(sums: Sums) -> None:
@@ -178,7 +241,7 @@ def test_masks_depend_on_the_names_and_shapes_of_terms(sums: Sums) -> None:
         terms = sums.terms(name, 1)
         if name == "site02":
             terms = {"matrix": terms["matrix"].reshape(2, 3), "number": terms["number"]}
-        sent = sums.sites[name].masked(sums.checked_message(name, 1), Payload(terms))
+        sent = sums.sites[name].once(sums.train_message(1), partial(Payload, terms))
         total.add(
             {
                 key: array.reshape(sums.terms(name, 1)[key].shape)
@@ -221,19 +284,23 @@ def test_no_mutated_request_reveals_a_second_secret(sums: Sums) -> None:
     }
     sent = {name: digest(r.arrays) for step, name, r in sums.replies if step == TRAIN}
     refused = 0
+
+    def new() -> Payload:
+        raise RametError("a message that is new is not answered here")
+
     for _ in range(CASES):
         client = draw.choice(sums.names)
         message = mutated(draw, draw.choice([genuine[client], *recorded]), recorded, sums)
         site = sums.sites[client]
         try:
             is_step = "secure" in message.notes
-            reply = site.answer(message) if is_step else site.earlier_reply(message)
+            reply = site.answer(message) if is_step else site.once(message, new)
         except RametError:
             refused += 1
             continue
-        if reply is not None and "shares" in reply.extras:
+        if "shares" in reply.extras:
             assert reply.extras["shares"].tobytes() == expected[client]
-        if reply is not None and reply.arrays:
+        if reply.arrays:
             assert digest(reply.arrays) == sent[client]
     assert refused > CASES // 2
 
@@ -245,9 +312,8 @@ def test_what_the_coordinator_sees_is_uniform(tmp_path: Path) -> None:
     zeros = Payload({"matrix": np.zeros((256, 64), np.uint64)})
     seen = []
     for name in sums.names:
-        message = sums.train_message(1)
-        assert sums.sites[name].earlier_reply(message) is None
-        seen.append(sums.sites[name].masked(message, zeros).arrays["matrix"])
+        sent = sums.sites[name].once(sums.train_message(1), lambda: zeros)
+        seen.append(sent.arrays["matrix"])
     pair = seen[0] + seen[1]
     for masked in (*seen, pair):
         counts = np.bincount(np.frombuffer(masked.tobytes(), np.uint8), minlength=256)

@@ -88,11 +88,12 @@ def test_another_data_file_is_never_read(joined: Joined, tmp_path: Path) -> None
 def test_a_run_may_share_less_and_not_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = joined_site(tmp_path, monkeypatch, method="fedper")
     assert {*joined.send(joined.config()).arrays} == {"layers.0.weight", "layers.0.bias"}
-    assert [*joined.send(joined.config(share="layers.0.bias")).arrays] == ["layers.0.bias"]
+    narrower = joined.send(joined.config(share="layers.0.bias"), notes={"run": "1" * 32})
+    assert [*narrower.arrays] == ["layers.0.bias"]
     with pytest.raises(NotAllowedError, match=r"`share`: .* 'layers.1.\w+' among them; it allows"):
         joined.send(joined.config(share="*"))
     joined.allow(share=["layers.*"])
-    assert len(joined.send(joined.config(share="*")).arrays) == 4
+    assert len(joined.send(joined.config(share="*"), notes={"run": "2" * 32}).arrays) == 4
     joined.allow(share=["layers.0.bias"])
     with pytest.raises(NotAllowedError, match=r"it allows layers.0.bias in a run of fedper"):
         joined.send(joined.config())
@@ -118,7 +119,7 @@ def test_extras_of_arrays_that_may_not_leave_are_refused(
     joined.allow(share=["layers.0.*"])
     with pytest.raises(NotAllowedError, match=r"^`share`: .* 4 arrays of this run"):
         joined.send(joined.config())
-    narrowed = joined.send(joined.config(share="layers.0.*"))
+    narrowed = joined.send(joined.config(share="layers.0.*"), notes={"run": "1" * 32})
     assert len(narrowed.extras) == len(narrowed.arrays) == 2
 
 
@@ -158,7 +159,7 @@ def test_the_release_of_the_invitation_is_binding(
 def test_only_rounds_of_the_run_are_answered(joined: Joined, numbers: dict[str, Any]) -> None:
     with pytest.raises(NotAllowedError, match=r"the run has 3 rounds"):
         joined.send(joined.config(), **numbers)
-    assert joined.send(joined.config(), round=4, train=0).notes["private"]
+    assert "val" in joined.send(joined.config(), round=4, train=0).numbers
 
 
 @pytest.mark.parametrize(

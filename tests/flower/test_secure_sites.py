@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from federations import merged_sha256
 from joined_sites import Joined, joined_site
 from own_sites import node_site
 from ramet.deploy.site import MEMBERS, POLICY, Site, add_member, join
@@ -62,7 +63,7 @@ def test_sites_accept_only_members_whose_keys_they_know(
     sha256 = run.run(wire, lambda _: None)
     plain = local.model_copy(update={"secure": False, "merge": "fixed-point"})
     experiment = Experiment(plain)
-    expected = experiment.rounds(tmp_path / "plain-server").run(
+    experiment.rounds(tmp_path / "plain" / "server").run(
         LocalWire(lambda client: experiment.node(client, tmp_path / "plain")), lambda _: None
     )
-    assert sha256 == expected
+    assert sha256 == merged_sha256(tmp_path / "plain")

@@ -23,6 +23,11 @@ def test_the_first_of_equal_rounds_is_the_best() -> None:
     assert best_of(rounds).round == 2
 
 
+def test_without_scores_the_last_round_is_the_best() -> None:
+    """Its models are those that are kept."""
+    assert best_of([Evaluated.of(record(number)) for number in (1, 2, 3)]).round == 3
+
+
 def test_a_round_without_the_hard_client_is_not_better() -> None:
     rounds = [Evaluated.of(one) for one in (record(1, a=0.9), record(2, a=0.8, b=0.2))]
     assert best_of(rounds).round == 2
@@ -38,5 +43,3 @@ def test_the_best_round_of_all_clients_stays_a_candidate_while_one_is_away() -> 
 def test_rounds_that_nobody_evaluated_are_left_out() -> None:
     assert history(record(1), record(2, a=0.5, b=0.5), record(3)).candidates() == [2]
     assert history().candidates() == []
-    rounds = [Evaluated.of(one) for one in (record(1), record(2))]
-    assert best_of(rounds).round == 1

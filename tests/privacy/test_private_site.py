@@ -14,6 +14,7 @@ from ramet.engine import Node
 from ramet.engine.ledger import Ledger
 from ramet.engine.node import request
 from ramet.engine.private_site import Noise, PrivateSite
+from ramet.engine.run_answers import RunAnswers
 from ramet.errors import RametError
 from ramet.methods import fedavg
 from ramet.methods.training import LocalTraining
@@ -30,7 +31,7 @@ GRAPH, SITE = Budget("graph", 1.0, 1e-3), Budget("site", 1.0, 1e-3, 0.5)
 def private(node: Node, budget: Budget, folder: Path, run: str = "a" * 32) -> Node:
     ledger = Ledger(folder / "privacy.json")
     site = PrivateSite(budget, 3, run, "data", folder / run, ledger)
-    return replace(node, private=site)
+    return replace(node, private=site, run_answers=RunAnswers(folder / run / "answers"))
 
 
 def deployed(node: Node, ceiling: Ceiling | None = None) -> Node:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def test_the_caption_of_a_result_has_the_traffic(summary: Summary) -> None:
         "14,592 scalars shared; 57.00 KB up and 57.00 KB down per client and round, "
         "684.00 KB in total; "
     )
+
+
+def test_scores_that_all_sites_keep_are_named_as_such(summary: Summary) -> None:
+    kept = {"test": nan, "test_at_best_val": nan, "clients": dict.fromkeys(summary.scores.clients)}
+    scores = summary.scores.model_copy(update=kept)
+    table = result_table(summary.model_copy(update={"scores": scores}))
+    assert {*columns(table)["test accuracy %"]} == {"–"}
+    assert str(table.caption).endswith(
+        "no site sent its scores, so there is no best round and no early stop"
+    )
+    assert "no site" not in str(result_table(summary).caption)
 
 
 def test_missing_scores_and_flops_are_dashes(summary: Summary) -> None:

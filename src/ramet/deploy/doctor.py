@@ -148,7 +148,9 @@ def _check_policy(path: Path) -> Finding:
         policy = checked_policy(path)
     except PolicyError as error:
         return Finding("policy", False, str(error), "Correct it; see `ramet policy show`.")
-    return Finding("policy", True, f"secure sums {policy.secure}, {policy.members} or more sites")
+    return Finding(
+        "policy", True, f"secure sums {policy.secure}, sites in a run: {policy.members_sentence}"
+    )
 
 
 def _check_data(side: Site) -> Finding:

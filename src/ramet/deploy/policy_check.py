@@ -43,7 +43,7 @@ def check_run(run: Path, site: Site) -> Iterator[Finding]:
     else:
         yield Finding("site.toml", True, "allows the run")
     experiment = Experiment(settings)
-    members = len(experiment.clients) if complete else policy.members
+    members = len(experiment.clients) if complete else policy.members or 1
     method, code, secure = settings.method, settings.code, settings.secure
     refused = dict(policy.refusals(method, code, members, secure, settings.budget))
     for key, detail in _agreed(policy, members if complete else None).items():
@@ -109,7 +109,7 @@ def _agreed(policy: Policy, members: int | None) -> dict[str, str]:
         "methods": "the method is allowed",
         "secure": "required, and the run has it" if policy.secure == "required" else "not required",
         "privacy": "not required" if policy.privacy is None else f"at most {policy.privacy}",
-        "members": f"at least {policy.members}; {known}",
+        "members": f"{policy.members_sentence}; {known}",
         "numbers.weight": "may leave in this run",
     }
 

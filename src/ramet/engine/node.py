@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,9 +19,10 @@ from ramet.engine.check import form_fault, same_form
 from ramet.engine.checkpoint import Snapshots
 from ramet.engine.kept_models import save_evaluated, save_final, steps_with_models
 from ramet.engine.limit import SiteLimit
-from ramet.engine.private_site import PERMITTED, Noise, PrivateSite
+from ramet.engine.private_site import Noise, PrivateSite
 from ramet.engine.recent_snapshots import RecentSnapshots
-from ramet.engine.secure_messages import STEP, request_digest
+from ramet.engine.run_answers import RunAnswers
+from ramet.engine.secure_messages import QUESTIONS, STEP, request_digest
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
     MODEL,
@@ -117,6 +118,10 @@ class Node:
     """What may leave, and under which conditions."""
     answered: Answered | None = None
     """What the site has answered over all runs, which its policy may limit."""
+    run_answers: RunAnswers | None = None
+    """What was answered before, so that each question is answered once; None for no limit."""
+    deployed: bool = False
+    """Whether the client is a site of its own; otherwise it is one of a simulation."""
     recent: RecentSnapshots = field(default_factory=RecentSnapshots)
     """Snapshots that are also in this process's memory."""
 
@@ -150,25 +155,19 @@ class Node:
             raise PolicyError(f"`{key}`: this site does not keep what it has answered.")
 
     def _reply(self, message: Payload) -> Payload:
+        """The answer to a message: a step of a secure sum, or one that is given once."""
+        if self.secure is not None and STEP in message.notes:
+            return self.secure.answer(message)
         if self.secure is not None:
-            return self._secured(message)
-        if self.private is not None and message.numbers["train"]:
-            return self.private.once(message, lambda: self._answer(message))
+            return self.secure.once(message, lambda: self._answer(message))
+        if self.run_answers is not None:
+            return self.run_answers.once(message, lambda: (self._answer(message), {}))
         return self._answer(message)
-
-    def _secured(self, message: Payload) -> Payload:
-        """A step of a secure sum, or the reply under masks; sent again, it has the same bytes."""
-        assert self.secure is not None
-        with self.secure.locked():
-            if STEP in message.notes:
-                return self.secure.answer(message)
-            earlier = self.secure.earlier_reply(message)
-            return earlier or self.secure.masked(message, self._answer(message))
 
     def _with_permitted_numbers(self, reply: Payload) -> Payload:
         """The reply with the numbers that the site's policy lets out."""
         if self.private is not None:
-            reply = PERMITTED.permitted(reply, ("loss",))
+            reply = self.private.numbers(self.policy.numbers).permitted(reply, ("loss",))
         return self.policy.numbers.permitted(reply)
 
     def _answer(self, message: Payload) -> Payload:
@@ -193,13 +192,14 @@ class Node:
         step = step_of(self.method, number, stage)
         client = self._restored(step, int(message.numbers["last"]))
         load_arrays(client.model, message.arrays)
+        asked = self._asked(client, message)
         best, evaluated = candidates(message), dict[str, Array]()
         randomness = Randomness(self.seed, self.client, number)
         if not message.numbers["train"]:
             save_evaluated(self.snapshots.folder, self._used(client), number - 1, best)
             reply = self._scored(Payload({}, {}, self._finish(client)), client)
             reply = self._released(reply, {}, client.memory, randomness)
-            return self._summand(reply)
+            return self._summand(reply, asked)
         session = self._session(client, message, randomness)
         if stage is not None:
             reply = Payload({}, {"weight": self.method.task.weight(self.samples)})
@@ -227,7 +227,7 @@ class Node:
             sent = {name: array for name, array in sent.items() if name in trained}
             reply = self._with_noise(reply, sent, noise)
             reply = self._released(reply, sent, client.memory, randomness)
-            reply = self._summand(reply)
+            reply = self._summand(reply, asked)
         kept = steps_with_models(self.method, best) if stage is None else self.snapshots.steps()
         self.recent.save(self.snapshots, snapshot(step, client, evaluated), kept)
         return reply
@@ -354,7 +354,15 @@ class Node:
                 )
         return reply
 
-    def _summand(self, reply: Payload) -> Payload:
+    def _asked(self, client: ClientState, message: Payload) -> dict[str, str]:
+        """A note for the site's side of secure sums: what is asked about which network."""
+        if self.secure is None:
+            return {}
+        train, number = message.numbers["train"], int(message.numbers["round"])
+        kinds = [*(["training"] if train else []), *(["scores"] if number > 1 or not train else [])]
+        return {QUESTIONS: json.dumps({kind: digest(model_arrays(client.model)) for kind in kinds})}
+
+    def _summand(self, reply: Payload, asked: Mapping[str, str]) -> Payload:
         """What the reply adds to the sums of the run, if the server learns only those."""
         if self.method.summation is None:
             return reply
@@ -364,7 +372,8 @@ class Node:
             permitted = replace(permitted, numbers={**weight, **permitted.numbers})
         terms = terms_of(self.method, permitted)
         encoded = self.method.summation.encode(terms, self.clients, clip=self.secure is not None)
-        return replace(permitted, arrays=encoded, extras={})
+        notes = {**permitted.notes, **asked}
+        return replace(permitted, arrays=encoded, extras={}, notes=notes)
 
     def _check_declared(self, reply: Payload) -> None:
         for name in reply.arrays:
@@ -444,7 +453,11 @@ class Node:
             ) from error
 
     def _finish(self, client: ClientState) -> dict[str, str]:
-        """Save the final model, and return a digest of the private part of the state."""
+        """Save the final model, and return a digest of the private part of the state.
+
+        A deployed site tells no digest: whoever guesses its data could compute the same, and know
+        that the guess is right.
+        """
         state = full_state(client)
         save_final(self.snapshots.folder, self._used(client))
         merged = {
@@ -452,8 +465,8 @@ class Node:
             for name in state_names(client.model)
             if name in self.method.shared and name in self.method.down
         }
-        if self.private is not None and self.private.of_site:
-            return {}  # the private part has no noise
+        if self.deployed or (self.private is not None and self.private.of_site):
+            return {}
         return {"private": digest({k: v for k, v in state.items() if k not in merged})}
 
     def _not_shared(self, action: str, name: str) -> NotSharedError:

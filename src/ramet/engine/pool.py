@@ -52,7 +52,7 @@ class Done:
 
 
 Answering: TypeAlias = Callable[[Path, str, Payload], Payload]
-"""Answers a message to a client of the run in a folder."""
+"""RunAnswers a message to a client of the run in a folder."""
 
 
 class Worker:

@@ -1,15 +1,12 @@
-"""A site's side of differential privacy: its noise, its ledger, and what it has answered.
+"""A site's side of differential privacy: its noise, its ledger, and which numbers leave.
 
-A site answers each round once: asked again by the same message, it sends the same bytes; asked by
-another, it refuses. Two answers with different noise would reveal more than one.
+A site answers each round once (:mod:`ramet.engine.run_answers`): two answers with different noise
+would reveal more than one.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,23 +17,18 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from ramet.disk import write_atomically
-from ramet.engine.checkpoint import KEPT
 from ramet.engine.ledger import Ledger, RunEntry
-from ramet.engine.secure_messages import request_digest
 from ramet.errors import RametError
 from ramet.methods.private_training import training_steps
 from ramet.methods.training import LocalTraining, Training
 from ramet.models.hops import summed_hops
-from ramet.payload import Array, Arrays, Payload
+from ramet.payload import Array, Arrays
 from ramet.policy import Ceiling, Numbers
 from ramet.privacy.accounting import Mechanism, needed_noise
 from ramet.privacy.budget import SENSITIVITY, Budget
 from ramet.privacy.draws import Draws, SeededDraws, SystemDraws
 from ramet.randomness import Randomness
 from ramet.tasks import NodeSamples
-
-PERMITTED = Numbers(loss=False, work=False)
-"""The loss and counted work depend on the training data, and no noise covers them."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class PrivateSite:
         rounds: the number of rounds that share the budget.
         run: the run's name.
         data: SHA-256 of the site's data.
-        folder: where replies are kept until the next rounds.
+        folder: where noisy sums over neighbours are kept.
         ledger: what the site has spent, over all its runs.
         ceiling: the most that the site's policy allows.
         deployed: whether noise comes from the operating system; otherwise from the run's seed.
@@ -85,6 +77,15 @@ class PrivateSite:
     def of_links(self) -> bool:
         """Whether links are protected, by noise in the sums that take their place in the run."""
         return self.budget.unit == "link"
+
+    def numbers(self, allowed: Numbers) -> Numbers:
+        """Which numbers may leave: none that depend on the data and that no noise covers.
+
+        These are the loss and counted work, which depend on training data. Scores depend on
+        held-out data: they leave a deployed site only if its policy says so in so many words.
+        """
+        scores = not self.deployed or "scores" in allowed.model_fields_set
+        return Numbers(loss=False, work=False, scores=scores)
 
     def without_links(self, samples: Any, hops: int, randomness: Randomness) -> NodeSamples:
         """The samples with noisy sums over neighbours in place of links: the same in all rounds.
@@ -184,41 +185,3 @@ class PrivateSite:
             drawn = noise.mechanism.noise * clip * noise.draws.normal(change.shape).numpy()
             noisy[name] = (sent.get(name, 0.0) + (clipped + drawn)).astype(arrays[name].dtype)
         return noisy
-
-    def once(self, message: Payload, answer: Callable[[], Payload]) -> Payload:
-        """The reply to a message to train; the same bytes if it was answered before."""
-        with self._locked():
-            number, request = int(message.numbers["round"]), request_digest(message)
-            earlier = self._earlier(number, request)
-            if earlier is not None:
-                return earlier
-            reply = answer()
-            facts = {"request": request, "numbers": reply.numbers, "notes": reply.notes}
-            metadata = {"facts": json.dumps(facts)}
-            write_atomically(self._file(number), save(dict(reply.arrays), metadata=metadata))
-            self._file(number - KEPT).unlink(missing_ok=True)
-            return reply
-
-    def _earlier(self, number: int, request: str) -> Payload | None:
-        """The reply that was sent to this message; None if none was sent in this round."""
-        path = self._file(number)
-        if not path.exists():
-            return None
-        with safe_open(path, framework="np") as file:
-            facts = json.loads(file.metadata()["facts"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if facts["request"] != request:
-            raise RametError(
-                f"this site has already answered round {number}, to another message. A second "
-                "answer with other noise would reveal more than the budget allows."
-            )
-        return Payload(arrays, facts["numbers"], facts["notes"])
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FileLock(self.folder / ".lock"):
-            yield
-
-    def _file(self, number: int) -> Path:
-        return self.folder / f"reply-{number:06d}.safetensors"

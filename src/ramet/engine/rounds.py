@@ -9,14 +9,13 @@ before round 1: server and sites draw the same initial arrays from the run's see
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from logging import ERROR, INFO, WARNING
+from math import isnan
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -41,7 +40,7 @@ from ramet.methods.merging import Merging, Reply
 from ramet.methods.server import CPU, SERVER, no_network
 from ramet.metrics import Record
 from ramet.metrics.best import History, best_of
-from ramet.payload import Array, Arrays, Payload, digest
+from ramet.payload import Array, Arrays, Payload
 from ramet.policy import expected_numbers
 from ramet.randomness import Randomness
 
@@ -151,6 +150,7 @@ class Rounds:
             if state.pending:
                 pending = {**state.pending, "rounds": self.rounds}
                 record = Record(**pending, **exchange.evaluation_half())
+                self._check_scores(record)
                 evaluations.add(record)
                 observe(record)
             state.traffic = {} if state.pending else exchange.uncounted_down()
@@ -161,6 +161,12 @@ class Rounds:
             log_event(INFO, "round committed", **exchange.commit_facts())
             last = number
         return self._close(last, wire, state, evaluations, observe)
+
+    def _check_scores(self, record: Record) -> None:
+        """Say at the beginning if sites keep their scores, as they may by their policies."""
+        if record.round == 1 and isnan(record.mean("val")):
+            reason = "no client has sent its scores: there is no best round and no early stop"
+            log_event(WARNING, "no scores", round=record.round, reason=reason)
 
     def _stops_early(self, history: History, last: int) -> bool:
         """Whether the validation score has not improved for too many rounds."""
@@ -194,13 +200,7 @@ class Rounds:
         record = Record(**pending, **closing.evaluation_half())
         evaluations.add(record)
         observe(record)
-        extras = [[f"extras of {key}", digest(own.arrays)] for key, own in state.extras.items()]
-        everything = [
-            ["shared", digest(state.merging.arrays)],
-            *extras,
-            *sorted(closing.digests.items()),
-        ]
-        return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
+        return state.sha256(closing.digests)
 
     def deliver(self, wire: Wire, client: str) -> None:
         """Deliver the final merge to a client that the closing message did not go to."""

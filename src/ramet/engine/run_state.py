@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ramet.engine.checkpoint import Snapshot
-from ramet.payload import Array, Arrays, Payload, under
+from ramet.payload import Array, Arrays, Payload, digest, under
 
 _ACTIVITY, _EXTRAS, _HELD, _SECURE = "activity/", "extras/", "held/", "secure/"
 RESERVED = (_ACTIVITY, _EXTRAS, _HELD, _SECURE)
@@ -61,6 +63,17 @@ class RunState:
     """Messages that no record has counted yet: those of stages of an unfinished round."""
     secure: Payload = field(default_factory=Payload)
     """Keys, shares and the masked sum of secure sums."""
+
+    def sha256(self, private: Mapping[str, str]) -> str:
+        """SHA-256 of everything that was learned.
+
+        ``private`` are the digests of clients' private state, in a simulation. Deployed sites send
+        none, so that the SHA-256 is of what the server has.
+        """
+        extras = [[f"extras of {key}", digest(own.arrays)] for key, own in self.extras.items()]
+        shared = ["shared", digest(self.merging.arrays)]
+        everything = [shared, *extras, *sorted(private.items())]
+        return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 
     def snapshot(self, step: int) -> Snapshot:
         arrays = {**self.merging.arrays, **_prefixed(_ACTIVITY, self.activity.arrays)}

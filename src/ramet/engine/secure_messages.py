@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -13,6 +15,11 @@ from ramet.payload import Array, Arrays, Payload, digest
 
 STEP, BATCH, MEMBERS, SURVIVORS, CONFIRMED = "secure", "batch", "members", "survivors", "confirmed"
 """Notes: the step of the protocol, and what it is about."""
+SUMMED = "summed"
+"""The note of a message to train about the sum before: its batch, members and survivors."""
+BATCH_ID = r"[0-9a-f]{32}"
+QUESTIONS = "questions"
+"""The note of a reply before it is masked: what was asked about which network. It stays here."""
 KEYS, SHARES, AGREE, UNMASK = "keys", "shares", "agree", "unmask"
 """The steps: two before the first round of a batch; after each training the sites agree on the list
 of survivors if one of them has dropped out, and unmask the sum."""
@@ -20,6 +27,29 @@ of survivors if one of them has dropped out, and unmask the sum."""
 
 class SecureError(RametError):
     """A message does not fit the protocol, so a site does not answer it."""
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Who was in a sum: the keys' batch, its members, and the survivors of the round."""
+
+    batch: str
+    members: list[str]
+    survivors: list[str]
+
+    def note(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def in_message(message: Payload) -> Summed:
+        try:
+            given = Summed(**json.loads(message.notes[SUMMED]))
+        except (KeyError, ValueError, TypeError) as error:
+            raise SecureError("the message does not name the sum of the round before.") from error
+        is_id = isinstance(given.batch, str) and re.fullmatch(BATCH_ID, given.batch)
+        if not is_id or not _are_names(given.members) or not _are_names(given.survivors):
+            raise SecureError("the message does not name the sum of the round before.")
+        return given
 
 
 def step_request(
@@ -54,7 +84,8 @@ def context_digest(message: Payload, config: str) -> str:
 
 def request_digest(message: Payload) -> str:
     """SHA-256 of what a message asks for; it is the same if the message is sent again."""
-    notes = {key: note for key, note in message.notes.items() if key in (BATCH, MEMBERS, "spared")}
+    asked = (BATCH, MEMBERS, "spared", "stage")
+    notes = {key: note for key, note in message.notes.items() if key in asked}
     content = [
         digest(message.arrays),
         digest(message.extras),
@@ -82,10 +113,15 @@ def names_in(message: Payload, note: str) -> list[str]:
         names = json.loads(message.notes[note])
     except (KeyError, ValueError) as error:
         raise SecureError(f"the message has no list of {note}.") from error
-    valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if not valid or names != sorted({*names}):
+    if not _are_names(names):
         raise SecureError(f"the message has no list of {note}.")
     return [str(name) for name in names]
+
+
+def _are_names(names: object) -> bool:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return False
+    return names == sorted({*names})
 
 
 def signatures_in(message: Payload) -> dict[str, bytes]:

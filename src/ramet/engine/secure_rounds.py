@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ramet.engine.exchange import Exchange
 from ramet.engine.run_state import RunState
+from ramet.engine.secure_messages import KEYS, SHARES
 from ramet.engine.secure_server import PendingSum, SecureState, sum_of, with_keys
 from ramet.errors import RametError
 from ramet.events import log_event
@@ -119,7 +120,11 @@ class SecureRound:
         [str, Mapping[str, Payload], Callable[[str, Payload], str | None], int],
         Mapping[str, Payload],
     ]:
-        """A function that sends the messages of a step, and counts them in ``exchange``."""
+        """A function that sends the messages of a step, and counts them in ``exchange``.
+
+        For keys and shares, all sites are asked again until all have answered, because by default
+        sites take part only if all of their list do.
+        """
 
         def ask(
             step: str,
@@ -141,12 +146,15 @@ class SecureRound:
                     else:
                         valid[client] = reply
                         _count(exchange, client, reply)
-                if len(valid) >= needed:
+                if len(valid) >= (len(requests) if step in (KEYS, SHARES) else needed):
                     return valid
+            if len(valid) >= needed:
+                return valid
+            reasons = "; ".join(f"{c}: {exchange.failed[c]}" for c in requests if c not in valid)
             raise RametError(
                 f"{len(valid)} of {len(requests)} sites answered the step '{step}' of the secure "
-                f"sum of round {self.number}, but {needed} are needed. Nothing was unmasked, and "
-                "the round is not committed. Continue with `ramet resume`."
+                f"sum of round {self.number}, but {needed} are needed ({reasons}). Nothing was "
+                "unmasked, and the round is not committed. Continue with `ramet resume`."
             )
 
         return ask

@@ -23,8 +23,10 @@ from ramet.engine.secure_messages import (
     KEYS,
     MEMBERS,
     SHARES,
+    SUMMED,
     SURVIVORS,
     UNMASK,
+    Summed,
     step_request,
     to_bytes,
     to_text,
@@ -34,7 +36,7 @@ from ramet.payload import Array, Arrays, Payload, under
 from ramet.secure.adverts import Advert, Batch
 from ramet.secure.masks import SEED_BYTES
 from ramet.secure.protocol import unmasked
-from ramet.secure.shares import SEALED_BYTES, SMALLEST, threshold
+from ramet.secure.shares import SEALED_BYTES, threshold
 
 BATCH_ROUNDS = 20
 """The number of rounds for which sites exchange keys at once."""
@@ -65,6 +67,10 @@ class SecureState:
     adverts: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
     """The encrypted shares, by sender and receiver."""
+    sites: int = 0
+    """How many sites the run has, also those that did not send keys."""
+    summed: str = ""
+    """The note about who was in the last sum."""
     confirmed: Mapping[str, str] = field(default_factory=dict)
     """Signatures of the list of survivors of the last round."""
     pending: PendingSum | None = None
@@ -76,7 +82,8 @@ class SecureState:
 
     @property
     def needed(self) -> int:
-        return threshold(len(self.adverts))
+        """How many sites must be in a sum: more than half of all."""
+        return threshold(self.sites)
 
     def notes(self) -> dict[str, str]:
         """The notes of messages to train."""
@@ -84,6 +91,7 @@ class SecureState:
         return {
             BATCH: json.dumps(_id(self.batch)),
             MEMBERS: json.dumps(self.members),
+            SUMMED: self.summed,
             CONFIRMED: json.dumps(dict(self.confirmed)),
         }
 
@@ -95,6 +103,7 @@ class SecureState:
             for receiver, content in by_receiver.items()
         }
         facts: dict[str, Any] = {"adverts": dict(self.adverts), "confirmed": dict(self.confirmed)}
+        facts |= {"sites": self.sites, "summed": self.summed}
         facts["batch"] = None if self.batch is None else _id(self.batch)
         if self.pending is not None:
             arrays |= {f"total/{name}": array for name, array in self.pending.total.items()}
@@ -122,7 +131,8 @@ class SecureState:
             survivors = tuple(own["survivors"])
             pending = PendingSum(own["round"], survivors, total, own["context"], own["exchange"])
         batch = facts["batch"] and Batch("", *facts["batch"])
-        return SecureState(batch, facts["adverts"], shares, facts["confirmed"], pending)
+        known = {name: facts[name] for name in ("sites", "summed", "confirmed")}
+        return SecureState(batch, facts["adverts"], shares, **known, pending=pending)
 
 
 def with_keys(
@@ -143,7 +153,8 @@ def with_keys(
         return None if advert.site == client else "sent the keys of another site"
 
     request = step_request(KEYS, _id(batch), number, train)
-    replies = ask(KEYS, dict.fromkeys(clients, request), advert_fault, SMALLEST)
+    needed = threshold(len(clients))
+    replies = ask(KEYS, dict.fromkeys(clients, request), advert_fault, needed)
     adverts = {client: to_text(reply.extras[KEYS]) for client, reply in sorted(replies.items())}
     keys = {f"keys/{client}": to_bytes(text) for client, text in adverts.items()}
     size = len(batch.rounds) * SEALED_BYTES
@@ -154,9 +165,9 @@ def with_keys(
         return None if given == expected else "sent no shares for the other sites"
 
     request = step_request(SHARES, _id(batch), number, train, keys)
-    replies = ask(SHARES, dict.fromkeys(adverts, request), shares_fault, threshold(len(adverts)))
+    replies = ask(SHARES, dict.fromkeys(adverts, request), shares_fault, needed)
     shares = {client: under("shares/", reply.extras) for client, reply in replies.items()}
-    return replace(state, batch=batch, adverts=adverts, shares=shares)
+    return replace(state, batch=batch, adverts=adverts, shares=shares, sites=len(clients))
 
 
 def sum_of(
@@ -193,7 +204,8 @@ def sum_of(
     sums = unmasked(pending.total, batch, number, survivors, adverts, members, shares, context)
     confirmed = {client: reply.notes[CONFIRMED] for client, reply in replies.items()}
     confirmed = {**signatures, **confirmed}
-    return sums, replace(state, confirmed=confirmed, pending=None)
+    summed = Summed(batch.id, [*members], [*survivors]).note()
+    return sums, replace(state, summed=summed, confirmed=confirmed, pending=None)
 
 
 def _signatures(state: SecureState, pending: PendingSum, train: bool, ask: Ask) -> dict[str, str]:

@@ -1,8 +1,10 @@
-"""A site's side of secure sums: its keys, its masks, and what it has already answered.
+"""A site's side of secure sums: its keys, its masks, and the lists of survivors that it has signed.
 
 Everything is on the site's disk before a reply leaves. A site answers each round with one message
-and one list of survivors: asked again for the same, it sends the same bytes; asked for anything
-else, it refuses. So a killed site or server goes on, and no mask is used for two messages.
+(:mod:`ramet.engine.run_answers`) and one list of survivors: asked again for the same, it sends the
+same bytes; asked for anything else, it refuses. So a killed site or server goes on, and no mask is
+used for two messages. Who is to be in a sum follows from the site's own list of members, not from
+what the server says.
 """
 
 from __future__ import annotations
@@ -10,33 +12,34 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from safetensors.numpy import load, save
 
 from ramet.disk import write_atomically
-from ramet.engine.checkpoint import KEPT
+from ramet.engine.run_answers import Kept, RunAnswers
 from ramet.engine.secure_messages import (
     AGREE,
     BATCH,
+    BATCH_ID,
     CONFIRMED,
     KEYS,
     MEMBERS,
+    QUESTIONS,
     SHARES,
     STEP,
     SURVIVORS,
     UNMASK,
     SecureError,
+    Summed,
     context_digest,
     names_in,
-    request_digest,
     signatures_in,
     to_bytes,
     to_text,
@@ -51,6 +54,13 @@ from ramet.secure.shares import SMALLEST, threshold
 _LONGEST_BATCH = 1000
 _KEPT_BATCHES = 4
 _OWN_SHARES = 2 * SEED_BYTES
+ASKED = "asked"
+"""The folder of what was asked in secure sums, in the folder of a site's state, as for all runs.
+
+The state of a run is in `clients/RUN/SITE/secure` below it.
+"""
+_SUM = "sum"
+"""The kind of all answers under masks: a round has one, to train or to evaluate."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,11 @@ class SecureSite:
         identity: the site's long-lived key.
         peers: the sites that it accepts.
         draw: returns random bytes for a batch and a purpose.
-        smallest: the smallest number of sites in a sum that it takes part in.
+        smallest: the smallest number of sites in a sum, as the site's owner has set it. None for
+            the default: all of its list exchange keys, and more than half of it is in each sum.
         config: a digest of the run's settings, which all members of a sum must have in common.
+        asked: the folder with what was asked in all runs, so that no two sums over different sites
+            answer the same question; None in a simulation.
     """
 
     site: str
@@ -74,18 +87,21 @@ class SecureSite:
     identity: Identity
     peers: Peers
     draw: Callable[[str, str, int], bytes]
-    smallest: int = SMALLEST
+    smallest: int | None = SMALLEST
     config: str = ""
+    asked: Path | None = None
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Answer one message at a time, also in several processes."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FileLock(self.folder / ".lock"):
-            yield
+    @cached_property
+    def answers(self) -> RunAnswers:
+        """What the site has sent under masks."""
+        return RunAnswers(self.folder)
 
     def answer(self, message: Payload) -> Payload:
         """Answer a step before or after training."""
+        with self.answers.locked():
+            return self._step(message)
+
+    def _step(self, message: Payload) -> Payload:
         step, batch = message.notes[STEP], self._batch(message)
         if step == KEYS:
             return Payload(extras={KEYS: to_bytes(self._advert(batch))})
@@ -99,30 +115,22 @@ class SecureSite:
             return self._after_training(batch, message)
         raise SecureError(f"{self.site} does not know the step '{step}' of a secure sum.")
 
-    def earlier_reply(self, message: Payload) -> Payload | None:
-        """The reply that the site has already sent to this message; None if it is a new one.
-
-        A message for a round that was answered before, with another content, is refused.
-        """
-        number = int(message.numbers["round"])
+    def once(self, message: Payload, compute: Callable[[], Payload]) -> Payload:
+        """The reply to a message to train or to evaluate, under masks."""
         if {"spared", "stage"} & message.notes.keys():
             raise SecureError(
                 f"{self.site} sends all arrays of a secure sum at once: with a part of them it "
                 "could be asked for what other sites are not asked for."
             )
-        entry = self._ledger().get(str(number))
-        if entry is None:
-            self._check_new(message, number)
-            return None
-        if entry["request"] != request_digest(message):
-            raise SecureError(
-                f"{self.site} has already answered round {number}, to another message. A second "
-                "answer could reveal the first."
-            )
-        return self._saved_reply(number, entry)
 
-    def masked(self, message: Payload, reply: Payload) -> Payload:
-        """The reply under masks, kept on disk for the case that it is lost."""
+        def answer() -> Kept:
+            self._check_new(message, int(message.numbers["round"]))
+            return self._masked(message, compute())
+
+        return self.answers.once(message, answer, _SUM)
+
+    def _masked(self, message: Payload, reply: Payload) -> Kept:
+        """The reply under masks, and what the site must know to unmask its sum."""
         number, batch = int(message.numbers["round"]), self._batch(message)
         facts = self._read(batch)
         members = facts[MEMBERS]
@@ -131,16 +139,13 @@ class SecureSite:
         others = {peer: adverts[peer] for peer in members if peer != self.site}
         context = context_digest(message, self.config)
         terms = mask_terms(reply.arrays, batch, number, self.site, secrets, others, context)
-        sent = Payload(terms, {}, {k: v for k, v in reply.notes.items() if k == "private"})
-        write_atomically(self._reply_file(number), save(dict(terms)))
-        request = request_digest(message)
-        self._note(number, {BATCH: batch.id, "request": request, "notes": dict(sent.notes)})
-        self._reply_file(number - KEPT).unlink(missing_ok=True)
-        return sent
+        told = () if self.asked is not None else ("private",)
+        sent = Payload(terms, {}, {name: reply.notes[name] for name in told if name in reply.notes})
+        return sent, {BATCH: batch.id, QUESTIONS: json.loads(reply.notes.get(QUESTIONS, "{}"))}
 
     def _advert(self, batch: Batch) -> str:
         """The site's keys for a batch: new ones if it was not asked for them before."""
-        if not self._file(batch).exists():
+        if not self._keys_file(batch.id).exists():
             secrets = Secrets.drawn(batch, lambda purpose, n: self.draw(batch.id, purpose, n))
             advert = Advert.of(secrets, batch, self.site).text(batch, self.identity)
             facts = {"batch": asdict(batch), "secrets": secrets.to_json(), "advert": advert}
@@ -154,7 +159,7 @@ class SecureSite:
         if "adverts" not in facts:
             if texts.get(self.site) != facts["advert"]:
                 raise SecureError(f"the members of this sum do not include {self.site}'s own keys.")
-            self._check_size(len(texts), "members")
+            self._check_members(texts.keys())
             adverts = {
                 site: Advert.verified(text, batch, site, self.peers) for site, text in texts.items()
             }
@@ -178,19 +183,29 @@ class SecureSite:
             or not adverts.keys() >= {*members}
         ):
             raise SecureError(f"{self.site} has no keys of all members for round {number}.")
-        self._check_size(len(members), "members", threshold(len(adverts)))
+        self._check_members(members)
         if facts.setdefault(MEMBERS, members) != members:
             raise SecureError(f"{self.site} was told other members for these rounds before.")
-        self._check_confirmed(message, number - 1)
+        if number > 1:
+            self._check_confirmed(message, number - 1, batch)
         self._write(batch, facts)
 
-    def _check_confirmed(self, message: Payload, number: int) -> None:
-        """Check that enough sites have unmasked the round before for the same survivors."""
-        entry = self._ledger().get(str(number), {})
-        if SURVIVORS not in entry:
+    def _check_confirmed(self, message: Payload, number: int, batch: Batch) -> None:
+        """Check that enough sites have unmasked the round before, for the survivors that are named.
+
+        So a server can skip no round. A site that missed the round learns the list from the
+        message. One that missed the keys too cannot check it; then its owner has allowed sums
+        without it, and it begins with the first round of a batch.
+        """
+        summed, own = Summed.in_message(message), self.answers.entry(number, _SUM) or {}
+        path = self._keys_file(summed.batch)
+        if not own and not path.exists() and number < batch.first and self.smallest is not None:
             return
-        facts, survivors = self._read_id(entry[BATCH]), entry[SURVIVORS]
-        if not self._is_agreed(message, facts, number, survivors, all_must_fit=True):
+        told = own.get(BATCH, summed.batch), own.get(SURVIVORS, summed.survivors)
+        is_same = told == (summed.batch, summed.survivors) and path.exists()
+        if not is_same or not self._is_agreed(
+            message, json.loads(path.read_text()), number, summed, all_must_fit=True
+        ):
             raise SecureError(
                 f"{self.site} stops: the sites do not confirm the same survivors of round {number}."
             )
@@ -200,19 +215,23 @@ class SecureSite:
         message: Payload,
         facts: dict[str, Any],
         number: int,
-        survivors: list[str],
+        summed: Summed,
         all_must_fit: bool = False,
     ) -> bool:
-        """Whether the message has the signatures of enough survivors for this very list."""
+        """Whether the message has the signatures of enough survivors for exactly this list."""
         batch = Batch(**facts["batch"])
-        adverts = _adverts(facts, batch)
-        statement, signatures = _statement(facts, batch, number, survivors), signatures_in(message)
+        if "adverts" not in facts or number not in batch.rounds:
+            return False
+        adverts, signatures = _adverts(facts, batch), signatures_in(message)
+        statement = _statement(facts, batch, number, summed)
         valid = [
             site
             for site, signature in signatures.items()
-            if site in survivors and is_confirmed(statement, signature, adverts[site].signing)
+            if site in summed.survivors
+            and site in adverts
+            and is_confirmed(statement, signature, adverts[site].signing)
         ]
-        enough = len(valid) >= max(threshold(len(adverts)), self.smallest)
+        enough = len(valid) >= self._needed
         return enough and (len(valid) == len(signatures) or not all_must_fit)
 
     def _after_training(self, batch: Batch, message: Payload) -> Payload:
@@ -223,29 +242,50 @@ class SecureSite:
         could be combined with other lists, so that no signatures are needed.
         """
         number, survivors = int(message.numbers["round"]), names_in(message, SURVIVORS)
-        entry = self._ledger().get(str(number), {})
+        entry = self.answers.entry(number, _SUM) or {}
         if entry.get(BATCH) != batch.id:
             raise SecureError(f"{self.site} has sent nothing in round {number} with these keys.")
         facts = self._read(batch)
-        adverts, members = _adverts(facts, batch), facts[MEMBERS]
+        members = facts[MEMBERS]
         if self.site not in survivors or not {*survivors} <= {*members}:
-            raise SecureError(f"{self.site} refuses a list of survivors that are no members.")
-        self._check_size(len(survivors), "survivors", threshold(len(adverts)))
-        if entry.setdefault(SURVIVORS, survivors) != survivors:
+            raise SecureError(f"{self.site} refuses a list of survivors that are not members.")
+        self._check_size(len(survivors), "survivors")
+        if entry.get(SURVIVORS, survivors) != survivors:
             raise SecureError(f"{self.site} has already signed another list for round {number}.")
-        secrets = Secrets.from_json(facts["secrets"])
-        signature = secrets.signing_key.sign(_statement(facts, batch, number, survivors)).hex()
-        if message.notes[STEP] == AGREE:
-            self._note(number, entry)
-            return Payload(notes={CONFIRMED: signature})
-        if survivors != members and not self._is_agreed(message, facts, number, survivors):
-            raise SecureError(
-                f"{self.site} reveals nothing: too few sites have signed this list of survivors of "
-                f"round {number}."
-            )
-        shares = self._revealed(batch, message, facts, survivors)
-        self._note(number, entry)
-        return Payload(extras={SHARES: shares}, notes={CONFIRMED: signature})
+        self._check_asked(entry[QUESTIONS], survivors)
+        secrets, summed = Secrets.from_json(facts["secrets"]), Summed(batch.id, members, survivors)
+        signature = secrets.signing_key.sign(_statement(facts, batch, number, summed)).hex()
+        signed = Payload(notes={CONFIRMED: signature})
+        if message.notes[STEP] == UNMASK:
+            if survivors != members and not self._is_agreed(message, facts, number, summed):
+                raise SecureError(
+                    f"{self.site} reveals nothing: too few sites have signed this list of "
+                    f"survivors of round {number}."
+                )
+            shares = self._revealed(batch, message, facts, survivors)
+            signed = replace(signed, extras={SHARES: shares})
+        self.answers.amend(number, _SUM, {SURVIVORS: survivors})
+        return signed
+
+    def _check_asked(self, questions: Mapping[str, str], survivors: list[str]) -> None:
+        """Refuse a second sum about the same network over other sites, in whichever run.
+
+        The difference of the two would be the answer of single sites.
+        """
+        if self.asked is None:
+            return
+        self.asked.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(self.asked / ".lock"):
+            for kind, model in questions.items():
+                path = self.asked / f"{kind}-{model}.json"
+                if not path.exists():
+                    write_atomically(path, json.dumps(survivors).encode())
+                if json.loads(path.read_text()) != survivors:
+                    raise SecureError(
+                        f"{self.site} has already answered about this model in a sum over other "
+                        "sites, and the difference of both sums would tell the answer of single "
+                        "sites. Start a new run with another seed."
+                    )
 
     def _revealed(
         self, batch: Batch, message: Payload, facts: dict[str, Any], survivors: list[str]
@@ -264,16 +304,28 @@ class SecureSite:
             shares.append(np.frombuffer(revealed(both, member in survivors), np.uint8))
         return np.stack(shares)
 
-    def _check_size(self, count: int, what: str, needed: int = SMALLEST) -> None:
-        needed = max(needed, self.smallest)
-        if count < needed:
-            raise SecureError(f"{self.site} refuses a sum of {count} {what}; it needs {needed}.")
+    @property
+    def _needed(self) -> int:
+        """How many sites must be in a sum: more than half of the site's own list."""
+        return max(threshold(len(self.peers.fingerprints)), self.smallest or 0)
 
-    def _saved_reply(self, number: int, entry: dict[str, Any]) -> Payload:
-        path = self._reply_file(number)
-        if not path.exists():
-            raise SecureError(f"{self.site} no longer has its reply of round {number}.")
-        return Payload(load(path.read_bytes()), {}, entry["notes"])
+    def _check_size(self, count: int, what: str) -> None:
+        if count < self._needed:
+            raise SecureError(
+                f"{self.site} refuses a sum of {count} {what}; it needs {self._needed}."
+            )
+
+    def _check_members(self, sites: Collection[str]) -> None:
+        """Check who exchanges keys: by default all of the site's own list."""
+        missing = sorted(self.peers.fingerprints.keys() - {*sites})
+        if self.smallest is None and missing:
+            raise SecureError(
+                f"{self.site} takes part in sums of all sites in its list of members, and "
+                f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing. To go on "
+                f"without, its owner sets `members` in policy.toml to {len(sites)} or less, or "
+                "removes who has left from members.toml."
+            )
+        self._check_size(len(sites), "members")
 
     def _batch(self, message: Payload) -> Batch:
         try:
@@ -281,46 +333,30 @@ class SecureSite:
             batch = Batch(self.run, str(identifier), int(first), int(last))
         except (KeyError, ValueError, TypeError) as error:
             raise SecureError(f"{self.site} answers in secure sums only.") from error
-        is_id = re.fullmatch(r"[0-9a-f]{32}", batch.id)
+        is_id = re.fullmatch(BATCH_ID, batch.id)
         if not is_id or not 1 <= batch.first <= batch.last < batch.first + _LONGEST_BATCH:
             raise SecureError(f"{self.site} does not know these rounds.")
         return batch
 
-    def _file(self, batch: Batch) -> Path:
-        return self.folder / f"keys-{batch.id}.json"
-
-    def _reply_file(self, number: int) -> Path:
-        return self.folder / f"reply-{number:06d}.safetensors"
+    def _keys_file(self, identifier: str) -> Path:
+        return self.folder / f"keys-{identifier}.json"
 
     def _read(self, batch: Batch) -> dict[str, Any]:
-        facts = self._read_id(batch.id)
+        path = self._keys_file(batch.id)
+        if not path.exists():
+            raise SecureError(f"{self.site} has no keys for this sum.")
+        facts: dict[str, Any] = json.loads(path.read_text())
         if facts["batch"] != asdict(batch):
             raise SecureError(f"{self.site} has keys for other rounds.")
         return facts
 
-    def _read_id(self, identifier: str) -> dict[str, Any]:
-        path = self.folder / f"keys-{identifier}.json"
-        if not path.exists():
-            raise SecureError(f"{self.site} has no keys for this sum.")
-        facts: dict[str, Any] = json.loads(path.read_text())
-        return facts
-
     def _write(self, batch: Batch, facts: dict[str, Any]) -> None:
-        write_atomically(self._file(batch), json.dumps(facts).encode())
+        write_atomically(self._keys_file(batch.id), json.dumps(facts).encode())
 
     def _forget_old_batches(self) -> None:
         files = sorted(self.folder.glob("keys-*.json"), key=lambda path: path.stat().st_mtime_ns)
         for path in files[:-_KEPT_BATCHES]:
             path.unlink()
-
-    def _ledger(self) -> dict[str, dict[str, Any]]:
-        path = self.folder / "ledger.json"
-        ledger: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
-        return ledger
-
-    def _note(self, number: int, entry: dict[str, Any]) -> None:
-        ledger = {**self._ledger(), str(number): entry}
-        write_atomically(self.folder / "ledger.json", json.dumps(ledger).encode())
 
 
 def simulated_site(
@@ -335,14 +371,17 @@ def simulated_site(
     return SecureSite(site, run, folder, identity, peers, draw, config=config)
 
 
-def deployed_site(simulated: SecureSite, key: Path, members: Path, smallest: int) -> SecureSite:
+def deployed_site(
+    simulated: SecureSite, key: Path, members: Path, smallest: int | None
+) -> SecureSite:
     """A site with its own key and list of members, and keys from the operating system."""
     return replace(
         simulated,
         identity=Identity.read(key),
         peers=Peers.read(members),
         draw=lambda batch, purpose, count: token_bytes(count),  # noqa: ARG005
-        smallest=max(SMALLEST, smallest),
+        smallest=smallest,
+        asked=simulated.folder.parents[3] / ASKED,
     )
 
 
@@ -356,6 +395,6 @@ def _view(texts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
-def _statement(facts: dict[str, Any], batch: Batch, number: int, survivors: list[str]) -> bytes:
+def _statement(facts: dict[str, Any], batch: Batch, number: int, summed: Summed) -> bytes:
     """What a site signs: who is in the sum of a round, of which members, with which keys."""
-    return batch.statement(number, _view(facts["adverts"]), facts[MEMBERS], survivors)
+    return batch.statement(number, _view(facts["adverts"]), summed.members, summed.survivors)

@@ -26,6 +26,7 @@ from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
 from ramet.engine.private_site import PrivateSite
 from ramet.engine.recent_snapshots import RecentSnapshots
+from ramet.engine.run_answers import ANSWERS, RunAnswers
 from ramet.engine.start import START, new_model, start_model, state_names
 from ramet.engine.state import load_arrays
 from ramet.errors import RametError, unknown
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 DATA_SHA256 = "data_sha256"
 """The hash of a client's data in the manifest."""
 PRIVATE = "private"
-"""The folder of a client's last replies, in runs with differential privacy."""
+"""The folder of a client's noisy sums, in runs with differential privacy per link."""
 SECURE = "secure"
 """The folder of a client's keys in secure sums."""
 _AGREED = {
@@ -222,6 +223,7 @@ class Experiment:
             clients=len(self.clients),
             secure=self._secure_site(client, states) if self.settings.secure else None,
             private=self._private_site(client, states),
+            run_answers=RunAnswers(states / client / ANSWERS) if self.settings.dp else None,
             recent=self._recent_snapshots,
             audit=AuditLog(
                 states / client / AUDIT,

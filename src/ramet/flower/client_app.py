@@ -39,6 +39,7 @@ from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.ledger import Ledger
 from ramet.engine.limit import SiteLimit
 from ramet.engine.private_site import PrivateSite
+from ramet.engine.run_answers import ANSWERS, RunAnswers
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
@@ -118,8 +119,11 @@ def answer(message: Message, context: Context) -> Message:
             node = _node(experiment, name, states)
             audit, secure = _audited(node.audit, context), _secured(node, context, policy)
             node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
-            private, answered = _private(node, context, policy), _answered(context, request)
-            node = replace(node, private=private, answered=answered)
+            if _is_deployed(context):
+                answers = RunAnswers(states / name / ANSWERS)
+                private, answered = _private(node, context, policy), _answered(context, request)
+                node = replace(node, deployed=True, run_answers=answers)
+                node = replace(node, private=private, answered=answered)
             reply = node.answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
@@ -265,13 +269,18 @@ def _secured(node: Node, context: Context, policy: Policy) -> SecureSite | None:
 
 
 def _private(node: Node, context: Context, policy: Policy) -> PrivateSite | None:
-    """The site's side of differential privacy, with its own noise and ledger unless simulated."""
-    config, folder = context.node_config, context.run_config["folder"]
-    state = config.get("state") or folder
-    if node.private is None or (SETTINGS not in config and state == folder):
-        return node.private
+    """The deployed site's side of differential privacy, with its own noise and ledger."""
+    if node.private is None:
+        return None
+    state = context.node_config.get("state") or context.run_config["folder"]
     ledger = Ledger(Path(str(state)) / LEDGER)
     return replace(node.private, ledger=ledger, ceiling=policy.privacy, deployed=True)
+
+
+def _is_deployed(context: Context) -> bool:
+    """Whether the site is on its own; a simulation keeps all states in the run's folder."""
+    config, folder = context.node_config, context.run_config["folder"]
+    return SETTINGS in config or (config.get("state") or folder) != folder
 
 
 def _answered(context: Context, request: Payload) -> Answered | None:

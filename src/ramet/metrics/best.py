@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import isnan
 
 from ramet.metrics.record import Record
 
@@ -26,10 +26,12 @@ class Evaluated:
 def best_of(rounds: Sequence[Evaluated]) -> Evaluated:
     """The best of the rounds that the same clients evaluated as the last one.
 
-    Leaving out a hard client raises the mean, so other rounds cannot be compared with it.
+    Leaving out a hard client raises the mean, so other rounds cannot be compared with it. Without
+    any score, the last round counts as the best.
     """
-    same_clients = (one for one in rounds if one.clients == rounds[-1].clients)
-    return max(same_clients, key=lambda one: -inf if isnan(one.val) else one.val)
+    same_clients = [one for one in rounds if one.clients == rounds[-1].clients]
+    known = [one for one in same_clients if not isnan(one.val)]
+    return max(known, key=lambda one: one.val) if known else rounds[-1]
 
 
 @dataclass(frozen=True)

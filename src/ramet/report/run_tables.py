@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 from rich.markup import escape
 from rich.table import Table
@@ -53,6 +54,8 @@ def result_table(summary: Summary) -> Table:
         table.caption += f", {size(summary.peak_memory)} of memory"
     if summary.privacy is not None:
         table.caption += f"; differential privacy: {summary.privacy.sentence}"
+    if isnan(scores.test):
+        table.caption += "; no site sent its scores, so there is no best round and no early stop"
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isnan
 
 _OPERATIONS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
@@ -22,7 +23,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f}"
+    return "–" if share is None or isnan(share) else f"{100 * share:.2f}"
 
 
 def operations_unit(counts: Iterable[float | None]) -> tuple[str, float]:

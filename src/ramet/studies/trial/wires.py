@@ -21,7 +21,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class ColdWire:
-    """Answers each message with a new client, so that no Python object survives a message.
+    """RunAnswers each message with a new client, so that no Python object survives a message.
 
     The samples are copied, because data sources cache what they have read.
     """

@@ -1,0 +1,156 @@
+"""A coordinator that asks freshly joined sites more than a run needs learns nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ramet
+from joined_consortium import JoinedConsortium, LyingCoordinator, joined_consortium
+from ramet.deploy.site import POLICY
+from ramet.engine.ledger import NAME as LEDGER
+from ramet.engine.node import request
+from ramet.engine.run_answers import AnsweredError
+from ramet.engine.secure_messages import SecureError
+from ramet.payload import Array, Arrays, Payload, digest
+from ramet.policy import WITHHELD
+
+FIVE = ("north", "south", "east", "west", "centre")
+RUN, OTHER = "a" * 32, "b" * 32
+DP = "unit=site,epsilon=1,delta=1e-5"
+
+
+@pytest.fixture
+def five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JoinedConsortium:
+    return joined_consortium(tmp_path, monkeypatch, FIVE, secure=True, options={"hidden": "2"})
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., JoinedConsortium]:
+    def joined(**settings: Any) -> JoinedConsortium:
+        return joined_consortium(tmp_path, monkeypatch, ("north", "south"), **settings)
+
+    return joined
+
+
+def moved(arrays: Arrays, step: float) -> dict[str, Array]:
+    return {name: (array + step).astype(array.dtype) for name, array in arrays.items()}
+
+
+def test_no_sum_over_sites_that_the_coordinator_picks(five: JoinedConsortium) -> None:
+    for members in (FIVE[:3], FIVE[:4]):
+        with pytest.raises(SecureError, match=r"takes part in sums of all sites.*missing.*members"):
+            LyingCoordinator(five, RUN).sum(1, {}, members=members)
+
+
+def test_no_difference_of_two_sums_about_one_model(five: JoinedConsortium) -> None:
+    """Whether sums are of one run or of two, and whether the start is sent or drawn."""
+    first, again = LyingCoordinator(five, RUN), LyingCoordinator(five, OTHER)
+    sums = first.sum(1, {})
+    with pytest.raises(SecureError, match=r"already answered about this model .* another seed"):
+        LyingCoordinator(five, "c" * 32).sum(1, five.start, without=["west"])
+    repeated = again.sum(1, five.start)
+    assert digest(repeated) == digest(sums)  # the same run once more tells nothing new
+    model = moved(five.start, 0.5)
+    first.sum(2, model, without=["west"])
+    with pytest.raises(SecureError, match=r"already answered about this model"):
+        first.sum(3, model)
+    with pytest.raises(SecureError, match=r"already answered about this model"):
+        again.sum(2, model, train=False)
+
+
+def test_no_round_is_skipped_to_avoid_what_was_signed(five: JoinedConsortium) -> None:
+    coordinator = LyingCoordinator(five, RUN)
+    coordinator.sum(1, {})
+    with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 2"):
+        coordinator.sum(3, five.start, train=False)
+    renewed = LyingCoordinator(five, RUN, replace(coordinator.state, batch=None))
+    with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 2"):
+        renewed.sum(3, five.start, train=False)
+
+
+def test_drop_outs_and_a_site_that_returns(five: JoinedConsortium) -> None:
+    coordinator = LyingCoordinator(five, RUN)
+    coordinator.sum(1, {}, without=["west"])
+    coordinator.sum(2, moved(five.start, 0.5), without=["east", "north"])
+    closing = coordinator.sum(3, moved(five.start, 0.7), train=False)
+    assert closing["counts"][-1] == len(FIVE)
+    with pytest.raises(AnsweredError, match=r"has not trained since it evaluated"):
+        coordinator.sum(4, moved(five.start, 0.9), train=False)
+
+
+def scores_of(reply: Payload) -> set[str]:
+    return {"val", "test"} & reply.numbers.keys()
+
+
+@pytest.mark.parametrize("settings", [{}, {"dp": DP}])
+def test_evaluation_is_no_oracle(
+    settings: dict[str, str], site: Callable[..., JoinedConsortium]
+) -> None:
+    """One model per round, each evaluated once; no second one before the site has trained."""
+    asked = site(**settings, options={"hidden": "2"})
+
+    def evaluate(number: int, arrays: Arrays, train: bool = False) -> Payload:
+        return asked.ask("north", request(number, train, arrays), RUN)
+
+    first = evaluate(2, asked.start)
+    assert evaluate(2, asked.start).numbers == first.numbers
+    with pytest.raises(AnsweredError, match=r"already answered round 2, to another message"):
+        evaluate(2, moved(asked.start, 0.5))
+    with pytest.raises(AnsweredError, match=r"was sent another 'layers.*' in round 2 before"):
+        evaluate(2, moved(asked.start, 0.5), train=True)
+    evaluate(2, asked.start, train=True)
+    with pytest.raises(AnsweredError, match=r"does not go back to round 1"):
+        evaluate(1, asked.start)
+    second, third = (evaluate(number, moved(asked.start, 0.5)) for number in (3, 4))
+    assert scores_of(first) == scores_of(second) == (set() if settings else {"val", "test"})
+    assert not scores_of(third)
+    assert "scores" in third.notes[WITHHELD]
+
+
+def test_scores_leave_a_private_run_only_if_the_policy_says_so(
+    site: Callable[..., JoinedConsortium],
+) -> None:
+    asked = site(dp=DP, options={"hidden": "2"})
+    closing, folder = request(2, False, asked.start), asked.sites["north"].folder
+    reply = asked.ask("north", closing, RUN)
+    assert not scores_of(reply)
+    assert "scores" in reply.notes[WITHHELD]
+    for run, rule in (("b" * 32, "true"), ("c" * 32, "0.25")):
+        (folder / POLICY).write_text(f"[numbers]\nscores = {rule}\n")
+        assert scores_of(asked.ask("north", closing, run)) == {"val", "test"}
+    assert not (folder / "state" / LEDGER).exists()  # nothing was trained, so nothing is spent
+
+
+def test_a_simulation_shows_scores_with_privacy(tmp_path: Path) -> None:
+    run = ramet.run("fedavg", "tiny", rounds=1, dp="unit=graph,epsilon=8,delta=1e-2", out=tmp_path)
+    assert run.summary.scores.test > 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"dp": "unit=link,epsilon=1,delta=1e-5"}])
+def test_no_digest_of_private_state_leaves_a_site(
+    settings: dict[str, str], site: Callable[..., JoinedConsortium]
+) -> None:
+    """It would confirm a guess: equal data, equal digest."""
+    network = {"network": "hops"} if settings else {}
+    asked = site(**settings, **network)
+    assert "private" not in asked.ask("north", request(2, False, asked.start), RUN).notes
+
+
+def test_no_digest_of_private_state_leaves_in_a_secure_sum(five: JoinedConsortium) -> None:
+    coordinator, notes = LyingCoordinator(five, RUN), set[str]()
+    coordinator.sum(1, {})
+    asked = five.ask
+
+    def recorded(client: str, message: Payload, run: str) -> Payload:
+        reply = asked(client, message, run)
+        notes.update(reply.notes)
+        return reply
+
+    object.__setattr__(five, "ask", recorded)
+    coordinator.sum(2, five.start, train=False)
+    assert "private" not in notes
