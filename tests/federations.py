@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -66,8 +67,10 @@ class Slope(nn.Module):
 class Climb(GraphClassification):
     """The loss is minus the prediction, so its gradient is minus the mean number of nodes.
 
-    Both scores are predictions for one node: the slope.
+    Both scores are predictions for one node: the slope, which has no bounds.
     """
+
+    score_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         return -output.mean()

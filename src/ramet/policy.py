@@ -59,7 +59,7 @@ class Numbers(_Table):
         withheld = {*reply.notes.get(WITHHELD, "").split()}
         withheld |= {kind for kind in always if getattr(self, kind) is False}
         for name, value in reply.numbers.items():
-            kind = _kind(name)
+            kind = kind_of_number(name)
             rule = True if name in _COUNTED_BY_SERVER else getattr(self, kind)
             if rule is False:
                 withheld.add(kind)
@@ -260,10 +260,11 @@ def checked_policy(path: Path) -> Policy:
 def expected_numbers(reply: Payload, due: tuple[str, ...]) -> tuple[str, ...]:
     """The due numbers that the reply does not withhold."""
     withheld = reply.notes.get(WITHHELD, "").split()
-    return tuple(name for name in due if not {name, _kind(name)} & {*withheld})
+    return tuple(name for name in due if not {name, kind_of_number(name)} & {*withheld})
 
 
-def _kind(name: str) -> str:
+def kind_of_number(name: str) -> str:
+    """What a number tells: `weight`, `loss`, `work` or `scores`."""
     return "work" if name.startswith(_WORK) else _KINDS.get(name, "scores")
 
 

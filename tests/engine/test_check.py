@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pytest
 
 from ramet.engine import fault
-from ramet.engine.check import distance_fault, due_numbers
+from ramet.engine.check import distance_fault, due_numbers, range_fault
 from ramet.payload import Payload
+from ramet.tasks import GraphClassification, LinkPrediction, score_range
 
 EXPECTED = Payload({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
 VALID = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
@@ -83,3 +87,44 @@ def test_the_distance_is_over_arrays_that_were_sent() -> None:
     assert distance_fault(VALID, sent, 2.45) is None
     assert distance_fault(VALID, sent, 2.44) == "moved by 2.45, but the bound is 2.44"
     assert distance_fault(VALID, {}, 0.0) is None
+
+
+SHARE, SQUARED = (0.0, 1.0), (-math.inf, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "scores", "reason"),
+    [
+        ({"val": -1e300, "test": 0.5}, SHARE, "val -1e\\+300 is not from 0 to 1"),
+        ({"val": 0.5, "test": 1.5}, SHARE, "test 1.5 is not from 0 to 1"),
+        ({"val": -0.5, "test": 1.5}, SQUARED, "test 1.5 is not from -1e\\+09 to 1"),
+        ({"val": -1e300}, SQUARED, "val -1e\\+300"),
+        ({"accuracy": 2.0}, SQUARED, "accuracy 2 is not from 0 to 1"),
+        ({"loss": -1e300}, SHARE, "loss"),
+        ({"forward_multiplications": -1.0}, SHARE, "forward_multiplications -1 is not from 0"),
+        ({"val": math.nan}, SHARE, "val nan"),
+    ],
+)
+def test_a_number_outside_its_range(
+    numbers: dict[str, float], scores: tuple[float, float], reason: str
+) -> None:
+    found = range_fault(numbers, scores)
+    assert found is not None
+    assert re.match(reason, found)
+
+
+def test_numbers_within_their_ranges() -> None:
+    numbers = {"val": 1.0 + 1e-9, "test": 0.0, "loss": -3.0, "entropy": 7.0, "memory": 1e11}
+    assert range_fault(numbers, SHARE) is None
+    assert range_fault({"val": -40.0}, SQUARED) is None
+    assert range_fault({}, SHARE) is None
+
+
+def test_tasks_say_where_their_scores_lie() -> None:
+    class Declared(GraphClassification):
+        score_range = SQUARED
+
+    assert score_range(GraphClassification()) == SHARE
+    assert score_range(LinkPrediction()) == SHARE
+    assert score_range(GraphClassification(metric="R²")) == (-math.inf, math.inf)
+    assert score_range(Declared(metric="R²")) == SQUARED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import pytest
 import ramet
 from federations import (
     CLIMBERS,
+    Climb,
     Federation,
     StopsAfter,
     Watched,
@@ -28,6 +30,7 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import AssembledMethod
 from ramet.methods.fixed_point import FixedPoint
+from ramet.metrics.best import History
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 from ramet.studies.trial.wires import StoppedError
@@ -76,6 +79,26 @@ def test_the_sum_is_that_without_masks_and_records_hold_means_only(tmp_path: Pat
         assert record.mean("val") == pytest.approx(plain_record.mean("val"), abs=1e-6)
         losses = [numbers["loss"] for numbers in plain_record.trained.values()]
         assert record.trained_mean["loss"] == pytest.approx(sum(losses) / 5, abs=1e-6)
+
+
+def test_a_mean_that_cannot_be_right_is_left_out(tmp_path: Path) -> None:
+    _, known = Federation(method(), tmp_path / "plain", FIVE).run(3)
+    slopes = [record.mean("val") for record in known]
+    bound = (slopes[0] + slopes[1]) / 2
+
+    @dataclass(frozen=True)
+    class Bounded(Climb):
+        score_range = (0.0, bound)
+
+    bounded = replace(method(), task=Bounded())
+    _, records = Secure(bounded, tmp_path / "secure", FIVE).run(3, secure=True)
+    assert [record.mean("val") for record in records] == pytest.approx(
+        [slopes[0], math.nan, math.nan], abs=1e-6, nan_ok=True
+    )
+    history = History(frozenset(FIVE))
+    for record in records:
+        history.add(record)
+    assert history.candidates() == [1]
 
 
 def test_no_reply_holds_an_array_that_an_audit_of_the_plain_run_shows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nineteen kinds of bad reply under every merging rule: refused, reported, and without effect."""
+"""Many kinds of bad reply under every merging rule: refused, reported, and without effect."""
 
 from __future__ import annotations
 
@@ -73,8 +73,12 @@ def _without_number(name: str) -> Callable[[Payload], Payload]:
     )
 
 
+def _with_number(name: str, value: float) -> Callable[[Payload], Payload]:
+    return lambda reply: replace(reply, numbers={**reply.numbers, name: value})
+
+
 def _with_weight(weight: float) -> Callable[[Payload], Payload]:
-    return lambda reply: replace(reply, numbers={**reply.numbers, "weight": weight})
+    return _with_number("weight", weight)
 
 
 KINDS: dict[str, tuple[Callable[[Payload], Payload], str]] = {
@@ -99,6 +103,10 @@ KINDS: dict[str, tuple[Callable[[Payload], Payload], str]] = {
     "no loss": (_without_number("loss"), "lacks the numbers loss"),
     "no val": (_without_number("val"), "lacks the numbers val"),
     "no test": (_without_number("test"), "lacks the numbers test"),
+    "val -1e300": (_with_number("val", -1e300), "val -1e\\+300 is not from 0 to 1"),
+    "test 1.1": (_with_number("test", 1.1), "test 1.1 is not from 0 to 1"),
+    "loss 1e300": (_with_number("loss", 1e300), "loss 1e\\+300 is not from -1e\\+09 to 1e\\+09"),
+    "memory -1": (_with_number("memory", -1), "memory -1 is not from 0 to 1e\\+18"),
     "far away": (_with_value(1e6), "moved by 1e\\+06, but the bound is 1000"),
 }
 

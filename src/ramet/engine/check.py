@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from ramet.payload import Array, Arrays, Payload
+from ramet.policy import kind_of_number
+from ramet.tasks import SHARES
 
 MAX_VALUE = 1e9
 MAX_WEIGHT = 1e12
+_MAX_COUNT = 1e18
 SCORES = ("val", "test")
+_COUNTED = ("up", "tensors", "scalars")
+"""Numbers that the server counts itself, whatever a client says."""
+_ROUNDING = 1e-6
+"""By how much a score may leave its range; sums in fixed point are rounded."""
+Range: TypeAlias = tuple[float, float]
+ANYWHERE: Range = (-math.inf, math.inf)
 
 
 def due_numbers(round_number: int, train: bool) -> tuple[str, ...]:
@@ -20,7 +30,11 @@ def due_numbers(round_number: int, train: bool) -> tuple[str, ...]:
 
 
 def fault(
-    reply: Payload, expected: Payload, train: bool, numbers: Sequence[str] = ()
+    reply: Payload,
+    expected: Payload,
+    train: bool,
+    numbers: Sequence[str] = (),
+    scores: Range = ANYWHERE,
 ) -> str | None:
     """What is wrong with a reply, in a few words; None if it is valid.
 
@@ -29,17 +43,18 @@ def fault(
         expected: arrays and extras with the names, shapes and types that it should have.
         train: whether the client takes part in a round; otherwise it sends no arrays.
         numbers: names of the numbers that it should have besides its weight.
+        scores: the range of validation and test scores.
     """
     wanted = expected if train else Payload()
     return (
         arrays_fault(reply.arrays, wanted.arrays)
         or arrays_fault(reply.extras, wanted.extras)
-        or numbers_fault(reply.numbers, train, numbers)
+        or numbers_fault(reply.numbers, train, numbers, scores)
     )
 
 
 def summand_fault(
-    reply: Payload, expected: Arrays, train: bool, numbers: Sequence[str]
+    reply: Payload, expected: Arrays, train: bool, numbers: Sequence[str], scores: Range
 ) -> str | None:
     """What is wrong with the terms of a reply; their values are known to the site only."""
     names = _names_fault(reply.arrays, expected) or _names_fault(reply.extras, {})
@@ -48,7 +63,7 @@ def summand_fault(
     other = [n for n, like in expected.items() if not same_form(reply.arrays[n], like)]
     if other:
         return _form_fault(other[0], reply.arrays[other[0]], expected[other[0]])
-    return numbers_fault(reply.numbers, train, numbers)
+    return numbers_fault(reply.numbers, train, numbers, scores)
 
 
 def arrays_fault(arrays: Arrays, wanted: Arrays) -> str | None:
@@ -62,7 +77,9 @@ def same_form(array: Array, other: Array) -> bool:
     return (array.shape, array.dtype) == (other.shape, other.dtype)
 
 
-def numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str]) -> str | None:
+def numbers_fault(
+    numbers: Mapping[str, float], train: bool, due: Sequence[str], scores: Range
+) -> str | None:
     """What is wrong with the numbers of a reply, of which some are due."""
     bad = [name for name, number in numbers.items() if not math.isfinite(number)]
     if bad:
@@ -70,7 +87,30 @@ def numbers_fault(numbers: Mapping[str, float], train: bool, due: Sequence[str])
     if train and not 0 < numbers.get("weight", 0) <= MAX_WEIGHT:
         return f"weight {numbers.get('weight')} is not a number of samples"
     missing = [name for name in due if name not in numbers]
-    return f"lacks the numbers {', '.join(missing)}" if missing else None
+    return f"lacks the numbers {', '.join(missing)}" if missing else range_fault(numbers, scores)
+
+
+def range_fault(numbers: Mapping[str, float], scores: Range) -> str | None:
+    """Which number cannot be right; ``scores`` is the range of validation and test scores."""
+    for name, number in numbers.items():
+        low, high = _range_of(name, scores)
+        if not low - _ROUNDING <= number <= high + _ROUNDING:
+            return f"{name} {number:g} is not from {low:g} to {high:g}"
+    return None
+
+
+def _range_of(name: str, scores: Range) -> Range:
+    kind = kind_of_number(name)
+    if kind == "weight":
+        return 0.0, MAX_WEIGHT
+    if name in _COUNTED:
+        return ANYWHERE
+    if kind == "work":
+        return 0.0, _MAX_COUNT
+    if name in SHARES:
+        return 0.0, 1.0
+    low, high = scores if name in SCORES else ANYWHERE
+    return max(low, -MAX_VALUE), min(high, MAX_VALUE)
 
 
 def form_fault(reply: Payload, form: Payload) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from logging import WARNING
@@ -190,6 +190,13 @@ class Exchange:
         self.failed.pop(client, None)
         if "private" in reply.notes:
             self.digests[client] = reply.notes["private"]
+
+    def drop_means(self, fault: Callable[[Mapping[str, float]], str | None]) -> None:
+        """Leave out means that cannot be right; whose number is to blame cannot be known."""
+        for name, mean in [*self.means.items()]:
+            if reason := fault({name: mean}):
+                del self.means[name]
+                log_event(WARNING, "mean refused", round=self.round, reason=reason)
 
     def below(self, quorum: int, active: int) -> RametError:
         """The error for too few valid replies from the active clients."""

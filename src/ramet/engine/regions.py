@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ramet.engine.check import SCORES, numbers_fault
+from ramet.engine.check import SCORES, Range, numbers_fault
 from ramet.engine.checkpoint import Snapshot
 from ramet.engine.exchange import COUNTS, Exchange
 from ramet.engine.run_state import RunState
@@ -29,6 +29,7 @@ from ramet.methods.extras import TRAINING
 from ramet.methods.fixed_point import EXTRAS, PARAMETERS, RingTotal, rule_of
 from ramet.methods.merging import Summing, Total
 from ramet.payload import Array, Arrays, Payload
+from ramet.tasks import score_range
 
 if TYPE_CHECKING:
     from ramet.engine.rounds import Rounds, Wire
@@ -180,10 +181,14 @@ def regional_facts(
         return "is not the reply of a regional coordinator"
     if foreign := facts.clients() - {*asked}:
         return f"answers for {min(foreign)}, about whom it was not asked"
-    return _facts_fault(facts, exchange) or _sum_fault(reply.arrays, method) or facts
+    return (
+        _facts_fault(facts, exchange, score_range(method.task))
+        or _sum_fault(reply.arrays, method)
+        or facts
+    )
 
 
-def _facts_fault(facts: RegionalFacts, exchange: Exchange) -> str | None:
+def _facts_fault(facts: RegionalFacts, exchange: Exchange, scores: Range) -> str | None:
     """What a region does not say about a client whose reply is in its sum."""
     scored = exchange.train and exchange.stage is None
     for by_client in (facts.asked, *((facts.scores,) if scored else ())):
@@ -191,8 +196,8 @@ def _facts_fault(facts: RegionalFacts, exchange: Exchange) -> str | None:
             return f"does not say enough about {min(unequal)}"
     for client, numbers in facts.numbers.items():
         due = (*COUNTS, *(SCORES if SCORES[0] in numbers else ()))
-        if reason := numbers_fault(numbers, exchange.train, due):
-            return f"says too little about {client}: {reason}"
+        if reason := numbers_fault(numbers, exchange.train, due, scores):
+            return f"says something wrong about {client}: {reason}"
     return None
 
 

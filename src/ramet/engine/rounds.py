@@ -21,7 +21,14 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import nn
 
-from ramet.engine.check import distance_fault, due_numbers, fault, summand_fault
+from ramet.engine.check import (
+    Range,
+    distance_fault,
+    due_numbers,
+    fault,
+    range_fault,
+    summand_fault,
+)
 from ramet.engine.checkpoint import Snapshots
 from ramet.engine.evaluations import Evaluations
 from ramet.engine.exchange import Exchange
@@ -43,6 +50,7 @@ from ramet.metrics.best import History, best_of
 from ramet.payload import Array, Arrays, Payload
 from ramet.policy import expected_numbers
 from ramet.randomness import Randomness
+from ramet.tasks import score_range
 
 Answer: TypeAlias = tuple[str, Payload | str]
 """A client's name, and its reply or the reason why there is none."""
@@ -273,7 +281,14 @@ class Rounds:
             commit=lambda: self.snapshots.save(state.snapshot(step_of(self.method, number - 1))),
             retry_delays=self.retry_delays,
         )
-        return secure_round.run(spared, self.quorum)
+        sums, exchange = secure_round.run(spared, self.quorum)
+        exchange.drop_means(lambda means: range_fault(means, self._score_range))
+        return sums, exchange
+
+    @property
+    def _score_range(self) -> Range:
+        """Where clients' validation and test scores lie."""
+        return score_range(self.method.task)
 
     def _context(self, state: RunState, exchange: Exchange) -> str:
         """A digest of what all members of a secure sum have in common."""
@@ -509,14 +524,16 @@ class Rounds:
             terms = self._rules.expected_terms(spared, exchange.train, exchange.key)
             due = expected_numbers(reply, due_numbers(asked.round, exchange.train))
             clear = exchange.train and not self.secure
-            return summand_fault(reply, terms, clear, () if self.secure else due) or reply
+            numbers = () if self.secure else due
+            return summand_fault(reply, terms, clear, numbers, self._score_range) or reply
         begun = self._begun(asked) if trained else {}
         expected = self._expected(spared, exchange)
         form = expected
         for release in self.method.release:
             form = release.form(form, begun)
         due = due_numbers(asked.round, exchange.train) if exchange.stage is None else ()
-        reason = fault(reply, form, exchange.train, expected_numbers(reply, due))
+        due = expected_numbers(reply, due)
+        reason = fault(reply, form, exchange.train, due, self._score_range)
         if reason:
             return reason
         for release in reversed(self.method.release):

@@ -1,6 +1,7 @@
 """Tasks: loss, batches and scores of graph classification, node classification, link prediction."""
 
 from collections.abc import Callable
+from math import inf
 
 from ramet.data import StructureEncoding
 from ramet.data.own import TaskName
@@ -34,8 +35,18 @@ TASK_METRICS: dict[TaskName, tuple[str, ...]] = {
     "link-prediction": LINK_METRICS,
 }
 """The metrics by which rounds can be chosen; the first is the default."""
+SHARES = frozenset(name for names in TASK_METRICS.values() for name in names)
+"""Metrics that are shares: from 0 to 1."""
+
+
+def score_range(task: Task) -> tuple[float, float]:
+    """Where ``val`` and ``test`` lie: what the task says, 0 to 1 for our metrics, or anywhere."""
+    declared: tuple[float, float] | None = getattr(task, "score_range", None)
+    return declared or ((0.0, 1.0) if task.metric in SHARES else (-inf, inf))
+
 
 __all__ = [
+    "SHARES",
     "TASKS",
     "TASK_METRICS",
     "GraphClassification",
@@ -51,4 +62,5 @@ __all__ = [
     "StructureEncoding",
     "Task",
     "TaskName",
+    "score_range",
 ]
