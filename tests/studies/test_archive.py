@@ -55,7 +55,7 @@ def test_two_files_of_the_same_name_are_kept_apart(
     for folder in ("a", "b"):
         file = tmp_path / folder / "mine.py"
         file.parent.mkdir()
-        file.write_text("from ramet.methods import fedavg as mine\n")
+        file.write_text(f"from ramet.methods import fedavg as mine  # of {folder}\n")
         ramet.run(f"{folder}/mine.py:mine", rounds=1, out=tmp_path / "runs" / folder)
     runs = finished_runs([tmp_path / "runs"])
     assert [*runs] == ["a/mine.py:mine", "b/mine.py:mine"]

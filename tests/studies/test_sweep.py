@@ -16,6 +16,7 @@ import ramet
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.metrics import Round, Summary
+from ramet.options import allow_code
 from ramet.studies.archive import finished_runs, keep, kept
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun
@@ -195,7 +196,8 @@ def test_methods_that_would_be_kept_under_one_name_are_refused(
     files = [tmp_path / "c" / folder / "mine.py" for folder in ("a", "b")]
     for file in files:
         file.parent.mkdir(parents=True)
-        file.write_text("from ramet.methods import fedavg as mine\n")
+        file.write_text(f"from ramet.methods import fedavg as mine  # in {file.parent.name}\n")
+        allow_code(f"{file}:mine")
     methods = tuple(MethodSpec.parse(f"{file}:mine") for file in files)
     plan = Sweep(methods, "tiny", (1,), tmp_path / "runs", rounds=1)
     monkeypatch.chdir(files[0].parent / "..")
@@ -230,6 +232,7 @@ def test_scores_of_another_metric_are_neither_compared_nor_taken_for_those_of_a_
 ) -> None:
     (tmp_path / "own.py").write_text(OWN_METRIC)
     method = f"{tmp_path}/own.py:mine"
+    allow_code(method)
     both = (MethodSpec.parse("local"), MethodSpec.parse(method))
     with pytest.raises(RametError, match=r"local is scored by accuracy, but .*mine by R2"):
         Sweep(both, "tiny", (1,), tmp_path / "runs", rounds=1).check()
