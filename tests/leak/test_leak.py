@@ -11,6 +11,7 @@ import pytest
 
 import ramet
 from command_line import ramet as command
+from own_sites import node_site, write_csv
 from ramet.engine.audit import AuditEntry, SentTensor
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -21,6 +22,7 @@ from ramet.leak.columns import moved
 from ramet.leak.findings import View
 from ramet.leak.links import pairs
 from ramet.methods.training import LocalTraining
+from ramet.report.leak import verdict
 
 LITTLE = Effort(references=2, rounds=2, canaries=8, small_sites=1, redrawn=10)
 PLANTED: dict[str, Any] = {"partition": "balanced", "clients": 3, "nodes": 200, "links": 600}
@@ -131,6 +133,59 @@ def test_columns_without_gradient_change_by_decay_alone() -> None:
     received = sent.copy()
     received[:, 1] += 0.01
     assert moved(training, sent, received)[1]
+
+
+def unlinked_run(folder: Path, **options: Any) -> RunFolder:
+    """A run of sites whose patients, but for two, have no contacts: each is its own input."""
+    sites = [
+        node_site(folder / name, number) for number, name in enumerate(("north", "south", "west"))
+    ]
+    for site in sites:
+        write_csv(site.parent / "contacts.csv", "source,target", [("p0", "p1")])
+    parts = {"network": "gcn", "dropout": 0.0, "sites": " ".join(map(str, sites)), **options}
+    return RunFolder.open(ramet.run("fedavg", "own", rounds=1, out=folder / "run", **parts).folder)
+
+
+FEATURES_ONLY = Effort(references=0, canaries=0, small_sites=6, redrawn=2)
+
+
+def test_steps_of_sgd_give_a_single_sample_away(tmp_path: Path) -> None:
+    one = audit(unlinked_run(tmp_path, algorithm="sgd"), FEATURES_ONLY).of("features", "replies")
+    assert one is not None
+    assert one.value == pytest.approx(1.0, abs=1e-3)
+    assert one.leaks
+    assert "weights divided by bias" in one.note
+
+
+def test_masks_hide_what_steps_of_sgd_give_away(tmp_path: Path) -> None:
+    run = unlinked_run(tmp_path, algorithm="sgd", secure=True)
+    one = audit(run, FEATURES_ONLY).of("features", "replies")
+    assert one is not None
+    assert verdict(one) == "not shown"
+
+
+def test_an_attack_that_cannot_succeed_has_no_power(runs: Path) -> None:
+    """Every column of dense features moves, and the bias of this layer is for all heads."""
+    folder = runs.parent / "attention"
+    ramet.run("fedavg", "planted", rounds=1, network="gat", out=folder, **PLANTED)
+    one = audit(RunFolder.open(folder), FEATURES_ONLY).of("features", "replies")
+    assert one is not None
+    assert one.value == one.chance
+    assert verdict(one) == "no power here"
+
+
+def test_chance_for_labels_is_the_mean_of_the_other_sites(
+    runs: Path, audits: dict[str, Audit]
+) -> None:
+    experiment = RunFolder.open(runs / "nodes").experiment()
+    shares = [Candidates(experiment.samples(client)).shares() for client in experiment.clients]
+    errors = [
+        np.abs(own - np.mean([one for one in shares if one is not own], axis=0)).sum() / 2
+        for own in shares
+    ]
+    one = audits["nodes"].of("labels", "replies")
+    assert one is not None
+    assert one.chance == pytest.approx(np.mean(errors), abs=1e-6)
 
 
 def test_pairs_share_a_node_and_are_not_linked(runs: Path) -> None:

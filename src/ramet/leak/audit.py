@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from ramet.experiment import Experiment, RunFolder
 from ramet.leak import canaries, columns, links
 from ramet.leak.candidates import Candidates
 from ramet.leak.capture import Seen, first_round, last_round, starts_anew
+from ramet.leak.control import PLAIN_STEP, plain_step
 from ramet.leak.findings import VIEWS, Audit, Finding, View, finding, not_applicable
 from ramet.leak.intervals import (
     Estimate,
@@ -218,9 +219,7 @@ class _Attacked:
             reason = "no layer over features leaves a site"
         if layer is None or reason:
             return not_applicable("features", "replies", reason)
-        told: list[float] = []
-        known: list[float] = []
-        prior = columns.usual_inputs(self.sites, layer)
+        found, control = (columns.Reconstruction.of(self.sites, layer) for _ in range(2))
         for number in range(self.effort.small_sites):
             small = {
                 client: Candidates(site.trained_with(self._one_member(client, number)))
@@ -228,13 +227,23 @@ class _Attacked:
             }
             samples = {client: site.samples for client, site in small.items()}
             seen = first_round(self.experiment, self._scratch / f"small-{number}", samples)
-            both = columns.reconstructed(seen, small, layer, prior)
-            told, known = told + both[0], known + both[1]
-        if not told:
+            for client, arrays in columns.with_layer(layer, seen):
+                site, training = small[client], self.experiment.method.training
+                found.add(site, training, seen.sent[client], arrays)
+                start = self.experiment.start_model(client)
+                control.add(site, PLAIN_STEP, *plain_step(self.experiment, start, site.samples))
+        if not found.by_attack:
             return not_applicable("features", "replies", _NOT_ASKED)
+        name, one = found.best()
+        _, open_one = control.best()
+        leaking = _paired(open_one.told, open_one.known), fmean(open_one.known)
         what = "structure encodings" if layer.structure else "features"
-        note = f"of {what}; chance: their mean over all sites"
-        return finding("features", "replies", _paired(told, known), fmean(known), len(told), note)
+        note = f"of {what}, by {name}; chance: their mean over all sites"
+        result = _paired(one.told, one.known), fmean(one.known)
+        return replace(
+            finding("features", "replies", *result, len(one.told), note),
+            has_power=finding("features", "replies", *leaking, len(open_one.told)).leaks,
+        )
 
     def _one_member(self, client: str, number: int) -> torch.Tensor:
         members = self.sites[client].members
@@ -247,7 +256,7 @@ class _Attacked:
         errors, chance = self._label_errors(self.last)
         if not errors:
             return not_applicable("labels", "replies", "no other site has held-out samples")
-        note = "chance: equal shares"
+        note = "chance: the mean of the other sites' shares"
         return finding(
             "labels", "replies", _paired(errors, chance), fmean(chance), len(errors), note
         )
@@ -264,9 +273,10 @@ class _Attacked:
             if not probabilities:
                 continue
             guess = torch.cat(probabilities).mean(dim=0).numpy()
+            others = [site.shares() for other, site in self.sites.items() if other != client]
             truth = self.sites[client].shares()
             errors.append(float(np.abs(guess - truth).sum() / 2))
-            chance.append(float(np.abs(1 / truth.size - truth).sum() / 2))
+            chance.append(float(np.abs(np.mean(others, axis=0) - truth).sum() / 2))
         return errors, chance
 
     def _membership(self, view: View) -> Iterator[Finding]:

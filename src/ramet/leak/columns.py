@@ -3,12 +3,17 @@
 A column that no sample uses has no gradient, so it changes by weight decay alone, which anyone can
 compute from the run's settings. All others tell that their input occurs: a degree in a structure
 encoding, a word, a kind of atom.
+
+A layer with a bias tells more. The gradient of a unit's weights is that of its bias times the
+input, so the change of the one divided by that of the other is the input: exactly after steps of
+SGD with a single input, a mean over the inputs if there are several, and only its sign after a step
+of Adam, which makes all changes equally large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -26,6 +31,7 @@ _STEPS = 400
 """The largest number of local steps that is tried."""
 _ROUNDING = 3e-6
 """Differences up to this times the largest weight are rounding errors."""
+_COLUMNS, _QUOTIENT = "columns that moved", "weights divided by bias"
 
 
 class _Columns(nn.Module):
@@ -69,8 +75,8 @@ def first_layer(shared: Arrays, site: Candidates, structure: bool) -> Layer | No
     return Layer(fitting[0], structure) if fitting and width else None
 
 
-def inputs(site: Candidates, structure: bool) -> Scores:
-    """The sum of the absolute inputs over the members: of graphs over all their nodes."""
+def inputs(site: Candidates, structure: bool, signed: bool = False) -> Scores:
+    """The sum of the inputs over the members, absolute or signed: of graphs over all nodes."""
     samples = site.samples
     if not isinstance(samples, GraphSamples):
         if structure:
@@ -81,7 +87,8 @@ def inputs(site: Candidates, structure: bool) -> Scores:
         features = batch.structure if structure else batch.features
         if not features.is_floating_point():
             features = nn.functional.one_hot(features.long(), batch.feature_width)
-    total: Scores = features.double().abs().sum(dim=0).numpy()
+    values = features.double() if signed else features.double().abs()
+    total: Scores = values.sum(dim=0).numpy()
     return total
 
 
@@ -90,30 +97,82 @@ def degrees_found(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which degrees occur at the sites, and which of them the replies give away."""
     truth, found = [np.zeros(0, bool)], [np.zeros(0, bool)]
-    for client, arrays in _with(layer, seen):
+    for client, arrays in with_layer(layer, seen):
         truth.append(inputs(sites[client], True)[:degrees] > 0)
         changed = moved(seen.method.training, seen.sent[client][layer.name], arrays[layer.name])
         found.append(changed[:degrees])
     return np.concatenate(truth), np.concatenate(found)
 
 
-def reconstructed(
-    seen: Seen, sites: Mapping[str, Candidates], layer: Layer, prior: Scores
-) -> tuple[list[float], list[float]]:
-    """How similar the inputs of a site's only sample are to what its reply tells, and to the prior.
+@dataclass(frozen=True)
+class Similarity:
+    """How similar the inputs of sites with one sample are to what was guessed, by site."""
 
-    The attacker takes the usual inputs, and leaves out the columns that did not move.
-    """
-    told, known = [], []
-    for client, arrays in _with(layer, seen):
-        truth = inputs(sites[client], layer.structure)
-        changed = moved(seen.method.training, seen.sent[client][layer.name], arrays[layer.name])
-        told.append(_cosine(prior * changed, truth))
-        known.append(_cosine(prior, truth))
-    return told, known
+    told: list[float] = field(default_factory=list)
+    """To what the attacker made of the replies."""
+    known: list[float] = field(default_factory=list)
+    """To the usual inputs, which the attacker knows anyway."""
+
+    def add(self, guess: Scores, usual: Scores, truth: Scores) -> None:
+        self.told.append(_cosine(guess, truth))
+        self.known.append(_cosine(usual, truth))
+
+    @property
+    def gain(self) -> float:
+        return float(np.mean(self.told) - np.mean(self.known))
 
 
-def _with(layer: Layer, seen: Seen) -> list[tuple[str, dict[str, Array]]]:
+@dataclass(frozen=True)
+class Reconstruction:
+    """Two attacks on the first layer of sites with one training sample, and what they get."""
+
+    layer: Layer
+    usual: Scores
+    """The sum of the absolute inputs over all sites; attackers may know it from similar data."""
+    usual_signed: Scores
+    by_attack: dict[str, Similarity] = field(default_factory=dict)
+
+    @staticmethod
+    def of(sites: Mapping[str, Candidates], layer: Layer) -> Reconstruction:
+        usual, signed = (
+            np.sum([inputs(site, layer.structure, signed) for site in sites.values()], axis=0)
+            for signed in (False, True)
+        )
+        return Reconstruction(layer, usual, signed)
+
+    def add(self, site: Candidates, training: Training, sent: Arrays, received: Arrays) -> None:
+        """Attack the reply of a site."""
+        name = self.layer.name
+        changed = moved(training, sent[name], received[name])
+        truth = inputs(site, self.layer.structure)
+        found = self.by_attack.setdefault(_COLUMNS, Similarity())
+        found.add(self.usual * changed, self.usual, truth)
+        quotient = _quotient(self.layer, sent, received)
+        if quotient is not None:
+            truth = inputs(site, self.layer.structure, signed=True)
+            found = self.by_attack.setdefault(_QUOTIENT, Similarity())
+            found.add(quotient * changed, self.usual_signed, truth)
+
+    def best(self) -> tuple[str, Similarity]:
+        """The attack that adds most to what is known anyway."""
+        return max(self.by_attack.items(), key=lambda one: one[1].gain)
+
+
+def _quotient(layer: Layer, sent: Arrays, received: Arrays) -> Scores | None:
+    """The change of a unit's weights divided by that of its bias, if the layer has one."""
+    bias = f"{layer.name.removesuffix('weight')}bias"
+    rows = sent[layer.name].shape[:1]
+    if bias not in sent or bias not in received or sent[bias].shape != rows:
+        return None
+    of_weights, of_bias = (
+        received[name].astype(np.float64) - sent[name] for name in (layer.name, bias)
+    )
+    unit = int(np.abs(of_bias).argmax())
+    found: Scores = of_weights[unit] / (of_bias[unit] or np.inf)
+    return found
+
+
+def with_layer(layer: Layer, seen: Seen) -> list[tuple[str, dict[str, Array]]]:
     """The replies that have the layer; a run may ask for some arrays only."""
     return [(client, arrays) for client, arrays in seen.read().items() if layer.name in arrays]
 
@@ -121,9 +180,3 @@ def _with(layer: Layer, seen: Seen) -> list[tuple[str, dict[str, Array]]]:
 def _cosine(first: Scores, second: Scores) -> float:
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / size if size else 0.0
-
-
-def usual_inputs(sites: Mapping[str, Candidates], layer: Layer) -> Scores:
-    """The sum of the inputs over all sites, which an attacker may know from similar data."""
-    total: Scores = np.sum([inputs(site, layer.structure) for site in sites.values()], axis=0)
-    return total

@@ -48,6 +48,8 @@ class Finding:
         chance: what an attacker gets who does not see this.
         samples: on how many samples, links, degrees or sites the number rests.
         note: why the attack does not apply, or how the number is to be read.
+        has_power: whether the attack succeeds on a reply that is made to leak; if it does not,
+            finding nothing means nothing.
     """
 
     attack: str
@@ -58,6 +60,7 @@ class Finding:
     chance: float | None = None
     samples: int = 0
     note: str = ""
+    has_power: bool = True
 
     @property
     def is_error(self) -> bool:
@@ -89,7 +92,7 @@ def finding(
         _finite(estimate.value),
         _finite(estimate.low),
         _finite(estimate.high),
-        chance,
+        _finite(chance),
         samples,
         note,
     )

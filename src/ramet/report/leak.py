@@ -50,7 +50,9 @@ def verdict(one: Finding) -> str:
     """What the interval says."""
     if one.value is None:
         return "does not apply"
-    return "leaks" if one.leaks else "not shown"
+    if one.leaks:
+        return "leaks"
+    return "not shown" if one.has_power else "no power here"
 
 
 def leak_figure(audits: Mapping[str, Audit]) -> Figure:
