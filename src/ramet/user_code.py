@@ -104,7 +104,7 @@ def code_file(name: str) -> Path:
         spec = PathFinder.find_spec(place, inside) if inside is not None else None
     file = getattr(spec and spec.loader, "path", None) or (spec and spec.origin)
     if not file or not Path(file).is_file():
-        raise RametError(f"no module {source} is installed. Install it, or name another factory.")
+        raise RametError(f"no module {source} is installed. Install it, or write file.py:FACTORY.")
     return Path(file)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from ramet.engine import Node
 from ramet.engine.node import request
+from ramet.engine.secure_messages import BATCH, BATCH_ROUNDS, KEYS, STEP, SecureError
 from ramet.engine.secure_server import SecureState, with_keys
 from ramet.experiment import Experiment, checked_settings
 from ramet.payload import Arrays, Payload
@@ -67,3 +69,17 @@ def test_a_withheld_weight_is_inside_the_sum(experiment: Experiment, tmp_path: P
         reply = node.answer(message)
         assert reply.arrays
         assert "weight" not in reply.numbers
+
+
+def test_keys_are_kept_for_a_few_rounds_only(experiment: Experiment, tmp_path: Path) -> None:
+    """A thief of the folder could unmask recorded replies of all rounds that it has keys for."""
+    node = next(iter(nodes_of(experiment, tmp_path).values()))
+
+    def answered(rounds: int) -> Payload:
+        batch = json.dumps([f"{rounds:032x}", 1, rounds])
+        message = request(1, True, {})
+        return node.answer(replace(message, notes={STEP: KEYS, BATCH: batch}))
+
+    assert KEYS in answered(BATCH_ROUNDS).extras
+    with pytest.raises(SecureError, match="does not know these rounds"):
+        answered(BATCH_ROUNDS + 1)

@@ -18,6 +18,8 @@ STEP, BATCH, MEMBERS, SURVIVORS, CONFIRMED = "secure", "batch", "members", "surv
 SUMMED = "summed"
 """The note of a message to train about the sum before: its batch, members and survivors."""
 BATCH_ID = r"[0-9a-f]{32}"
+BATCH_ROUNDS = 20
+"""For how many rounds sites exchange keys at once; a site has keys for no more in one batch."""
 QUESTIONS = "questions"
 """The note of a reply before it is masked: what was asked about which network. It stays here."""
 KEYS, SHARES, AGREE, UNMASK = "keys", "shares", "agree", "unmask"

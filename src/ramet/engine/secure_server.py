@@ -19,6 +19,7 @@ import numpy as np
 from ramet.engine.secure_messages import (
     AGREE,
     BATCH,
+    BATCH_ROUNDS,
     CONFIRMED,
     KEYS,
     MEMBERS,
@@ -38,8 +39,6 @@ from ramet.secure.masks import SEED_BYTES
 from ramet.secure.protocol import unmasked
 from ramet.secure.shares import SEALED_BYTES, threshold
 
-BATCH_ROUNDS = 20
-"""The number of rounds for which sites exchange keys at once."""
 Check: TypeAlias = Callable[[str, Payload], str | None]
 """Returns what is wrong with a site's reply, or None."""
 Ask: TypeAlias = Callable[[str, Mapping[str, Payload], Check, int], Mapping[str, Payload]]

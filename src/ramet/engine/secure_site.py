@@ -28,6 +28,7 @@ from ramet.engine.secure_messages import (
     AGREE,
     BATCH,
     BATCH_ID,
+    BATCH_ROUNDS,
     CONFIRMED,
     KEYS,
     MEMBERS,
@@ -51,7 +52,6 @@ from ramet.secure.masks import SEED_BYTES, derived
 from ramet.secure.protocol import mask_terms, open_shares, revealed, seal_shares
 from ramet.secure.shares import SMALLEST, threshold
 
-_LONGEST_BATCH = 1000
 _KEPT_BATCHES = 4
 _OWN_SHARES = 2 * SEED_BYTES
 ASKED = "asked"
@@ -334,7 +334,7 @@ class SecureSite:
         except (KeyError, ValueError, TypeError) as error:
             raise SecureError(f"{self.site} answers in secure sums only.") from error
         is_id = re.fullmatch(BATCH_ID, batch.id)
-        if not is_id or not 1 <= batch.first <= batch.last < batch.first + _LONGEST_BATCH:
+        if not is_id or not 1 <= batch.first <= batch.last < batch.first + BATCH_ROUNDS:
             raise SecureError(f"{self.site} does not know these rounds.")
         return batch
 

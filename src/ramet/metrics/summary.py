@@ -90,7 +90,7 @@ class Flops(_Frozen):
 
 _PROTECTED = {
     "graph": "each training graph",
-    "site": "all data of each site",
+    "site": "each site's update",
     "link": "each link",
 }
 

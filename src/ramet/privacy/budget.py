@@ -25,7 +25,7 @@ its update may point the opposite way. A link is in the sums of both its ends, i
 """
 _PROTECTED: Mapping[Unit, str] = {
     "graph": "each training graph",
-    "site": "all data of each site",
+    "site": "each site's update",
     "link": "each link",
 }
 _NAMES = ("unit", "epsilon", "delta", "clip")
