@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -145,9 +146,9 @@ def test_noise_drawn_before_a_crash_is_used_and_lost_noise_is_not_drawn_again(
     node = node_of(tmp_path)
     trained = weights(node)
     assert node.private is not None
+    assert node.run_answers is not None
     (tmp_path / "privacy.json").unlink()  # as if killed between the two files
-    for reply in node.private.folder.glob("reply-*"):
-        reply.unlink()
+    rmtree(node.run_answers.folder)
     assert torch.equal(weights(node_of(tmp_path)), trained)
     (node.private.folder / NOISE).unlink()
     with pytest.raises(RametError, match="lost its noisy sums"):

@@ -128,15 +128,6 @@ def test_scores_on_all_data_are_a_column_if_any_run_has_them(
     assert "all data: the server's model" in str(table.caption)
 
 
-def test_runs_with_different_metrics_are_labelled_score(
-    single_runs: FinishedRuns, acm_runs: FinishedRuns
-) -> None:
-    both = {"local": single_runs["local"], "fed-hgn,clients=8": acm_runs["fed-hgn,clients=8"]}
-    assert str(comparison_table(standings(both), "mixed", None).title).startswith(
-        "mixed: test score %"
-    )
-
-
 def test_printed_numbers_are_compared_with_ours() -> None:
     cells = reproduction("feddense", "table2", "single", "fedstar", "local").reproduced()
     table = reproduced_table(cells, "feddense table2")
