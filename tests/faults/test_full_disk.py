@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from disks import filled, small_disk
 from joined_sites import RUN, Joined, joined_site
 from ramet.engine.audit import audit_entries
 from ramet.errors import RametError
@@ -21,34 +19,17 @@ def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Joined:
     return joined_site(tmp_path, monkeypatch)
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """Mount a disk of 1 MB on a folder."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def _fill(path: Path) -> None:
-    full = subprocess.run(["dd", "if=/dev/zero", f"of={path}"], capture_output=True, check=False)
-    assert b"No space left on device" in full.stderr
-
-
 def test_no_state_can_be_written(joined: Joined, caplog: pytest.LogCaptureFixture) -> None:
     state = joined.site.folder / "state"
-    with small_disk(state):
-        _fill(state / "ballast")
-        with pytest.raises(RametError) as told:
+    with small_disk(state) as mounted:
+        if not mounted:
+            pytest.skip("mounting a small disk needs root")
+        with filled(state), pytest.raises(RametError) as told:
             joined.send(joined.config())
         assert str(told.value) == TEXT
         assert told.value.__suppress_context__
         assert "No space left on device" in caplog.text
         assert not [*state.rglob("audit.jsonl")]
-        (state / "ballast").unlink()
         assert joined.send(joined.config()).arrays
         assert len(audit_entries(state)[0]) == 1
 
