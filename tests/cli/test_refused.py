@@ -153,7 +153,7 @@ REFUSALS: dict[str, dict[str, str]] = {
     "policy check": causes(
         READS, "policy check run north", Works("policy check run site"), "policy check run site"
     ),
-    "doctor": causes(READS, Never("has none"), "doctor coordinator", "doctor coordinator"),
+    "doctor": causes(READS, Never("has none"), Either("doctor coordinator"), "doctor coordinator"),
     "deploy init": causes(READS, "deploy init wrong.toml --out coordinator", INIT, INIT),
     "deploy join": causes(ANEW, JOIN.replace("--data north", "--data south"), JOIN, JOIN),
     "deploy admit": causes(
