@@ -74,3 +74,55 @@ def test_a_run_of_an_older_version_has_no_hash(result: ramet.Result) -> None:
         del facts["data_sha256"]
     (result.folder / "split.json").write_text(json.dumps(split))
     assert ramet.resume(result.folder).summary.sha256 == result.summary.sha256
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> tuple[str | Path, ...]:
+    """A comparison of two sites that has finished."""
+    sites = [node_site(tmp_path / name, n) for n, name in enumerate(("north", "south"))]
+    words = ("compare", "fedavg", *(word for site in sites for word in ("--site", site)))
+    words += ("--rounds", "2", "--seeds", "1", "--out", tmp_path / "s", "--set", "hidden=4")
+    assert command(*words, "--keep", tmp_path / "kept").code == 0
+    return words
+
+
+def test_a_comparison_is_not_shown_for_changed_data(
+    compared: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    sweep = tmp_path / "s"
+    before = {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file()}
+    assert command(*compared).code == 0
+    change(tmp_path / "south")
+    done = command(*compared)
+    assert done.code == 2
+    assert "the data of south has changed since the run in" in done.stderr
+    assert "Choose another folder with --out" in done.stderr
+    assert not done.stdout
+    assert {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file()} == before
+
+
+def test_a_kept_result_is_not_used_for_changed_data(
+    compared: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    again = (*compared, "--keep", tmp_path / "kept", "--out", tmp_path / "t")
+    assert command(*again).code == 0
+    change(tmp_path / "south")
+    done = command(*again)
+    assert done.code == 2
+    assert "the data has changed since the kept result of local" in done.stderr
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_search_does_not_go_on_with_changed_data(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    sites = " ".join(str(node_site(tmp_path / name)) for name in ("north", "south"))
+
+    def search() -> ramet.Tuned:
+        return ramet.tune("fedavg", "own", trials=1, rounds=1, sites=sites, out=tmp_path / "t")
+
+    search()
+    before = (tmp_path / "t" / "tune.json").read_bytes()
+    change(tmp_path / "south")
+    with pytest.raises(RametError, match="the data of south has changed since the run in"):
+        search()
+    assert (tmp_path / "t" / "tune.json").read_bytes() == before

@@ -64,6 +64,14 @@ class Result:
     untracked: Mapping[str, str] = field(default_factory=dict)
     """Trackers that failed, and why."""
 
+    def untracked_sentences(self) -> list[str]:
+        """What each tracker that failed has missed, and how to send it."""
+        return [
+            f"{name} did not receive all rounds: {reason} Send the rest with `ramet resume "
+            f"{self.folder} --track {name}`."
+            for name, reason in self.untracked.items()
+        ]
+
     def __str__(self) -> str:
         return text_table(self.summary)
 

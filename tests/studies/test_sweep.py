@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ import psutil
 import pytest
 
 import ramet
+from command_line import ramet as command
+from own_sites import node_site
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.metrics import Round, Summary
@@ -89,17 +92,42 @@ def test_ctrl_c_terminates_active_runs_and_starts_no_more(tmp_path: Path) -> Non
     assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
 
 
-def test_the_runs_of_a_killed_sweep_end_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_runs_of_a_stopped_sweep_end_with_it(stop: signal.Signals, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "ramet", "compare", "fedavg", "--setting", "tiny"]
     words += ["--rounds", "100000", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "c")]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
+    with (
+        (tmp_path / "stderr").open("w") as stderr,
+        subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=stderr) as sweep,
+    ):
         while not any((tmp_path / "c").glob("*/rounds.jsonl")):
             assert sweep.poll() is None
             time.sleep(0.05)
         runs = psutil.Process(sweep.pid).children(recursive=True)
-        sweep.kill()
+        sweep.send_signal(stop)
     assert runs
-    assert psutil.wait_procs(runs, timeout=30)[1] == []
+    assert psutil.wait_procs(runs, timeout=60)[1] == []
+    said = (tmp_path / "stderr").read_text()
+    assert "leaked" not in said
+    assert "Traceback" not in said
+    if stop is signal.SIGINT:
+        assert sweep.returncode == 130
+        assert "Rerun the same command to continue" in said
+
+
+def test_a_run_whose_process_is_killed_fails_alone(tmp_path: Path) -> None:
+    plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), rounds=100_000)
+
+    def kill_the_first(*_: int) -> None:
+        for folder in (tmp_path / "local-seed1", tmp_path / "local-seed2"):
+            for run in active_children():
+                if run.name == folder.name and (folder / "rounds.jsonl").exists():
+                    run.kill()
+
+    failed = plan.execute(1, kill_the_first)
+    assert failed == dict.fromkeys(
+        ("local-seed1", "local-seed2"), "its process ended with exit code -9."
+    )
 
 
 def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:
@@ -319,3 +347,53 @@ def test_runs_of_a_secure_comparison_are_secure(tmp_path: Path) -> None:
     plain, method, draw = sweep(tmp_path), MethodSpec.parse("fedstar"), Draw(123, 1)
     assert replace(plain, secure=True).settings(method, draw).secure
     assert not plain.settings(method, draw).secure
+
+
+def test_runs_are_computed_as_the_sweep_says(tmp_path: Path) -> None:
+    plan = replace(sweep(tmp_path), seeds=(1,), rounds=1, workers=2, track=("tensorboard",))
+    plan.check()
+    assert plan.execute(2, lambda *_: None) == {}
+    for method in plan.methods:
+        folder = plan.run_folder(method, Draw(123, 1))
+        assert folder.trackers() == ["tensorboard"]
+        assert any((folder.path / "tensorboard").iterdir())
+    settings = replace(plan, workers=None, engine="ray", device="cuda").settings
+    given = settings(MethodSpec.parse("local"), Draw(123, 1))
+    assert (given.engine, given.device) == ("ray", "cuda")
+
+
+def test_what_cannot_compute_is_refused_before_any_run_starts(tmp_path: Path) -> None:
+    plan = sweep(tmp_path / "s")
+    with pytest.raises(RametError, match="Leave out --workers"):
+        replace(plan, engine="ray", workers=2).check()
+    with pytest.raises(RametError, match="Did you mean 'mlflow'"):
+        replace(plan, track=("mlflo",)).check()
+    with pytest.raises(RametError, match="this machine has no mps"):
+        replace(plan, device="mps").check()
+    assert not (tmp_path / "s").exists()
+
+
+def with_given_split(site: Path) -> Path:
+    """Add a column to a site's patients that says which are for training, validation and test."""
+    table = site.parent / "patients.csv"
+    head, *rows = table.read_text().splitlines()
+    parts = ("train", "train", "train", "val", "test")
+    split = [f"{row},{parts[number % 5]}" for number, row in enumerate(rows)]
+    table.write_text("\n".join([f"{head},part", *split]) + "\n")
+    site.write_text(site.read_text().replace('label = "state"', 'label = "state"\nsplit = "part"'))
+    return site
+
+
+def test_splits_that_the_sites_give_are_not_repeated(tmp_path: Path) -> None:
+    sites = [node_site(tmp_path / name) for name in ("north", "south")]
+    with_given_split(sites[0])
+    words = ("compare", "fedavg", *(word for site in sites for word in ("--site", site)))
+    words += ("--rounds", "1", "--seeds", "1", "--splits", "2", "--out", tmp_path / "s")
+    done = command(*words)
+    assert done.code == 0, done.stderr
+    assert "north gives its own split" in done.stdout
+    with_given_split(sites[1])
+    done = command(*words[:-1], tmp_path / "t")
+    assert done.code == 2
+    assert "every site gives its own split, so --splits 2 would repeat" in done.stderr
+    assert not (tmp_path / "t").exists()

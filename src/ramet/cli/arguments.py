@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -135,7 +135,25 @@ Best = Annotated[
         help="Use the models of the round with the best mean validation score, not the last one's.",
     ),
 ]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the train/validation/test split.")]
+SplitSeed = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Seed of the train/validation/test split and, in settings that divide one dataset "
+        "among clients, of the partition.",
+    ),
+]
+Engine = Annotated[
+    Literal["local", "ray", "superlink"],
+    typer.Option(
+        help="local: this process; ray: Flower's simulation; superlink: a real SuperLink on "
+        "loopback."
+    ),
+]
+Device = Annotated[
+    Literal["cpu", "cuda", "mps"],
+    typer.Option(help="Device that clients compute on; only cpu has ever been run."),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -61,11 +61,8 @@ def show_result(result: Result, as_json: bool) -> None:
         explain_metric(_chosen_metric(result), result.summary.metric)
         print_line(f"sha256: {result.summary.sha256}")
         print_line(f"run folder: {result.folder}")
-    for name, reason in result.untracked.items():
-        print_error(
-            f"{name} did not receive all rounds: {reason} Send the rest with `ramet resume "
-            f"{result.folder} --track {name}`."
-        )
+    for sentence in result.untracked_sentences():
+        print_error(sentence)
     if result.untracked:
         raise typer.Exit(1)
 

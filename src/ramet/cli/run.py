@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from ramet.cli.arguments import (
     Activation,
     Best,
     Data,
+    Device,
     Dp,
+    Engine,
     FinalClients,
     Json,
     Merge,
@@ -69,17 +71,8 @@ def run(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batch order.")] = 0,
-    engine: Annotated[
-        Literal["local", "ray", "superlink"],
-        typer.Option(
-            help="local: this process; ray: Flower's simulation; superlink: a real SuperLink on "
-            "loopback."
-        ),
-    ] = "local",
-    device: Annotated[
-        Literal["cpu", "cuda", "mps"],
-        typer.Option(help="Device that clients compute on; only cpu has ever been run."),
-    ] = "cpu",
+    engine: Engine = "local",
+    device: Device = "cpu",
     data: Data = None,
     folder: RunOut = None,
     network: Network = None,

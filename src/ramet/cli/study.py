@@ -12,7 +12,9 @@ from ramet.cli.arguments import (
     OWN,
     Activation,
     Data,
+    Device,
     Dp,
+    Engine,
     Jobs,
     Json,
     Merge,
@@ -27,6 +29,8 @@ from ramet.cli.arguments import (
     Sites,
     SplitSeed,
     Target,
+    Track,
+    Workers,
     data_folder,
     setting_and_options,
 )
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from ramet.studies.finished_run import FinishedRun, FinishedRuns
     from ramet.studies.reproduction import Reproduction
     from ramet.studies.sites import SiteStandings
+    from ramet.studies.sweep import Sweep
 
 app = typer.Typer()
 ALONE = "local"
@@ -82,8 +87,17 @@ def compare(
     dp: Dp = None,
     split_seed: SplitSeed = 123,
     splits: Annotated[
-        int, typer.Option(min=1, help="Number of splits, the first with --split-seed.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of splits, the first with --split-seed. A setting that divides one "
+            "dataset among clients is also divided anew.",
+        ),
     ] = 1,
+    engine: Engine = "local",
+    device: Device = "cpu",
+    workers: Workers = None,
+    track: Track = None,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -159,13 +173,16 @@ def compare(
         dp=dp,
         split_seed=split_seed,
         splits=splits,
+        engine=engine,
+        device=device,
+        workers=workers,
+        track=tuple(track or ()),
         kept=() if archive is None else kept(archive),
     )
-    sweep.check()
-    failed = run_sweep(sweep, jobs)
+    failed = _checked_and_run(sweep, jobs)
     if match and not failed:
         sweep = sweep.matched(sweep.winner())
-        failed = run_sweep(sweep, jobs)
+        failed = _checked_and_run(sweep, jobs)
     finished, share = sweep.finished(), None if target is None else target / 100
     margin = None if as_good is None else as_good / 100
     rows = standings(finished, share, margin)
@@ -189,8 +206,16 @@ def compare(
         _print_standings(rows, finished, name, share, margin)
         explain_metric(metric, next((row.metric for row in rows), ""))
         _print_sites(by_site)
+        if by_site and splits > 1:
+            _print_own_splits(sweep.sites_with_own_split())
         print_line(f"runs: {sweep.folder}")
     fail_if_any(failed)
+
+
+def _checked_and_run(sweep: Sweep, jobs: int) -> dict[str, str]:
+    sweep.check()
+    sweep.check_data()
+    return run_sweep(sweep, jobs)
 
 
 def _with_local(methods: list[str], setting: str) -> list[str]:
@@ -233,6 +258,13 @@ def _print_sites(by_site: list[SiteStandings]) -> None:
         print_line(f"each site, compared with local; {about(by_site[0])}:")
     for one in by_site:
         print_line(sentence(one))
+
+
+def _print_own_splits(sites: list[str]) -> None:
+    """Name the sites for which intervals over splits do not cover the choice of samples."""
+    if sites:
+        gives = f"{', '.join(sites)} {'gives its' if len(sites) == 1 else 'give their'} own split"
+        print_line(f"{gives}, which --splits does not change: there, intervals cover training only.")
 
 
 @app.command()

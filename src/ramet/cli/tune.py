@@ -12,6 +12,8 @@ from ramet.cli import completion
 from ramet.cli.arguments import (
     Activation,
     Data,
+    Device,
+    Engine,
     Jobs,
     Json,
     Merge,
@@ -23,6 +25,8 @@ from ramet.cli.arguments import (
     Setting,
     Sites,
     SplitSeed,
+    Track,
+    Workers,
     key_values,
     setting_and_options,
 )
@@ -79,6 +83,10 @@ def tune(
     release: Release = None,
     metric: Metric = None,
     split_seed: SplitSeed = 123,
+    engine: Engine = "local",
+    device: Device = "cpu",
+    workers: Workers = None,
+    track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Search for the options of methods with the best validation scores.
@@ -117,6 +125,10 @@ def tune(
             release=release,
             metric=metric,
             split_seed=split_seed,
+            engine=engine,
+            device=device,
+            workers=workers,
+            track=track or (),
             observe=_print_progress(trials),
             **options,
         )

@@ -83,6 +83,8 @@ PREPARATION = "preparation.json"
 BASELINES = "baselines.json"
 REMARKS = "remarks.json"
 VERSIONS = "versions.json"
+DATA = "data"
+"""The hash of all clients' data among the versions."""
 BEFORE_VERSIONS = frozenset({".create.lock", "versions.json.new"})
 """Files that a creation leaves when it is killed before it has written the first fact."""
 
@@ -163,7 +165,9 @@ class RunFolder:
         manifest = experiment.manifest()
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"run": uuid.uuid4().hex, "started": started, **versions(), **provenance()}
-        self.write(VERSIONS, about | _hash_of_all(manifest))
+        hashes = {client: facts.get(DATA_SHA256) for client, facts in manifest["clients"].items()}
+        data = hash_of_all(hashes)
+        self.write(VERSIONS, about | ({DATA: data} if data else {}))
         self.write("split.json", manifest)
         baselines = experiment.baselines()
         self.write(BASELINES, {site: one.model_dump() for site, one in baselines.items()})
@@ -292,8 +296,17 @@ class RunFolder:
 
     def has_changed(self, client: str, experiment: Experiment) -> bool:
         """Whether a client's data differ from the hash in the run's folder, if there is one."""
-        stored = read_json(self.path / "split.json")["clients"].get(client, {}).get(DATA_SHA256)
-        return stored is not None and experiment.data_sha256(client) not in (None, stored)
+        return bool(self.changed_clients({client: experiment.data_sha256(client)}))
+
+    def changed_clients(self, current: Mapping[str, str | None]) -> list[str]:
+        """The clients whose data differ from the hash in this folder, if both are known."""
+        clients = read_json(self.path / "split.json")["clients"]
+        stored = {client: clients.get(client, {}).get(DATA_SHA256) for client in current}
+        return [
+            client
+            for client, sha256 in current.items()
+            if None not in (sha256, stored[client]) and sha256 != stored[client]
+        ]
 
     def extend(self, rounds: int) -> None:
         """Set the total number of rounds, which must be at least those that are done."""
@@ -476,9 +489,8 @@ def _log_evaluated(record: Record) -> None:
     )
 
 
-def _hash_of_all(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """A hash of the data of all clients; none if some of it is on other machines."""
-    hashes = {client: facts.get(DATA_SHA256) for client, facts in manifest["clients"].items()}
+def hash_of_all(hashes: Mapping[str, str | None]) -> str | None:
+    """A hash of the data of all clients; None if some of it is on other machines."""
     if None in hashes.values():
-        return {}
-    return {"data": hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()}
+        return None
+    return hashlib.sha256(json.dumps(dict(hashes), sort_keys=True).encode()).hexdigest()

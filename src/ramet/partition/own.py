@@ -117,6 +117,10 @@ class OwnSetting:
             site = self.site(client, reading.data, reading.preparation)
             check_scales(site, reading.preparation)
 
+    def gives_split(self, client: str, data: Path) -> bool:
+        """Whether the client's files say which samples are for training, validation and test."""
+        return self._read(client, data).parts is not None
+
     def ranges(self, client: str, reading: Reading) -> Ranges:
         return ranges(self.site(client, reading.data, reading.preparation))
 

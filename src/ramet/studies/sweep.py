@@ -6,18 +6,13 @@ finished runs are read and stopped ones are resumed, so a crash costs each run o
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from statistics import fmean
-from threading import Thread
 from typing import TypeAlias
 
 from ramet.engine.cores import available_cores
@@ -32,14 +27,17 @@ from ramet.experiment import (
     default_data,
 )
 from ramet.experiment.named import NamedParts
+from ramet.experiment.settings import Device, Engine
 from ramet.methods import PAPER_NAMES
-from ramet.partition.own import SITES
-from ramet.runs import resume, start
+from ramet.partition.own import SITES, OwnSetting
+from ramet.runs import check_device, check_engine, check_workers
 from ramet.studies.choice import check_metrics
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
+from ramet.studies.run_process import Work, running
+from ramet.studies.unchanged_data import CurrentData
+from ramet.tracking import check_trackers
 
-_PAUSE = 0.5
 _WIDTH, _WIDEST = "hidden", 4096
 Observer: TypeAlias = Callable[[int, int, int], None]
 """Called regularly with the number of rounds done, runs done and runs failed."""
@@ -69,6 +67,8 @@ class Sweep:
     seeds: tuple[int, ...]
     folder: Path
     rounds: int | None = None
+    patience: int | None = None
+    """For early stopping, the same for all methods."""
     data: Path | None = None
     options: dict[str, str] = field(default_factory=dict)
     """For all methods, and for the setting."""
@@ -87,14 +87,23 @@ class Sweep:
     split_seed: int = SPLIT_SEED
     splits: int = 1
     """The number of splits, with consecutive split seeds."""
+    engine: Engine = "local"
+    device: Device = "cpu"
+    workers: int | None = None
+    """The number of processes of each run."""
+    track: tuple[str, ...] = ()
+    """The trackers of each run."""
     kept: tuple[FinishedRun, ...] = ()
     """Runs that finished elsewhere and are not repeated."""
 
     @property
     def draws(self) -> list[Draw]:
         """All seeds with all splits."""
-        splits = range(self.split_seed, self.split_seed + self.splits)
-        return [Draw(split, seed) for seed in self.seeds for split in splits]
+        return [Draw(split, seed) for seed in self.seeds for split in self.split_seeds]
+
+    @property
+    def split_seeds(self) -> range:
+        return range(self.split_seed, self.split_seed + self.splits)
 
     def pairs(self) -> Iterator[tuple[MethodSpec, Draw]]:
         """All runs, ordered by seed and split, so that an early stop leaves whole comparisons."""
@@ -115,6 +124,10 @@ class Sweep:
                     f"{times} methods would be kept as {label}, because their files have the same "
                     "name. Run the command in a folder that contains them, or rename one of them."
                 )
+        check_device(self.device)
+        check_engine(self.engine)
+        check_workers(self.workers, self.engine)
+        check_trackers(self.track)
         for method, draw in self.pairs():
             settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
@@ -126,13 +139,48 @@ class Sweep:
                     f"(`{kept.command}`), or its method has changed since. Give another folder "
                     "with --keep."
                 )
-
         check_metrics(
             (str(method), self.experiment(method).method.task.metric) for method in self.methods
         )
 
+    def check_data(self, folders: Iterable[RunFolder] | None = None) -> None:
+        """Raise an error if data has changed since a run started, or if all splits are the same.
+
+        Args:
+            folders: runs that have started; default: those of this sweep.
+        """
+        current = CurrentData()
+        started = (folder for pair in self.pairs() if (folder := self.run_folder(*pair)).started)
+        for folder in started if folders is None else folders:
+            current.check(folder)
+        first = self.experiment(self.methods[0])
+        if not first.setting.user_defined:
+            return  # kept runs do without built-in data, which is always split by the seed
+        for method, draw in self.pairs():
+            kept = self._kept(method, draw)
+            if kept is not None:
+                current.check_kept(kept, Experiment(self.settings(method, draw)))
+        if self.splits > 1 and self.sites_with_own_split() == [*first.clients]:
+            raise RametError(
+                f"every site gives its own split, so --splits {self.splits} would repeat the same "
+                "runs. Leave out --splits; more --seeds show how much training varies."
+            )
+
+    def sites_with_own_split(self) -> list[str]:
+        """The sites whose files give the split, so that it is the same for every split seed."""
+        settings = self.settings(self.methods[0], self.draws[0])
+        setting = Experiment(settings).setting
+        if not isinstance(setting, OwnSetting):
+            return []
+        return [site for site in setting.clients if setting.gives_split(site, settings.data)]
+
     def total_rounds(self) -> int:
         return sum(self.settings(method, draw).rounds for method, draw in self.pairs())
+
+    def work(self, method: MethodSpec, draw: Draw, cores: int | None = None) -> Work:
+        """A run, and how it is computed; ``cores`` limits the default number of workers."""
+        path = self.run_folder(method, draw).path
+        return Work(self.settings(method, draw), path, self.workers, cores, self.track)
 
     def execute(self, jobs: int, observe: Observer) -> dict[str, str]:
         """Execute the missing runs, ``jobs`` at a time, and return the reason for each failed one.
@@ -140,28 +188,15 @@ class Sweep:
         The runs share the cores of this machine among them.
         """
         cores = available_cores(jobs)
+        missing = (self.work(*pair, cores) for pair in self.pairs() if not self._finished(*pair))
         failed: dict[str, str] = {}
-        missing = (pair for pair in self.pairs() if not self._finished(*pair))
-        active: dict[Future[None], str] = {}
-        spawn = get_context("spawn")
-        with (
-            ProcessPoolExecutor(
-                jobs, mp_context=spawn, max_tasks_per_child=1, initializer=_end_with_parent
-            ) as pool,
-            _terminating_on_ctrl_c(),
-        ):
+        with running() as active:
             while True:
-                for method, draw in islice(missing, jobs - len(active)):
-                    settings, path = self.settings(method, draw), self.run_folder(method, draw).path
-                    active[pool.submit(run_or_resume, settings, path, cores)] = path.name
+                for work in islice(missing, jobs - len(active)):
+                    active.start(work)
                 if not active:
                     return failed
-                done, _ = wait(active, timeout=_PAUSE, return_when=FIRST_COMPLETED)
-                for future in done:
-                    name = active.pop(future)
-                    error = future.exception()
-                    if error is not None:
-                        failed[name] = str(error)
+                failed |= active.failed_since()
                 observe(*self._progress(), len(failed))
 
     def finished(self) -> FinishedRuns:
@@ -221,7 +256,10 @@ class Sweep:
             method=whole.method,
             setting=self.setting,
             rounds=self.rounds,
+            patience=self.patience,
             seed=draw.seed,
+            engine=self.engine,
+            device=self.device,
             data=(self.data or default_data()).absolute(),
             options=whole.options,
             network=whole.network,
@@ -276,37 +314,3 @@ class Sweep:
     @cached_property
     def _kept_by_label(self) -> dict[tuple[str, Draw], FinishedRun]:
         return {(run.label, run.draw): run for run in self.kept}
-
-
-def _end_with_parent() -> None:
-    """End this process when the sweep's is killed; otherwise the run would go on without it."""
-    parent = parent_process()
-    assert parent is not None
-
-    def end() -> None:
-        parent.join()
-        os._exit(1)
-
-    Thread(target=end, daemon=True).start()
-
-
-@contextmanager
-def _terminating_on_ctrl_c() -> Iterator[None]:
-    """Terminate the active runs on Ctrl-C. Their finished rounds are on disk."""
-    others = active_children()
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        for process in active_children():
-            if process not in others:
-                process.terminate()
-        stop.add_note("stopped. Rerun the same command to continue.")
-        raise
-
-
-def run_or_resume(settings: RunSettings, path: Path, cores: int | None = None) -> None:
-    """Start a run, or continue the one in ``path``, on this number of cores (default: all)."""
-    if RunFolder(path).started:
-        resume(path, cores=cores)
-    else:
-        start(settings, path, cores=cores)

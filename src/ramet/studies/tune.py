@@ -21,13 +21,13 @@ from typing import Any, TypeAlias
 
 from ramet.disk import write_atomically
 from ramet.errors import RametError, unknown
-from ramet.experiment import SPLIT_SEED, MethodSpec, make_folder
+from ramet.experiment import SPLIT_SEED, Device, Engine, MethodSpec, RunFolder, make_folder
 from ramet.experiment.named import NamedParts
 from ramet.metrics.best import Evaluated, best_of
 from ramet.options import allow_code
 from ramet.randomness import Randomness
 from ramet.studies.search_space import DEFAULT_SPACE, Space, parse_dimension
-from ramet.studies.sweep import Sweep, run_or_resume
+from ramet.studies.sweep import Sweep
 
 FILE = "tune.json"
 GROUP = 4
@@ -94,6 +94,8 @@ class Search:
                 f"{self.sweep.folder} holds a search with other settings. Choose another folder "
                 "with --out."
             )
+        folders = (RunFolder(path) for path in sorted(self.sweep.folder.glob("*/")))
+        self.sweep.check_data(folder for folder in folders if folder.started)
 
     def execute(self, jobs: int, observe: Observer) -> Tuned:
         """Run the missing trials, ``jobs`` runs at a time."""
@@ -248,14 +250,9 @@ def _execute(sweep: Sweep, jobs: int) -> dict[str, str]:
     sweep.check()
     if jobs > 1:
         return sweep.execute(jobs, lambda *_: None)
-    failed = {}
-    for method, draw in sweep.pairs():
-        folder = sweep.run_folder(method, draw)
-        try:
-            run_or_resume(sweep.settings(method, draw), folder.path)
-        except RametError as error:
-            failed[folder.path.name] = str(error)
-    return failed
+    runs = (sweep.work(*pair) for pair in sweep.pairs())
+    problems = {run.path.name: run.problem() for run in runs}
+    return {name: problem for name, problem in problems.items() if problem is not None}
 
 
 def sampled(space: Space, known: Sequence[Trial], seed: int) -> dict[str, str]:
@@ -298,6 +295,10 @@ def tune(
     release: str | None = None,
     metric: str | None = None,
     split_seed: int = SPLIT_SEED,
+    engine: Engine = "local",
+    device: Device = "cpu",
+    workers: int | None = None,
+    track: Sequence[str] = (),
     observe: Observer | None = None,
     **options: Any,
 ) -> Tuned:
@@ -317,12 +318,16 @@ def tune(
         data: the folder of datasets.
         out: the folder of the search; default: ``tune/SETTING``.
         network: as for ``ramet.run``, and so are ``activation``, ``merge``, ``release``,
-            ``metric`` and ``split_seed``.
+            ``metric``, ``split_seed``, ``engine``, ``device``, ``workers`` and ``track``.
         activation: see ``network``.
         merge: see ``network``.
         release: see ``network``.
         metric: see ``network``.
         split_seed: see ``network``.
+        engine: see ``network``.
+        device: see ``network``.
+        workers: see ``network``.
+        track: see ``network``.
         observe: called with all trials so far after each group of trials.
         options: fixed options of all methods and of the setting.
     """
@@ -343,6 +348,10 @@ def tune(
         release=release,
         metric=metric,
         split_seed=split_seed,
+        engine=engine,
+        device=device,
+        workers=workers,
+        track=tuple(track),
     )
     given = {name: parse_dimension(text) for name, text in (search or {}).items()}
     plan = Search(sweep, trials, given)
