@@ -117,8 +117,8 @@ def test_a_search_does_not_go_on_with_changed_data(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     sites = " ".join(str(node_site(tmp_path / name)) for name in ("north", "south"))
 
-    def search() -> ramet.Tuned:
-        return ramet.tune("fedavg", "own", trials=1, rounds=1, sites=sites, out=tmp_path / "t")
+    def search() -> None:
+        ramet.tune("fedavg", "own", trials=1, rounds=1, sites=sites, out=tmp_path / "t")
 
     search()
     before = (tmp_path / "t" / "tune.json").read_bytes()

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 ALONE = "local"
+PATIENCE, MOST_ROUNDS = 30, 500
+"""For the user's own sites, which are compared when they have converged."""
 
 
 @app.command()
@@ -71,6 +73,16 @@ def compare(
     site: Sites = None,
     seeds: Seeds = "1-5",
     rounds: Rounds = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Train each method until its mean validation score has not risen for N rounds, "
+            f"but at most --rounds. Default: never; with --site and without --rounds {PATIENCE}, "
+            f"of at most {MOST_ROUNDS} rounds.",
+        ),
+    ] = None,
     jobs: Jobs = 2,
     target: Target = None,
     data: Data = None,
@@ -134,7 +146,8 @@ def compare(
 
     If `local` is among the methods, each site is compared with training alone, with a 95 % interval
     over splits, over seeds, or with a single run over the site's test samples. For your own sites,
-    `local` is added.
+    `local` is added, and all methods are trained until validation no longer rises. While it does,
+    no verdict is final.
 
     \b
     Examples:
@@ -161,7 +174,7 @@ def compare(
         setting=name,
         seeds=parse_seeds(seeds),
         folder=(folder or Path("sweeps") / name).absolute(),
-        rounds=rounds,
+        **_length(rounds, patience, name),
         data=data,
         network=network,
         options=options,
@@ -218,6 +231,13 @@ def _checked_and_run(sweep: Sweep, jobs: int) -> dict[str, str]:
     return run_sweep(sweep, jobs)
 
 
+def _length(rounds: int | None, patience: int | None, setting: str) -> dict[str, int | None]:
+    """How long to train: the user's own sites to convergence, unless rounds are given."""
+    if setting == OWN and rounds is None:
+        return {"rounds": MOST_ROUNDS, "patience": patience or PATIENCE}
+    return {"rounds": rounds, "patience": patience}
+
+
 def _with_local(methods: list[str], setting: str) -> list[str]:
     """The methods; for user-defined sites, always with training alone."""
     has_local = any(text.partition(",")[0].startswith(ALONE) for text in methods)
@@ -242,6 +262,9 @@ def _print_standings(
     print_table(comparison_table(rows, setting, target))
     if any(row.gain is not None for row in rows):
         print_table(gain_table(rows, margin))
+    for reason in dict.fromkeys(row.not_final for row in rows if row.not_final):
+        labels = ", ".join(row.label for row in rows if row.not_final == reason)
+        print_line(f"not final for {labels}: {reason}.")
     reversed_pairs = reversals(runs)
     if reversed_pairs:
         print_line(reversal_sentence(reversed_pairs))
@@ -264,7 +287,9 @@ def _print_own_splits(sites: list[str]) -> None:
     """Name the sites for which intervals over splits do not cover the choice of samples."""
     if sites:
         gives = f"{', '.join(sites)} {'gives its' if len(sites) == 1 else 'give their'} own split"
-        print_line(f"{gives}, which --splits does not change: there, intervals cover training only.")
+        print_line(
+            f"{gives}, which --splits does not change: there, intervals cover training only."
+        )
 
 
 @app.command()

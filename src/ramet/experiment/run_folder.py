@@ -392,6 +392,16 @@ class RunFolder:
         self.check_data(client, experiment)
         return experiment.predictions(client, self._model(experiment, client, best))
 
+    def reading_data_once(self) -> Callable[[str], dict[str, Predictions]]:
+        """`predictions` for many clients, which reads data that they have in common once."""
+        experiment = self.experiment()
+
+        def predictions(client: str) -> dict[str, Predictions]:
+            self.check_data(client, experiment)
+            return experiment.predictions(client, self._model(experiment, client, best=False))
+
+        return predictions
+
     def evaluation(self, client: str, best: bool = False) -> dict[str, Evaluation]:
         """All metrics of a client's model of the last or the best round."""
         experiment = self.experiment()

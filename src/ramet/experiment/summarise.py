@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from ramet.experiment.experiment import Experiment
+from ramet.methods.training import LocalTraining, Training
 from ramet.metrics import Record, Summary
 from ramet.metrics.summary import (
     Baseline,
@@ -44,6 +45,7 @@ def summarise(
         seed=settings.seed,
         rounds=records[-1].round,
         stopped_early=records[-1].round < settings.rounds,
+        epochs=_epochs(experiment.method.training, records[-1].round),
         engine=settings.engine,
         metric=experiment.method.task.metric,
         scores=final.model_copy(update={"clients": clients, "interval": interval}),
@@ -61,3 +63,8 @@ def summarise(
         seconds=round(sum(record.seconds for record in records), 3),
         peak_memory=max(record.memory for record in records),
     )
+
+
+def _epochs(training: Training, rounds: int) -> int | None:
+    """Passes of a client over its samples; None if a kind of training does not count them."""
+    return rounds * training.epochs if type(training) is LocalTraining else None

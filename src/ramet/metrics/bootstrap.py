@@ -1,7 +1,10 @@
-"""An interval for the difference of two classifiers on the same samples."""
+"""The error of a difference of classifiers that comes from the choice of test samples."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import sqrt
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,18 +14,22 @@ from ramet.metrics.classification import Labels, Metric, Probabilities
 _RESAMPLES = 999
 
 
-def bootstrap_interval(
-    labels: Labels, first: Probabilities, second: Probabilities, metric: Metric
-) -> tuple[float, float]:
-    """The 95 % percentile interval of how much better the second classifier is than the first.
+def bootstrap_error(
+    labels: Labels, pairs: Sequence[tuple[Probabilities, Probabilities]], metric: Metric
+) -> float | None:
+    """The standard error of how much better the second of two classifiers is.
 
-    The samples are drawn with replacement, for both classifiers the same ones. Both are fixed: the
-    interval says what other test samples could have shown, not what another training could have.
+    With several pairs, it is that of the mean over them. The samples are drawn with replacement,
+    for all classifiers the same ones. All are fixed: the error says what other test samples could
+    have shown, not what another training could have. None for fewer than two samples.
     """
+    if labels.size < 2:
+        return None
     from scipy.stats import bootstrap  # takes half a second to import
 
     def gain(chosen: Any) -> float:
-        return metric(labels[chosen], second[chosen]) - metric(labels[chosen], first[chosen])
+        true = labels[chosen]
+        return fmean(metric(true, b[chosen]) - metric(true, a[chosen]) for a, b in pairs)
 
     found = bootstrap(
         (np.arange(labels.size),),
@@ -31,5 +38,6 @@ def bootstrap_interval(
         vectorized=False,
         method="percentile",
         rng=np.random.default_rng(0),
-    ).confidence_interval
-    return float(found.low), float(found.high)
+    )
+    unbiased = sqrt(labels.size / (labels.size - 1))  # the resampled are closer to each other
+    return float(found.standard_error) * unbiased

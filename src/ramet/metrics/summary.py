@@ -125,6 +125,9 @@ class Summary(_Frozen):
     """The number of rounds that were run."""
     stopped_early: bool = False
     """Whether ``patience`` ended the run before the number of rounds that it was started with."""
+    epochs: int | None = None
+    """Passes of a client over its samples in all rounds that it is asked in; None if the method
+    trains in its own way, and in older runs."""
     engine: str
     metric: str
     """The name of the metric, such as accuracy or ROC-AUC."""

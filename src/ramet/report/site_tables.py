@@ -9,11 +9,17 @@ from rich.table import Table
 from ramet.report.plain_table import plain_table
 from ramet.report.text import percent, plural
 from ramet.studies.gains import Gain
-from ramet.studies.sites import Basis, SiteStanding, SiteStandings
+from ramet.studies.sites import NOT_FINAL, Basis, SiteStanding, SiteStandings
 
+HOW_TO_CONVERGE = "train longer, with more --rounds and --patience."
 MOST_SITES = 12
 """With more sites, the terminal shows a sentence of counts instead of a table."""
-_VERDICTS = {"helps": "helps", "hurts": "hurts", "undecided": "undecided for"}
+_VERDICTS = {
+    "helps": "helps",
+    "hurts": "hurts",
+    "undecided": "undecided for",
+    NOT_FINAL: "not final for",
+}
 
 
 def sites_table(standings: Sequence[SiteStandings]) -> Table:
@@ -23,6 +29,7 @@ def sites_table(standings: Sequence[SiteStandings]) -> Table:
         table.add_column(head, overflow="fold")
     for head in ("majority", "alone", "together", "gain", "95 % interval"):
         table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     for method in standings:
         for row in method.sites:
             table.add_row(method.label, row.site, *site_cells(row))
@@ -35,7 +42,7 @@ def sites_table(standings: Sequence[SiteStandings]) -> Table:
 
 def site_cells(row: SiteStanding) -> tuple[str, ...]:
     scores = (percent(score) for score in (row.majority, row.alone, row.together))
-    return (*scores, points(row.gain.mean), interval(row.gain))
+    return (*scores, points(row.gain.mean), interval(row.gain), row.verdict)
 
 
 def about(standings: SiteStandings) -> str:
@@ -44,23 +51,29 @@ def about(standings: SiteStandings) -> str:
     return {
         Basis.SPLITS: f"interval: over splits ({runs}; corrected resampled t-test), so that it "
         "covers the choice of samples and the randomness of training",
-        Basis.SEEDS: f"interval: over the seeds of one split ({runs}; t-test), so that it covers "
-        "the randomness of training; --splits 5 also covers the choice of samples",
+        Basis.SEEDS: f"interval: over the seeds of one split ({runs}; t-test) and over each site's "
+        "test samples (paired bootstrap of the predictions), so that it covers the randomness of "
+        "training and the choice of test samples; --splits 5 also covers that of training samples",
+        Basis.SEEDS_ALONE: f"interval: over the seeds of one split ({runs}; t-test), so that it "
+        "covers the randomness of training, which is too little for a verdict; --splits 5 also "
+        "covers the choice of samples",
         Basis.TEST_SAMPLES: "interval: over each site's test samples (one pair of runs; paired "
-        "bootstrap of its predictions), so that it covers the choice of test samples; --splits 5 "
-        "also covers training",
+        "bootstrap of its predictions), so that it covers the choice of test samples, which is too "
+        "little for a verdict; --seeds 1-5 also covers training, and --splits 5 all samples",
         Basis.NONE: "no interval: one pair of runs; use --splits 5",
     }[standings.basis] + ". Each interval stands for itself"
 
 
 def sentence(standings: SiteStandings) -> str:
     """What the intervals say: `fedavg helps south: +6.1 [2.0, 10.3]; undecided for north: …`."""
-    return f"{standings.label} {'; '.join(_verdicts(standings.sites))}."
+    verdicts = f"{standings.label} {'; '.join(_verdicts(standings.sites))}."
+    reason = standings.not_final
+    return f"{verdicts} {reason[0].upper()}{reason[1:]}; {HOW_TO_CONVERGE}" if reason else verdicts
 
 
 def _verdicts(sites: Sequence[SiteStanding]) -> Iterator[str]:
     for verdict, verb in _VERDICTS.items():
-        chosen = [row for row in sites if row.gain.verdict == verdict]
+        chosen = [row for row in sites if row.verdict == verdict]
         if chosen and len(sites) > MOST_SITES:
             yield f"{verb} {len(chosen)} of {plural(len(sites), 'site')}"
         elif chosen:

@@ -39,7 +39,8 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     table.caption = (
         "last ten: mean of the last ten rounds; best val: at the round with the best validation "
         "score; gain: over local, or over the first method, after the last round; p: see below; "
-        "scalars: size of a client's model; up, FLOPs: per client and round"
+        "scalars: size of a client's model; up, FLOPs: per client and round; epochs: passes of a "
+        "client over its training samples in all rounds"
     )
     if "all data" in columns:
         table.caption += (
@@ -132,6 +133,8 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
         "scalars": [f"{row.scalars:,.0f}" for row in rows],
         "up KB": [f"{row.up_per_client_round / 1024:.2f}" for row in rows],
         f"{unit}FLOPs": ["–" if one is None else f"{one / factor:.2f}" for one in flops],
+        "rounds": [f"{row.rounds:.0f}" for row in rows],
+        "epochs": ["–" if row.epochs is None else f"{row.epochs:.0f}" for row in rows],
     }
     if target is not None:
         columns[f"to {100 * target:g}"] = [

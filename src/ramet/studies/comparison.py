@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from ramet.metrics import Summary
 from ramet.studies.choice import Choice, differences, samples_ratio, score
+from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import Gain, holm, paired_gain
 
@@ -38,6 +39,9 @@ class Standing:
     up_per_client_round: float
     flops_per_client_round: float | None
     rounds_to_target: float | None
+    rounds: float  # that were trained, mean over runs
+    epochs: float | None  # passes of a client over its samples; None in older runs
+    not_final: str | None  # why the scores are not those of converged runs
 
 
 def standings(
@@ -96,6 +100,9 @@ def _standing(
         up_per_client_round=fmean(one.traffic.up_per_client_round for one in summaries),
         flops_per_client_round=_flops(summaries),
         rounds_to_target=_rounds_to(target, own.values()),
+        rounds=fmean(one.rounds for one in summaries),
+        epochs=_mean_of_known(one.epochs for one in summaries),
+        not_final=not_converged(own.values()),
     )
 
 
@@ -103,6 +110,13 @@ def _flops(summaries: Iterable[Summary]) -> float | None:
     """FLOPs, which are the same for every seed. Old runs lack them."""
     counted = (one.flops.per_client_round for one in summaries)
     return next((flops for flops in counted if flops is not None), None)
+
+
+def _mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean; None if a value is not known."""
+    listed = [*values]
+    known = [value for value in listed if value is not None]
+    return fmean(known) if known and len(known) == len(listed) else None
 
 
 def gain_of(

@@ -106,6 +106,11 @@ class FinishedRun:
         return int(next(iter(self._given("--split-seed")), SPLIT_SEED))
 
     @property
+    def patience(self) -> int | None:
+        given = self._given("--patience")
+        return int(given[0]) if given else None
+
+    @property
     def options(self) -> dict[str, str]:
         """Options of the method and of the setting."""
         pairs = (pair.partition("=") for pair in self._given("--set"))

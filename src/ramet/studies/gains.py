@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import sqrt
+from math import hypot, sqrt
 from statistics import fmean, variance
 from typing import Literal
 
@@ -37,6 +37,30 @@ class Gain:
     def verdict(self) -> str:
         """What the interval says: helps or hurts if it excludes 0, otherwise undecided."""
         return {"holds": "helps", "fails": "hurts", "undecided": "undecided"}[self.at_least(0)]
+
+    def widened(self, error: float | None, samples: int, test_to_train: float) -> Gain:
+        """With an interval that also covers the choice of samples, where one split is all there is.
+
+        The error is that of the test samples, and larger by the factor of `paired_gain` for the
+        choice of training samples. Errors of training and samples are independent, so that their
+        squares add up. One run of each method says nothing about training; then the interval is
+        that of the samples.
+
+        Args:
+            error: standard error from the choice of test samples; None leaves the gain as it is.
+            samples: number of test samples.
+            test_to_train: number of test samples per training sample.
+        """
+        if error is None:
+            return self
+        from scipy.special import stdtrit
+
+        quantile = float(stdtrit(samples - 1, (1 + _LEVEL) / 2))
+        half = quantile * error * sqrt(1 + test_to_train)
+        if self.low is not None:
+            half = hypot(half, self.mean - self.low)
+        low, high = self.mean - half, self.mean + half
+        return replace(self, low=low, high=high, p_value=None)  # it covered training alone
 
     @property
     def has_enough_pairs(self) -> bool:

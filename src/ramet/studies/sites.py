@@ -10,23 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from ramet.experiment import MethodSpec, RunFolder
+from ramet.experiment import MethodSpec
 from ramet.methods import PAPER_NAMES
-from ramet.metrics.bootstrap import bootstrap_interval
+from ramet.metrics.bootstrap import bootstrap_error
 from ramet.metrics.classification import METRICS
+from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import Gain, holm, paired_gain
 
 ALONE = "local"
+NOT_FINAL = "not final"
+UNDECIDED = "undecided"
 
 
 class Basis(Enum):
     """What the intervals cover."""
 
     SPLITS = "splits"
-    SEEDS = "seeds"
+    SEEDS = "seeds and test samples"
+    SEEDS_ALONE = "seeds"
     TEST_SAMPLES = "test samples"
     NONE = "nothing"
+
+    @property
+    def decides(self) -> bool:
+        """Whether the intervals cover both training and the choice of test samples.
+
+        An interval that leaves out one of them excludes 0 too often: two runs of the same method
+        differ, and so do two equally good methods on the same few samples.
+        """
+        return self in (Basis.SPLITS, Basis.SEEDS)
 
 
 @dataclass(frozen=True)
@@ -40,9 +53,19 @@ class SiteStanding:
     gain: Gain
     p_holm: float | None = None
     """The gain's p-value, adjusted for the number of sites."""
+    not_final: str | None = None
+    """Why there is no verdict: a run of the method, or alone, has not converged."""
+    decides: bool = True
+    """Whether the interval covers enough for a verdict."""
+
+    @property
+    def verdict(self) -> str:
+        if self.not_final:
+            return NOT_FINAL
+        return self.gain.verdict if self.decides else UNDECIDED
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "verdict": self.gain.verdict}
+        return {**asdict(self), "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,8 @@ class SiteStandings:
     basis: Basis
     runs: int
     sites: list[SiteStanding]
+    not_final: str | None = None
+    """Why there are no verdicts, if some run has not converged."""
 
 
 def site_standings(runs: FinishedRuns) -> list[SiteStandings]:
@@ -94,19 +119,26 @@ def _standings(
     pairs = {draw: (alone[draw], together[draw]) for draw in draws}
     first = next(iter(together.values()), None)
     sites = first.summary.scores.clients if first else {}
-    found = [one for site in sites if (one := _standing(site, pairs)) is not None]
+    basis = _basis(pairs)
+    predicted = _Predictions(basis in (Basis.SEEDS, Basis.TEST_SAMPLES), [*pairs.values()])
+    found = [one for site in sites if (one := _standing(site, pairs, predicted)) is not None]
     adjusted = holm([one.gain.p_value for one in found])
+    reason = not_converged(run for pair in pairs.values() for run in pair)
     return SiteStandings(
         label=label,
         metric=first.summary.metric if first else "score",
-        basis=_basis(pairs),
+        basis=basis,
         runs=len(draws),
-        sites=[replace(one, p_holm=p) for one, p in zip(found, adjusted, strict=True)],
+        sites=[
+            replace(one, p_holm=p, not_final=reason, decides=basis.decides)
+            for one, p in zip(found, adjusted, strict=True)
+        ],
+        not_final=reason,
     )
 
 
 def _standing(
-    site: str, pairs: Mapping[Draw, tuple[FinishedRun, FinishedRun]]
+    site: str, pairs: Mapping[Draw, tuple[FinishedRun, FinishedRun]], predicted: _Predictions
 ) -> SiteStanding | None:
     """None if the site did not reply in the last round of a run."""
     scores = {
@@ -121,41 +153,47 @@ def _standing(
     majorities = [found.majority for found in sizes if found.majority is not None]
     ratio = fmean(found.test / max(found.train, 1) for found in sizes) if sizes else None
     gain = paired_gain({draw: t - a for draw, (a, t) in known.items()}, ratio)
-    if _basis(pairs) is Basis.TEST_SAMPLES:
-        gain = _bootstrapped(site, gain, *next(iter(pairs.values())))
     return SiteStanding(
         site=site,
         majority=fmean(majorities) if majorities else None,
         alone=fmean(a for a, _ in known.values()),
         together=fmean(t for _, t in known.values()),
-        gain=gain,
+        gain=gain.widened(predicted.error(site), sizes[0].test, ratio) if ratio else gain,
     )
 
 
 def _basis(pairs: Mapping[Draw, tuple[FinishedRun, FinishedRun]]) -> Basis:
     if len({draw.split_seed for draw in pairs}) > 1:
         return Basis.SPLITS
-    if len(pairs) > 1:
-        return Basis.SEEDS
     can_predict = all(
         run.folder is not None and run.summary.metric in METRICS
         for pair in pairs.values()
         for run in pair
     )
+    if len(pairs) > 1:
+        return Basis.SEEDS if can_predict else Basis.SEEDS_ALONE
     return Basis.TEST_SAMPLES if pairs and can_predict else Basis.NONE
 
 
-def _bootstrapped(site: str, gain: Gain, alone: FinishedRun, together: FinishedRun) -> Gain:
-    """The gain with an interval over the site's test samples, if both runs have the same ones."""
-    assert alone.folder
-    assert together.folder
-    first, second = (_test(folder, site) for folder in (alone.folder, together.folder))
-    if not first.labels.size or not np.array_equal(first.labels, second.labels):
-        return gain
-    metric = METRICS[together.summary.metric]
-    low, high = bootstrap_interval(first.labels, first.probabilities, second.probabilities, metric)
-    return Gain(gain.mean, low, high)
+class _Predictions:
+    """What the models of all pairs of runs predict for the sites' test samples."""
 
+    def __init__(self, wanted: bool, pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> None:
+        self._metric = pairs[0][1].summary.metric if pairs else ""
+        folders = [(one.folder, other.folder) for one, other in pairs]
+        self._folders = [
+            (one.reading_data_once(), other.reading_data_once())
+            for one, other in folders
+            if wanted and one is not None and other is not None
+        ]
 
-def _test(folder: RunFolder, site: str) -> Any:
-    return folder.predictions(site)["test"]
+    def error(self, site: str) -> float | None:
+        """The error of the mean gain from the site's test samples, if all have the same ones."""
+        tests = [tuple(folder(site)["test"] for folder in pair) for pair in self._folders]
+        if not tests:
+            return None
+        labels = tests[0][0].labels
+        if not all(np.array_equal(one.labels, labels) for pair in tests for one in pair):
+            return None
+        probabilities = [(one.probabilities, other.probabilities) for one, other in tests]
+        return bootstrap_error(labels, probabilities, METRICS[self._metric])

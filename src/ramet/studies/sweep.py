@@ -175,7 +175,12 @@ class Sweep:
         return [site for site in setting.clients if setting.gives_split(site, settings.data)]
 
     def total_rounds(self) -> int:
-        return sum(self.settings(method, draw).rounds for method, draw in self.pairs())
+        return sum(self._planned_rounds)
+
+    @cached_property
+    def _planned_rounds(self) -> list[int]:
+        """The rounds of each run; those with patience may need fewer."""
+        return [self.settings(method, draw).rounds for method, draw in self.pairs()]
 
     def work(self, method: MethodSpec, draw: Draw, cores: int | None = None) -> Work:
         """A run, and how it is computed; ``cores`` limits the default number of workers."""
@@ -294,11 +299,10 @@ class Sweep:
 
     def _progress(self) -> tuple[int, int]:
         rounds, finished = 0, 0
-        for method, draw in self.pairs():
-            kept = self._kept(method, draw)
-            done = self.run_folder(method, draw).rounds_done()
-            rounds += max(done, len(kept.rounds) if kept else 0)
-            finished += self._finished(method, draw)
+        for (method, draw), planned in zip(self.pairs(), self._planned_rounds, strict=True):
+            is_finished = self._finished(method, draw)
+            rounds += planned if is_finished else self.run_folder(method, draw).rounds_done()
+            finished += is_finished
         return rounds, finished
 
     def _finished(self, method: MethodSpec, draw: Draw) -> bool:
