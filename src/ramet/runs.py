@@ -337,12 +337,7 @@ def start(
 
     ``tell`` is given what users may want to know about the data, a sentence at a time.
     """
-    check_device(settings.device)
-    check_engine(settings.engine)
-    check_workers(workers, settings.engine)
-    check_object(settings, workers)
-    check_ray_address(ray_address, settings.engine)
-    check_trackers(track)
+    check_computing(settings, workers, track, ray_address)
     path = (Path(out) if out else _new_path(settings)).absolute()
     if start_from is None:
         folder = RunFolder.create(path, settings)
@@ -387,16 +382,26 @@ def resume(
             if track:
                 trackers.start()
         return Result(run_folder.path, summary, trackers.failures)
+    check_computing(settings, workers, track, ray_address)
+    run_folder.check_split()
+    if rounds is not None:
+        run_folder.extend(rounds)
+    return _finish(run_folder, track, observe, workers, cores, ray_address)
+
+
+def check_computing(
+    settings: RunSettings,
+    workers: int | None = None,
+    track: Sequence[str] = (),
+    ray_address: str | None = None,
+) -> None:
+    """Check that a run can be computed and tracked on this machine in this way."""
     check_device(settings.device)
     check_engine(settings.engine)
     check_workers(workers, settings.engine)
     check_object(settings, workers)
     check_ray_address(ray_address, settings.engine)
     check_trackers(track)
-    run_folder.check_split()
-    if rounds is not None:
-        run_folder.extend(rounds)
-    return _finish(run_folder, track, observe, workers, cores, ray_address)
 
 
 def check_device(device: str) -> None:

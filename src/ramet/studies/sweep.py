@@ -30,13 +30,12 @@ from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import Device, Engine
 from ramet.methods import PAPER_NAMES
 from ramet.partition.own import SITES, OwnSetting
-from ramet.runs import check_device, check_engine, check_workers
+from ramet.runs import check_computing
 from ramet.studies.choice import check_metrics
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.run_process import Work, running
 from ramet.studies.unchanged_data import CurrentData
-from ramet.tracking import check_trackers
 
 _WIDTH, _WIDEST = "hidden", 4096
 Observer: TypeAlias = Callable[[int, int, int], None]
@@ -124,10 +123,7 @@ class Sweep:
                     f"{times} methods would be kept as {label}, because their files have the same "
                     "name. Run the command in a folder that contains them, or rename one of them."
                 )
-        check_device(self.device)
-        check_engine(self.engine)
-        check_workers(self.workers, self.engine)
-        check_trackers(self.track)
+        check_computing(self.settings(*next(self.pairs())), self.workers, self.track)
         for method, draw in self.pairs():
             settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
