@@ -216,6 +216,7 @@ def test_a_narrow_terminal_folds_names_but_truncates_no_number(width: int) -> No
         "up_per_client_round": 58368.0,
     }
     facts |= {"flops_per_client_round": 6.1e8, "rounds_to_target": None}
+    facts |= {"rounds": 50.0, "epochs": 50.0, "not_final": None}
     rows = [Standing(label=label, **facts), Standing(label="local", **facts)]
     screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
     with patch.object(console, "out", screen):

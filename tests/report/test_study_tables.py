@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -226,3 +227,12 @@ def test_the_column_of_the_claim_can_be_left_out() -> None:
 )
 def test_each_part_of_the_claim_can_fail(row: Saving, status: str) -> None:
     assert rows(saving_table([row], "x"))[0][-1] == status
+
+
+def test_how_long_methods_were_trained_is_shown_if_it_differs(single_runs: FinishedRuns) -> None:
+    alike = standings({label: single_runs[label] for label in ("local", "fedstar")})
+    assert not {"rounds", "epochs"} & {*standing_columns(alike, None)}
+    longer = [replace(alike[0], rounds=80, epochs=400), alike[1]]
+    shown = standing_columns(longer, None)
+    assert shown["rounds"] == ["80", "200"]
+    assert shown["epochs"] == ["400", "–"]  # runs of an older version did not count them

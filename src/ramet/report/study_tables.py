@@ -39,9 +39,10 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     table.caption = (
         "last ten: mean of the last ten rounds; best val: at the round with the best validation "
         "score; gain: over local, or over the first method, after the last round; p: see below; "
-        "scalars: size of a client's model; up, FLOPs: per client and round; epochs: passes of a "
-        "client over its training samples in all rounds"
+        "scalars: size of a client's model; up, FLOPs: per client and round"
     )
+    if "epochs" in columns:
+        table.caption += "; epochs: passes of a client over its training samples in all rounds"
     if "all data" in columns:
         table.caption += (
             "; all data: the server's model on all clients' data, at its best validation round"
@@ -120,7 +121,11 @@ def _counts(row: Standing) -> str:
 
 
 def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str, list[str]]:
-    """The cells of each column by its heading. The column "all data" is left out if it is empty."""
+    """The cells of each column by its heading.
+
+    The column "all data" is left out if it is empty, and those of rounds and epochs if all methods
+    were trained for the same time.
+    """
     flops = [row.flops_per_client_round for row in rows]
     unit, factor = operations_unit(flops)
     columns = {
@@ -133,9 +138,10 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
         "scalars": [f"{row.scalars:,.0f}" for row in rows],
         "up KB": [f"{row.up_per_client_round / 1024:.2f}" for row in rows],
         f"{unit}FLOPs": ["–" if one is None else f"{one / factor:.2f}" for one in flops],
-        "rounds": [f"{row.rounds:.0f}" for row in rows],
-        "epochs": ["–" if row.epochs is None else f"{row.epochs:.0f}" for row in rows],
     }
+    if len({(row.rounds, row.epochs) for row in rows}) > 1:
+        columns["rounds"] = [f"{row.rounds:.0f}" for row in rows]
+        columns["epochs"] = ["–" if row.epochs is None else f"{row.epochs:.0f}" for row in rows]
     if target is not None:
         columns[f"to {100 * target:g}"] = [
             "not by all" if row.rounds_to_target is None else f"{row.rounds_to_target:.0f}"
