@@ -32,7 +32,7 @@ def test_without_rules_everything_leaves() -> None:
 
 
 def test_the_file_that_join_writes_limits_runs_only(tmp_path: Path) -> None:
-    text = first_policy(None)
+    text = first_policy(None, secure=False)
     (tmp_path / "policy.toml").write_text(text)
     assert checked_policy(tmp_path / "policy.toml") == Policy(runs=20)
     uncommented = re.sub(r"^# (?=[a-z]+ = |\[)", "", text, flags=re.MULTILINE)
@@ -44,9 +44,14 @@ def test_the_file_that_join_writes_limits_runs_only(tmp_path: Path) -> None:
 
 
 def test_join_writes_the_budget_of_the_invitation_as_the_ceiling(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(first_policy("unit=site,epsilon=0.5,delta=1e-6"))
+    (tmp_path / "policy.toml").write_text(first_policy("unit=site,epsilon=0.5,delta=1e-6", False))
     expected = Ceiling(unit="site", epsilon=0.5, delta=1e-6)
     assert checked_policy(tmp_path / "policy.toml") == Policy(runs=20, privacy=expected)
+
+
+def test_join_requires_the_secure_sums_of_the_invitation(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(first_policy(None, secure=True))
+    assert checked_policy(tmp_path / "policy.toml") == Policy(runs=20, secure="required")
 
 
 def test_numbers_are_rounded_or_withheld() -> None:

@@ -48,7 +48,7 @@ class Numbers(_Table):
     work: bool = True
     """Counted operations and peak memory."""
     columns: bool = True
-    """The sums of declared columns, before round 1."""
+    """The sums of declared columns, and whether a class is rare, before round 1."""
 
     def permitted(self, reply: Payload, always: tuple[str, ...] = ()) -> Payload:
         """The reply with the numbers that may leave, and a note about those that may not.
@@ -128,7 +128,7 @@ class Policy(_Table):
     """Whether replies may leave outside a secure sum."""
     members: int | None = Field(None, ge=1)
     """The smallest number of sites in a run and, with secure sums, in each sum. None for the
-    default: secure sums are over all sites in the site's list of members, as far as they answer."""
+    default: secure sums are over all sites in the site's list of members."""
     samples: int = Field(1, ge=1)
     """The smallest number of training samples with which the site takes part."""
     runs: int | None = Field(None, ge=0)
@@ -287,13 +287,16 @@ def _described(rules: Mapping[str, bool | float]) -> Iterator[str]:
             yield kind if rule is True else f"{kind} in steps of {rule:g}"
 
 
-def first_policy(dp: str | None) -> str:
-    """The text of the policy that `join` writes; the invitation's budget is the ceiling."""
+def first_policy(dp: str | None, secure: bool) -> str:
+    """The text of the policy that `join` writes.
+
+    The invitation's budget is the ceiling, and its secure sums are required.
+    """
     if dp:
         rows = Ceiling.of(Budget.parse(dp)).rows()
     else:
         rows = [f"# {row}" for row in Ceiling(unit="graph", epsilon=4.0, delta=1e-5).rows()]
-    return _FIRST_POLICY.format(privacy="\n".join(rows))
+    return _FIRST_POLICY.format(privacy="\n".join(rows), secure="" if secure else "# ")
 
 
 _FIRST_POLICY = """\
@@ -302,9 +305,11 @@ _FIRST_POLICY = """\
 
 # methods = ["fedavg", "fedstar"]  # built-in methods, and SHA-256 of user-defined code
 # share = ["layers.*"]             # parameters that may leave
-# secure = "required"              # replies leave inside secure sums only
-# members = 3                      # the smallest number of sites; without it, secure sums are
-                                   # over all sites in members.toml
+{secure}secure = "required"              # replies leave inside secure sums only
+# members = 3                      # the smallest number of sites. Without it, each secure sum is
+                                   # over all of members.toml, and a site that is away stops the
+                                   # run. With a smaller number the run goes on, but a coordinator
+                                   # that lies about who is away can single out a site's update
 # samples = 50                     # the smallest number of training samples here
 runs = 20                          # the most runs, whatever their names; raise it for more
 # rounds = 500                     # the most rounds over all runs
@@ -318,5 +323,5 @@ runs = 20                          # the most runs, whatever their names; raise 
 # loss = false
 # scores = 0.01                    # with differential privacy, scores leave only if this is set
 # work = false                     # counted operations and peak memory
-# columns = false                  # sums of declared columns, before round 1
+# columns = false                  # sums of declared columns and whether a class is rare
 """

@@ -139,8 +139,40 @@ def test_a_site_that_missed_a_round_goes_on_after_it(tmp_path: Path) -> None:
     assert digest(total) == digest(sums.plain(sums.names, 3))
 
 
+def test_a_site_that_missed_keys_goes_on_a_round_after_it_returns(tmp_path: Path) -> None:
+    """It cannot check the round before its return, so it checks the one of its return."""
+    sums = Sums(5, tmp_path, last=4)
+    sums.state = with_keys(sums.state, sums.names, 1, 1, sums.ask)
+    sums.run(1)
+    sums.away = {"keys": sums.names[:1]}
+    sums.state = with_keys(sums.state, sums.names, 2, 2, sums.ask)
+    assert sums.run(2)[1] == sums.names[1:]
+    sums.away = {TRAIN: sums.names[:1]}
+    sums.agree(3)
+    with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 2"):
+        sums.train("site00", 3)
+    assert sums.run(3)[1] == sums.names[1:]
+    sums.away = {}
+    assert sums.run(4)[1] == sums.names
+
+
+def test_a_site_that_missed_the_first_keys_begins_later(tmp_path: Path) -> None:
+    sums = Sums(5, tmp_path, {"keys": ("site00",)}, last=3)
+    sums.state = with_keys(sums.state, sums.names, 1, 1, sums.ask)
+    assert sums.run(1)[1] == sums.names[1:]
+    sums.away = {}
+    assert sums.run(2)[1] == sums.names
+
+
+def test_by_default_no_sum_lacks_a_site_that_has_exchanged_keys(tmp_path: Path) -> None:
+    sums = Sums(4, tmp_path, {TRAIN: ("site03",)})
+    sums.sites.update({n: replace(site, smallest=None) for n, site in sums.sites.items()})
+    with pytest.raises(SecureError, match=r"all sites .* and site03 is missing.*`members`.* 3 or"):
+        sums.run()
+
+
 def test_fewer_than_all_of_its_list_are_refused_unless_the_owner_allows_it(tmp_path: Path) -> None:
-    """By default, all of a site's list exchange keys, and more than half are in each sum."""
+    """By default, all of a site's list exchange keys and are in each sum."""
     sums = Sums(6, tmp_path)
     by_default = {name: replace(site, smallest=None) for name, site in sums.sites.items()}
     sums.sites.update(by_default)

@@ -11,6 +11,7 @@ from ramet.data.own import SiteDataError, read_site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
 from ramet.flower.client_app import _described
+from ramet.policy import NO_RULES
 
 
 def _experiment(toml: Path) -> Experiment:
@@ -25,12 +26,14 @@ def test_the_schema_is_sent_and_data_problems_are_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     toml = node_site(tmp_path / "north")
-    assert _described(_experiment(toml), "north") == {"form": read_site(toml).schema.text()}
+    assert _described(_experiment(toml), "north", NO_RULES) == {
+        "form": read_site(toml).schema.text()
+    }
     table = toml.parent / "patients.csv"
     table.write_text(table.read_text().replace("p1,", "secret,", 1))
     with pytest.raises(SiteDataError, match="there is no patient 'p1'"):
         read_site(toml)
-    assert _described(_experiment(toml), "north") == {"form": ""}
+    assert _described(_experiment(toml), "north", NO_RULES) == {"form": ""}
     assert "there is no patient 'p1'" in caplog.text
 
 

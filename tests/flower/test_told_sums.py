@@ -68,3 +68,26 @@ def test_going_back_to_earlier_data_is_not_another_version(joined: Joined) -> No
     table.write_bytes(before)
     (joined.site.folder / "policy.toml").write_text(tomli_w.dumps({"versions": 2}))
     assert _told(joined) == first
+
+
+@pytest.mark.parametrize("ill", [2, 13])
+def test_without_columns_a_policy_that_keeps_sums_hides_whether_a_class_is_rare(
+    ill: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the answer nor a refusal may depend on it."""
+    joined = joined_site(tmp_path, monkeypatch)
+    table = joined.site.settings.data.parent / "patients.csv"
+    head, *rows = table.read_text().splitlines()
+    states = ["ill"] * ill + ["healthy"] * (len(rows) - ill)
+    cells = [row.rpartition(",")[0] for row in rows]
+    lines = [f"{own},{state}" for own, state in zip(cells, states, strict=True)]
+    table.write_text("\n".join([head, *lines]) + "\n")
+    (joined.site.folder / "policy.toml").write_text(tomli_w.dumps({"numbers": {"columns": False}}))
+    _cached_experiment.cache_clear()
+    assert "columns" not in joined.send(joined.config(), MessageType.QUERY).notes
+
+
+def test_declared_columns_are_refused_by_a_policy_that_keeps_sums(joined: Joined) -> None:
+    (joined.site.folder / "policy.toml").write_text(tomli_w.dumps({"numbers": {"columns": False}}))
+    with pytest.raises(PolicyError, match=r"does not send the sums of its columns"):
+        _told(joined)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ramet
@@ -15,7 +16,7 @@ from ramet.deploy.site import POLICY
 from ramet.engine.ledger import NAME as LEDGER
 from ramet.engine.node import request
 from ramet.engine.run_answers import AnsweredError
-from ramet.engine.secure_messages import SecureError
+from ramet.engine.secure_messages import SecureError, Summed
 from ramet.payload import Array, Arrays, Payload, digest
 from ramet.policy import WITHHELD
 
@@ -41,6 +42,32 @@ def moved(arrays: Arrays, step: float) -> dict[str, Array]:
     return {name: (array + step).astype(array.dtype) for name, array in arrays.items()}
 
 
+def allow_drop_outs(consortium: JoinedConsortium, members: int) -> None:
+    """Change the policies of all sites, as their owners do in an editor."""
+    for site in consortium.sites.values():
+        policy = site.folder / POLICY
+        policy.write_text(f"members = {members}\n{policy.read_text()}")
+
+
+def test_by_default_no_sum_without_a_site(five: JoinedConsortium) -> None:
+    """Otherwise two sums about nearly the same model differ by the update of the missing site."""
+    assert {site.policy.secure for site in five.sites.values()} == {"required"}
+    assert five.experiment.settings.quorum == len(FIVE)  # an honest server waits for all
+    LyingCoordinator(five, RUN).sum(1, five.start)
+    nearly = {name: np.where(array == 0, -0.0, array) for name, array in five.start.items()}
+    start = {name: array.astype(five.start[name].dtype) for name, array in nearly.items()}
+    with pytest.raises(SecureError, match=r"all sites in its list.*west is missing.*`members`"):
+        LyingCoordinator(five, OTHER).sum(1, start, without=["west"])
+
+
+def test_no_sum_of_fewer_survivors_than_the_policies_say(five: JoinedConsortium) -> None:
+    allow_drop_outs(five, 4)
+    coordinator = LyingCoordinator(five, RUN)
+    coordinator.sum(1, {}, without=["west"])
+    with pytest.raises(SecureError, match=r"refuses a sum of 3 survivors; it needs 4"):
+        coordinator.sum(2, five.start, without=["east", "west"])
+
+
 def test_no_sum_over_sites_that_the_coordinator_picks(five: JoinedConsortium) -> None:
     for members in (FIVE[:3], FIVE[:4]):
         with pytest.raises(SecureError, match=r"takes part in sums of all sites.*missing.*members"):
@@ -49,6 +76,7 @@ def test_no_sum_over_sites_that_the_coordinator_picks(five: JoinedConsortium) ->
 
 def test_no_difference_of_two_sums_about_one_model(five: JoinedConsortium) -> None:
     """Whether sums are of one run or of two, and whether the start is sent or drawn."""
+    allow_drop_outs(five, 3)
     first, again = LyingCoordinator(five, RUN), LyingCoordinator(five, OTHER)
     sums = first.sum(1, {})
     with pytest.raises(SecureError, match=r"already answered about this model .* another seed"):
@@ -73,7 +101,19 @@ def test_no_round_is_skipped_to_avoid_what_was_signed(five: JoinedConsortium) ->
         renewed.sum(3, five.start, train=False)
 
 
+def test_no_round_is_skipped_by_naming_keys_that_nobody_has(five: JoinedConsortium) -> None:
+    """Sites that would let one of them miss keys do not all have missed the same ones."""
+    allow_drop_outs(five, 4)
+    coordinator = LyingCoordinator(five, RUN)
+    coordinator.sum(1, {}, without=["west"])
+    unknown = Summed("f" * 32, sorted(FIVE), sorted(FIVE)).note()
+    forged = replace(coordinator.state, batch=None, summed=unknown, confirmed={})
+    with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 2"):
+        LyingCoordinator(five, RUN, forged).sum(3, five.start)
+
+
 def test_drop_outs_and_a_site_that_returns(five: JoinedConsortium) -> None:
+    allow_drop_outs(five, 3)
     coordinator = LyingCoordinator(five, RUN)
     coordinator.sum(1, {}, without=["west"])
     coordinator.sum(2, moved(five.start, 0.5), without=["east", "north"])

@@ -93,8 +93,8 @@ class Consortium(_File):
     setting: str = OWN
     rounds: int | None = Field(None, ge=1)
     seed: int = 0
-    quorum: int = Field(1, ge=1)
-    """Minimum number of valid replies per round."""
+    quorum: int | None = Field(None, ge=1)
+    """Minimum number of valid replies per round; see `needed`."""
     deadline: float = Field(600.0, gt=0, allow_inf_nan=False)
     """Seconds that a round waits for the next reply."""
     # As for `ramet run`:
@@ -114,9 +114,9 @@ class Consortium(_File):
     def _check(self) -> Self:
         if len(set(self.sites)) < len(self.sites):
             raise ValueError("a site is named twice")
-        if self.quorum > len(self.sites):
+        if self.needed > len(self.sites):
             raise ValueError(
-                f"a quorum of {self.quorum} exceeds the number of sites, {len(self.sites)}"
+                f"a quorum of {self.needed} exceeds the number of sites, {len(self.sites)}"
             )
         if ".py:" in self.method:
             raise ValueError("sites do not have the method's file; choose one of `ramet methods`")
@@ -126,6 +126,11 @@ class Consortium(_File):
                 "`activations`, `merges`, `releases`"
             )
         return self
+
+    @property
+    def needed(self) -> int:
+        """The quorum; by default one, but all in secure sums, from which sites leave nobody out."""
+        return self.quorum or (len(self.sites) if self.secure else 1)
 
     def settings(self, data: Path) -> RunSettings:
         """The settings of the consortium's run."""
@@ -138,7 +143,7 @@ class Consortium(_File):
             patience=self.patience,
             seed=self.seed,
             engine="superlink",
-            quorum=self.quorum,
+            quorum=self.needed,
             deadline=self.deadline,
             norm_bound=self.norm_bound,
             network=self.network,

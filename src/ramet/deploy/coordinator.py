@@ -300,7 +300,7 @@ class Coordinator(Side):
 
     def check_admitted(self) -> None:
         """Check that enough sites are admitted to reach the quorum."""
-        quorum, sites = self.consortium.quorum, self.consortium.sites
+        quorum, sites = self.consortium.needed, self.consortium.sites
         admitted = [site for site in sites if self.members.key(site).exists()]
         if len(admitted) < quorum:
             raise RametError(

@@ -276,7 +276,7 @@ def join(
         )
         _write_member(where, given.site, public)
         if not policy.exists():
-            write_atomically(policy, first_policy(given.dp))
+            write_atomically(policy, first_policy(given.dp, given.secure))
     say(f"node.key: {'created' if key_is_new else 'exists, kept'}")
     if given.dp and site.policy.privacy is None:
         say(f"Without [privacy] in {policy}, every run may spend {given.dp} again.")

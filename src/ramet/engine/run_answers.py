@@ -82,6 +82,11 @@ class RunAnswers:
         entry: dict[str, Any] | None = self._round(self._ledger(), number)["kinds"].get(kind)
         return entry
 
+    @property
+    def newest(self) -> int:
+        """The last round that the site has answered; 0 if it has answered none."""
+        return max(map(int, self._ledger()["rounds"]), default=0)
+
     def amend(self, number: int, kind: str, facts: Mapping[str, Any]) -> None:
         """Add to what the site keeps of an answer."""
         ledger = self._ledger()
@@ -100,8 +105,7 @@ class RunAnswers:
         return Payload(*reply)
 
     def _check_new(self, message: Payload) -> None:
-        number, ledger = int(message.numbers["round"]), self._ledger()
-        newest = max(map(int, ledger["rounds"]), default=0)
+        number, ledger, newest = int(message.numbers["round"]), self._ledger(), self.newest
         if number < newest:
             raise AnsweredError(
                 f"this site does not go back to round {number}: it has already answered round "

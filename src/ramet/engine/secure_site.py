@@ -75,7 +75,7 @@ class SecureSite:
         peers: the sites that it accepts.
         draw: returns random bytes for a batch and a purpose.
         smallest: the smallest number of sites in a sum, as the site's owner has set it. None for
-            the default: all of its list exchange keys, and more than half of it is in each sum.
+            the default: all of its list exchange keys and are in each sum.
         config: a digest of the run's settings, which all members of a sum must have in common.
         asked: the folder with what was asked in all runs, so that no two sums over different sites
             answer the same question; None in a simulation.
@@ -159,7 +159,7 @@ class SecureSite:
         if "adverts" not in facts:
             if texts.get(self.site) != facts["advert"]:
                 raise SecureError(f"the members of this sum do not include {self.site}'s own keys.")
-            self._check_members(texts.keys())
+            self._check_members(texts.keys(), "members")
             adverts = {
                 site: Advert.verified(text, batch, site, self.peers) for site, text in texts.items()
             }
@@ -183,7 +183,7 @@ class SecureSite:
             or not adverts.keys() >= {*members}
         ):
             raise SecureError(f"{self.site} has no keys of all members for round {number}.")
-        self._check_members(members)
+        self._check_members(members, "members")
         if facts.setdefault(MEMBERS, members) != members:
             raise SecureError(f"{self.site} was told other members for these rounds before.")
         if number > 1:
@@ -194,12 +194,14 @@ class SecureSite:
         """Check that enough sites have unmasked the round before, for the survivors that are named.
 
         So a server can skip no round. A site that missed the round learns the list from the
-        message. One that missed the keys too cannot check it; then its owner has allowed sums
-        without it, and it begins with the first round of a batch.
+        message. One that missed the keys too cannot check it. If it has answered nothing in this
+        run, it begins with the first round of a batch, as its owner has allowed sums without it;
+        otherwise with the second, because the first is one that it can check.
         """
         summed, own = Summed.in_message(message), self.answers.entry(number, _SUM) or {}
         path = self._keys_file(summed.batch)
-        if not own and not path.exists() and number < batch.first and self.smallest is not None:
+        is_first = not self.answers.newest and not path.exists() and number < batch.first
+        if is_first and self.smallest is not None:
             return
         told = own.get(BATCH, summed.batch), own.get(SURVIVORS, summed.survivors)
         is_same = told == (summed.batch, summed.survivors) and path.exists()
@@ -249,7 +251,7 @@ class SecureSite:
         members = facts[MEMBERS]
         if self.site not in survivors or not {*survivors} <= {*members}:
             raise SecureError(f"{self.site} refuses a list of survivors that are not members.")
-        self._check_size(len(survivors), "survivors")
+        self._check_members(survivors, "survivors")
         if entry.get(SURVIVORS, survivors) != survivors:
             raise SecureError(f"{self.site} has already signed another list for round {number}.")
         self._check_asked(entry[QUESTIONS], survivors)
@@ -309,14 +311,12 @@ class SecureSite:
         """How many sites must be in a sum: more than half of the site's own list."""
         return max(threshold(len(self.peers.fingerprints)), self.smallest or 0)
 
-    def _check_size(self, count: int, what: str) -> None:
-        if count < self._needed:
-            raise SecureError(
-                f"{self.site} refuses a sum of {count} {what}; it needs {self._needed}."
-            )
+    def _check_members(self, sites: Collection[str], what: str) -> None:
+        """Check who exchanges keys or is in a sum: by default all of the site's own list.
 
-    def _check_members(self, sites: Collection[str]) -> None:
-        """Check who exchanges keys: by default all of the site's own list."""
+        A coordinator may lie about who has dropped out, and two sums about nearly the same model,
+        of which one lacks a site, differ by the update of that site.
+        """
         missing = sorted(self.peers.fingerprints.keys() - {*sites})
         if self.smallest is None and missing:
             raise SecureError(
@@ -325,7 +325,10 @@ class SecureSite:
                 f"without, its owner sets `members` in policy.toml to {len(sites)} or less, or "
                 "removes who has left from members.toml."
             )
-        self._check_size(len(sites), "members")
+        if len(sites) < self._needed:
+            raise SecureError(
+                f"{self.site} refuses a sum of {len(sites)} {what}; it needs {self._needed}."
+            )
 
     def _batch(self, message: Payload) -> Batch:
         try:

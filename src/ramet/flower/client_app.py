@@ -88,7 +88,7 @@ def introduce(message: Message, context: Context) -> Message:
         experiment, _, policy = _permitted(context)
         name = _name(context, experiment)
         facts |= {"client": name}
-        described = _described(experiment, name) if experiment.setting.user_defined else {}
+        described = _described(experiment, name, policy) if experiment.setting.user_defined else {}
         if COLUMNS in described and not policy.numbers.columns:
             raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
         if COLUMNS in described and experiment.settings.dp:
@@ -171,13 +171,17 @@ def _details_kept_local(is_site: bool) -> Iterator[None]:
         raise RametError(f"the site failed ({type(error).__name__}); see its log.") from None
 
 
-def _described(experiment: Experiment, name: str) -> dict[str, str]:
-    """The site's schema and the sums of its columns; an empty schema if the data has problems."""
+def _described(experiment: Experiment, name: str, policy: Policy) -> dict[str, str]:
+    """The site's schema and the sums of its columns; an empty schema if the data has problems.
+
+    Whether a class is rare is told with the sums only: a policy that keeps them hides it too.
+    """
     setting, data = experiment.setting, experiment.settings.data
     try:
         with _problems_kept_local():
             schema, sums = setting.schema(name, data), setting.sums(name, data)
-            sums = sums.without_rarity() if experiment.settings.dp else sums
+            is_silent = experiment.settings.dp or not policy.numbers.columns
+            sums = sums.without_rarity() if is_silent else sums
     except SiteDataError:
         return {"form": ""}
     return {"form": schema.text()} | ({COLUMNS: sums.text()} if sums != SiteSums() else {})
