@@ -15,7 +15,6 @@ from ramet.engine import LocalWire, Node
 from ramet.engine.answered import Answered, answered_totals
 from ramet.engine.audit import audit_entries
 from ramet.engine.node import request
-from ramet.engine.secure_messages import request_digest
 from ramet.errors import RametError
 from ramet.policy import NO_RULES, Policy, PolicyError, Totals
 
@@ -100,7 +99,7 @@ def test_a_killed_process_has_counted_the_round_that_it_began(tmp_path: Path) ->
     """The message is in the record before training, and the bytes before the reply leaves."""
     federation = governed(tmp_path, rounds=1, bytes=4)
     record, message = Answered(tmp_path / "answered.json", "one"), request(1, True, {})
-    record.begin("train", f"train {request_digest(message)}", NO_RULES)
+    record.begin(message, NO_RULES)
     federation.node("a").answer(message)
     with pytest.raises(PolicyError, match=r"^`bytes`: .* 8 bytes .* allows 4"):
         federation.node("a").answer(message)
@@ -111,7 +110,7 @@ def test_processes_that_answer_at_once_do_not_exceed_a_limit(tmp_path: Path) -> 
 
     def begin(run: int) -> bool:
         try:
-            Answered(record, str(run)).begin("train", "digest", policy)
+            Answered(record, str(run)).begin(request(1, True, {}), policy)
         except PolicyError:
             return False
         return True

@@ -141,7 +141,8 @@ def test_options_of_the_invitation_are_binding(
         with pytest.raises(NotAllowedError, match=r"`hidden`: .* it allows hidden=8"):
             joined.send(joined.config(options=changed))
     joined.allow(options=["hidden"])
-    assert joined.send(joined.config(options=options.replace("hidden=8", "hidden=16"))).arrays
+    wider = joined.config(options=options.replace("hidden=8", "hidden=16"))
+    assert joined.send(wider, notes={"run": "1" * 32}).arrays
     with pytest.raises(NotAllowedError, match=r"^`lr`: this site does not allow"):
         joined.send(joined.config(options=f"{options} lr=0.5"))
 

@@ -14,6 +14,7 @@ from joined_sites import RUN, Joined, joined_site
 from ramet.engine.answered import Answered
 from ramet.engine.audit import audit_entries
 from ramet.engine.ledger import Ledger
+from ramet.engine.node import request
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.policy import PolicyError
@@ -97,7 +98,7 @@ def test_a_site_that_has_just_joined_does_not_answer_any_number_of_runs(joined: 
     record, limit = joined.site.folder / "state" / "answered.json", joined.site.policy.runs
     assert limit == 20
     for name in range(1, limit):
-        Answered(record, f"{name:032x}").begin("train", "digest", joined.site.policy)
+        Answered(record, f"{name:032x}").begin(request(1, True, {}), joined.site.policy)
     with pytest.raises(PolicyError, match=r"^`runs`: .* 21 runs .* allows 20.* policy.toml"):
         joined.send(joined.config(), notes={"run": "f" * 32})
     joined.send(joined.config(), notes={"run": RUN}, round=2, last=1)  # a run goes on

@@ -13,6 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ramet.engine.run_entries import RunEntries
+from ramet.engine.secure_messages import STEP, request_digest
+from ramet.payload import Payload
 from ramet.policy import Policy, Totals
 
 NAME = "answered.json"
@@ -56,8 +58,11 @@ class Answered:
     path: Path
     run: str
 
-    def begin(self, kind: str, digest: str, policy: Policy) -> None:
+    def begin(self, message: Payload, policy: Policy) -> None:
         """Add a message before its reply is computed; raise an error if it exceeds the policy."""
+        step = message.notes.get("stage", message.notes.get(STEP, ""))
+        kind = step or ("train" if message.numbers["train"] else "evaluate")
+        digest = f"{kind} {request_digest(message)}"
         self._change(lambda entry: entry.with_message(kind, digest), policy)
 
     def leave(self, count: int, policy: Policy) -> None:

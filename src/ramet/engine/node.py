@@ -22,7 +22,7 @@ from ramet.engine.limit import SiteLimit
 from ramet.engine.private_site import Noise, PrivateSite
 from ramet.engine.recent_snapshots import RecentSnapshots
 from ramet.engine.run_answers import RunAnswers
-from ramet.engine.secure_messages import QUESTIONS, STEP, request_digest
+from ramet.engine.secure_messages import QUESTIONS, STEP
 from ramet.engine.start import extras_up, new_model, start_extras, start_model, state_names
 from ramet.engine.state import (
     MODEL,
@@ -130,8 +130,7 @@ class Node:
         self._check_policy()
         stage = message.notes.get("stage", message.notes.get(STEP, ""))
         if self.answered is not None:
-            kind = stage or ("train" if message.numbers["train"] else "evaluate")
-            self.answered.begin(kind, f"{kind} {request_digest(message)}", self.policy)
+            self.answered.begin(message, self.policy)
         with _denormals_flushed():
             reply = self._reply(message)
         counts = {"up": reply.nbytes} | ({} if self.secure else {"memory": peak_memory()})

@@ -265,7 +265,14 @@ class Experiment:
     @cached_property
     def _agreed_digest(self) -> str:
         """SHA-256 of everything that decides what a client sends, besides its data."""
-        settings = self.public_settings().model_dump(mode="json", include=_AGREED)
+        return self._digest(_AGREED)
+
+    def terms_digest(self) -> str:
+        """SHA-256 of what may not change in a run, also if it gets more rounds."""
+        return self._digest(_AGREED - {"rounds"} | {"secure"})
+
+    def _digest(self, names: set[str]) -> str:
+        settings = self.public_settings().model_dump(mode="json", include=names)
         settings["options"].pop("task", None)  # decided by the method; not all sites know it
         prepared = self.preparation.model_dump(mode="json") if self.setting.user_defined else {}
         text = json.dumps([settings, prepared], sort_keys=True)

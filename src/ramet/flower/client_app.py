@@ -44,7 +44,7 @@ from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.code import BUILT_IN
-from ramet.flower.data_record import check_same_data, data_version
+from ramet.flower.data_record import check_same_data, check_same_terms, data_version
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
     NotAllowedError,
@@ -116,12 +116,16 @@ def answer(message: Message, context: Context) -> Message:
         name = _name(context, experiment)
         facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
         with write_errors_kept_local("write its state"):
+            answered = _answered(context, request)
+            if answered is not None:  # also if the data then gives a reason to refuse
+                answered.begin(request, policy)
+                check_same_terms(states / name, experiment.terms_digest())
             node = _node(experiment, name, states)
             audit, secure = _audited(node.audit, context), _secured(node, context, policy)
             node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
             if _is_deployed(context):
                 answers = RunAnswers(states / name / ANSWERS)
-                private, answered = _private(node, context, policy), _answered(context, request)
+                private = _private(node, context, policy)
                 node = replace(node, deployed=True, run_answers=answers)
                 node = replace(node, private=private, answered=answered)
             reply = node.answer(request)
@@ -245,6 +249,8 @@ def _permitted(
     else:
         settings = permitted_settings(config, terms)
     experiment = _experiment(settings, preparation, states)
+    if settings.dp and experiment.preparation.types:
+        raise NotAllowedError("`dp`: no noise covers sums of columns, so none are prepared.")
     check_policy(experiment, policy)
     return experiment, site_limit(experiment, terms, policy), policy
 

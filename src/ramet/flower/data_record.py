@@ -1,4 +1,7 @@
-"""A record of a site's data files in the state of a run, so that no round trains on other data."""
+"""What a site records in the state of a run: its data files and the run's terms.
+
+So no round trains on other data, or under other settings or another preparation of columns.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from ramet.data.own import site_files
 from ramet.disk import write_atomically
 from ramet.flower.permission import NotAllowedError
 
-NAME = "data.json"
+NAME, TERMS = "data.json", "terms.txt"
 
 
 def check_same_data(state: Path, toml: Path) -> None:
@@ -30,6 +33,22 @@ def check_same_data(state: Path, toml: Path) -> None:
     if now != before:
         state.mkdir(parents=True, exist_ok=True)
         write_atomically(record, json.dumps(now).encode())
+
+
+def check_same_terms(state: Path, digest: str) -> None:
+    """Record the run's terms with its first message; refuse a later one with others.
+
+    Otherwise a coordinator could try many of them under one name of a run.
+    """
+    record = state / TERMS
+    if not record.exists():
+        state.mkdir(parents=True, exist_ok=True)
+        write_atomically(record, digest.encode())
+    elif record.read_text() != digest:
+        raise NotAllowedError(
+            "the settings, or the preparation of columns, have changed since this run started. "
+            "Start a new run."
+        )
 
 
 def data_version(toml: Path) -> str:
