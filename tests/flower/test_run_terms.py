@@ -24,7 +24,7 @@ COLUMNS = {
 }
 
 
-def ask(joined: Joined, run: str, age: dict[str, Any], **numbers: int) -> None:
+def ask(joined: Joined, run: str, age: dict[str, Any], **numbers: Any) -> None:
     """Send a message to train with a preparation in which the column `age` is changed."""
     _cached_experiment.cache_clear()  # every message has a process of its own
     columns = {**COLUMNS, "age": {**COLUMNS["age"], **age}}
