@@ -291,7 +291,10 @@ class RunFolder:
             warnings.warn(text, RametWarning, stacklevel=3)
             return
         if has_changed:
-            text = f"the data of {client} has changed since the run in {self.path} started."
+            text = (
+                f"the data of {client} has changed since the run in {self.path} started, so rows "
+                "that it was trained on may be among those that are evaluated."
+            )
             warnings.warn(text, RametWarning, stacklevel=3)
 
     def has_changed(self, client: str, experiment: Experiment) -> bool:

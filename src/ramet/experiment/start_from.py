@@ -188,9 +188,14 @@ class _Source:
         return {**(under(MODEL, saved.arrays) if saved else {}), **self.shared}
 
     def preparation(self, new: Preparation) -> Preparation:
-        """A preparation of new data that is the same for columns that this run had too."""
-        known = self._experiment.preparation.types if self._experiment.raw_schemas else {}
+        """A preparation of new data that is the same for columns that this run had too.
+
+        So is the metric, if this run had one for rare classes.
+        """
+        earlier = self._experiment.preparation if self._experiment.raw_schemas else Preparation()
+        known = earlier.types
         return Preparation(
+            metric=earlier.metric or new.metric,
             types={
                 node_type: {
                     name: old
@@ -200,7 +205,7 @@ class _Source:
                     for name, column in columns.items()
                 }
                 for node_type, columns in new.types.items()
-            }
+            },
         )
 
     @cached_property

@@ -60,6 +60,10 @@ def test_runs_use_the_agreed_metric_unless_one_is_chosen(tmp_path: Path) -> None
     assert chosen.summary.metric == "accuracy"
     assert chosen.summary.baselines["south"].majority == pytest.approx(11 / 12, abs=0.05)
     assert default.summary.sha256 == chosen.summary.sha256
+    later = ramet.run(
+        "fedavg", "own", rounds=1, out=tmp_path / "c", sites=sites, start_from=tmp_path / "a"
+    )
+    assert later.summary.metric == "balanced-accuracy"
 
 
 def test_even_classes_keep_accuracy(tmp_path: Path) -> None:
