@@ -49,7 +49,7 @@ IMPORTS: dict[str, set[str]] = {  # from the lowest layer up
     "deploy": {"data/own", "disk", "engine", "errors", "events", "experiment", "flower", "methods"}
     | {"metrics", "policy", "secure", "tasks"},
     "studies": {"disk", "engine", "errors", "events", "experiment", "methods", "metrics", "models"}
-    | {"options", "partition", "payload", "randomness", "runs", "tasks"},
+    | {"options", "partition", "payload", "randomness", "runs", "tasks", "tracking"},
     "report": {"data/own", "disk", "engine", "errors", "experiment", "leak", "metrics", "partition"}
     | {"prediction", "studies"},
     "cli": {"data/own", "deploy", "disk", "engine", "errors", "experiment", "export", "flower"}

@@ -349,13 +349,18 @@ def test_runs_of_a_secure_comparison_are_secure(tmp_path: Path) -> None:
     assert not plain.settings(method, draw).secure
 
 
-def test_runs_are_computed_as_the_sweep_says(tmp_path: Path) -> None:
-    plan = replace(sweep(tmp_path), seeds=(1,), rounds=1, workers=2, track=("tensorboard",))
+def test_runs_are_computed_as_the_sweep_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'new.db'}")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    plan = replace(sweep(tmp_path / "s"), seeds=(1,), rounds=1, workers=2)
+    plan = replace(plan, track=("tensorboard", "mlflow"))  # both runs need MLflow's tables at once
     plan.check()
     assert plan.execute(2, lambda *_: None) == {}
     for method in plan.methods:
         folder = plan.run_folder(method, Draw(123, 1))
-        assert folder.trackers() == ["tensorboard"]
+        assert folder.trackers() == ["tensorboard", "mlflow"]
         assert any((folder.path / "tensorboard").iterdir())
     settings = replace(plan, workers=None, engine="ray", device="cuda").settings
     given = settings(MethodSpec.parse("local"), Draw(123, 1))

@@ -24,6 +24,7 @@ from types import FrameType
 from ramet.errors import RametError
 from ramet.experiment import RunFolder, RunSettings
 from ramet.runs import Result, resume, start
+from ramet.tracking import prepare_trackers
 
 _PAUSE = 0.5
 _SECONDS_TO_STOP = 30.0
@@ -118,8 +119,9 @@ class RunProcesses:
 
 
 @contextmanager
-def running() -> Iterator[RunProcesses]:
+def running(track: Sequence[str] = ()) -> Iterator[RunProcesses]:
     """Processes for runs, which are stopped if the block is left before their end."""
+    prepare_trackers(track)
     processes = RunProcesses()
     try:
         yield processes

@@ -191,7 +191,7 @@ class Sweep:
         cores = available_cores(jobs)
         missing = (self.work(*pair, cores) for pair in self.pairs() if not self._finished(*pair))
         failed: dict[str, str] = {}
-        with running() as active:
+        with running(self.track) as active:
             while True:
                 for work in islice(missing, jobs - len(active)):
                     active.start(work)

@@ -9,7 +9,15 @@ from ramet.tracking.trackers import (
     Tracking,
     TrackingWarning,
     check_trackers,
+    prepare_trackers,
     tracking,
 )
 
-__all__ = ["TRACKERS", "Tracking", "TrackingWarning", "check_trackers", "tracking"]
+__all__ = [
+    "TRACKERS",
+    "Tracking",
+    "TrackingWarning",
+    "check_trackers",
+    "prepare_trackers",
+    "tracking",
+]

@@ -29,6 +29,10 @@ class MLflow(Tracker):
         history = self._client.get_metric_history(self._id, _EVERY_ROUND)
         self._last = max((int(metric.step) for metric in history), default=0)
 
+    @staticmethod
+    def prepare() -> None:
+        _experiment(MlflowClient())
+
     @property
     def last(self) -> int:
         return self._last
@@ -56,9 +60,7 @@ class MLflow(Tracker):
 
     def _open(self, run: TrackedRun) -> str:
         client = self._client
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "ramet")
-        experiment = client.get_experiment_by_name(name)
-        group = experiment.experiment_id if experiment else client.create_experiment(name)
+        group = _experiment(client)
         existing = client.search_runs([group], f"tags.`ramet.run` = '{run.name}'")
         if existing:
             run_id = str(existing[0].info.run_id)
@@ -69,6 +71,13 @@ class MLflow(Tracker):
         params = [Param(key, value) for key, value in run.settings.items()]
         client.log_batch(run_id, params=params)
         return run_id
+
+
+def _experiment(client: MlflowClient) -> str:
+    """The id of the experiment, which is created if there is none."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "ramet")
+    experiment = client.get_experiment_by_name(name)
+    return str(experiment.experiment_id if experiment else client.create_experiment(name))
 
 
 def _now() -> int:

@@ -27,6 +27,11 @@ class Tracker(ABC):
     @abstractmethod
     def __init__(self, run: TrackedRun) -> None: ...
 
+    @staticmethod
+    def prepare() -> None:
+        """Create what the trackers of all runs share, before several runs open them at once."""
+        return
+
     @property
     @abstractmethod
     def last(self) -> int:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from ramet.engine import Observer
 from ramet.errors import RametError, RametWarning, unknown
-from ramet.experiment import RunFolder
+from ramet.experiment import SPLIT_SEED, RunFolder
 from ramet.metrics import Record
 from ramet.tracking.tracker import TrackedRun, Tracker, metrics_of
 
@@ -149,12 +149,22 @@ def _class_of(name: str) -> type[Tracker]:
     return tracker
 
 
+def prepare_trackers(names: Sequence[str]) -> None:
+    """Prepare trackers for several runs at once."""
+    for name in names:
+        try:
+            _class_of(name).prepare()
+        except Exception as error:
+            raise RametError(f"{name} cannot track the runs: {_one_line(error)}") from error
+
+
 def _tracked_run(folder: RunFolder) -> TrackedRun:
     settings = folder.experiment().public_settings()
     known = settings.model_dump(mode="json", exclude={"data", "options"}, exclude_none=True)
+    split = "" if settings.split_seed == SPLIT_SEED else f" split {settings.split_seed}"
     return TrackedRun(
         name=folder.run_name,
-        title=f"{settings.label} {settings.setting} seed {settings.seed}",
+        title=f"{settings.label} {settings.setting} seed {settings.seed}{split}",
         folder=folder.path,
         settings={
             **{key: str(value) for key, value in known.items()},
