@@ -380,7 +380,7 @@ def test_the_pages_columns_are_valid(tmp_path: Path) -> None:
     description = read_description(path, problems)
     assert description is not None, problems.items
     assert [*description.nodes["patient"].prepared] == [
-        *("admitted", "age", "blood", "bmi", "dose", "smoker", "ward")
+        *("admitted", "age", "blood", "bmi", "country", "dose", "smoker", "ward")
     ]
 
 

@@ -67,7 +67,7 @@ def facts_of(
     linked = isinstance(form.shape, LinkShape)
     return Facts(
         client=client,
-        settings=experiment.public_settings(),
+        settings=experiment.settings,
         method=experiment.method,
         clients=experiment.clients,
         network=found.name,

@@ -193,7 +193,8 @@ def test_all_problems_are_reported_with_file_row_and_column(tmp_path: Path) -> N
         "patients.csv, row 5, column 'id': 'p0' already appears in row 2.",
         "patients.csv, row 5, column 'dose': '1e300' is not a finite number.",
         "patients.csv, row 5, column 'state': 'dead' is not one of the classes healthy, ill.",
-        "patients.csv, row 6, column 'state': the class is missing.",
+        "patients.csv, row 6, column 'state': the class is missing; write none in a "
+        "column that `split` names to leave a row unlabelled.",
         "patients.csv, row 41: has 2 cells, but the header has 4.",
         "contacts.csv, row 2, column 'target': there is no patient 'nobody'.",
         "contacts.csv, row 5, column 'source': there is no patient 'p3'.",
@@ -562,7 +563,8 @@ def test_parquet_equals_csv(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "patients.parquet")
     assert without_hints(reported(toml)) == [
         "patients.parquet, row 3, column 'age': the number is missing.",
-        "patients.parquet, row 4, column 'state': the class is missing.",
+        "patients.parquet, row 4, column 'state': the class is missing; write none in a "
+        "column that `split` names to leave a row unlabelled.",
     ]
     (tmp_path / "patients.parquet").write_bytes(b"PAR1 and then nothing of the kind PAR1")
     assert all("is not a readable Parquet file" in text for text in reported(toml))

@@ -125,7 +125,8 @@ class Table:
             elif parts is not None and not text and int(parts[row]) == NO_PART:
                 continue
             elif not text:
-                self._report(row, column, "the class is missing")
+                hint = "; write none in a column that `split` names to leave a row unlabelled"
+                self._report(row, column, f"the class is missing{hint}")
             else:
                 hint = did_you_mean(text, classes)
                 text = f"{shown(text)} is not one of the classes {', '.join(classes)}{hint}"
