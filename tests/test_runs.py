@@ -15,6 +15,7 @@ from ramet.metrics import Record
 from ramet.metrics.summary import scores
 from ramet.studies.sweep import Sweep
 from ramet.tasks import GraphClassification
+from ramet.user_code import allow
 
 
 def test_the_frame_has_a_row_per_round_and_client(tmp_path: Path) -> None:
@@ -141,6 +142,7 @@ def test_a_run_is_not_resumed_if_its_method_has_changed(tmp_path: Path) -> None:
     sweep.check()
     (run,) = sweep.finished()[str(spec)].values()
     file.write_text(SOURCE + "# another rule\n")
+    allow(f"{file}:mine", remember=False)  # as a command does that names it
     with pytest.raises(RametError, match=r"mine\.py has changed since this run started"):
         sweep.check()
     elsewhere = replace(sweep, folder=tmp_path / "other", kept=(run,))

@@ -24,6 +24,7 @@ from flwr.app import MessageType
 import ramet
 from joined_sites import Joined, joined_site
 from own_sites import node_site
+from ramet.deploy.site import POLICY
 from ramet.errors import RametError
 from ramet.flower.terms import SETTINGS
 from ramet.payload import Payload
@@ -189,12 +190,13 @@ class Target:
 
     def attack(self, count: int, without: str = "") -> None:
         base = self.joined.config()
-        for _ in range(count):
+        for number in range(count):
             config = self.hostile.config(base)
             if without:
                 config["threads"] = 1  # millions of threads would end this process
             numbers, notes = self.hostile.message()
             kind = MessageType.QUERY if self.hostile.rng.random() < 0.1 else MessageType.TRAIN
+            notes = {"run": f"{number:032x}", **notes}  # a run's config cannot change
             sent = self.joined.signed_request(kind, notes, **numbers)
             try:
                 with self.watch.watching():
@@ -235,6 +237,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     (tmp_path / "consortium").mkdir()
     joined = joined_site(tmp_path / "consortium", monkeypatch, method="fedper")
     joined.allow(methods=["local"], networks=["sage"])
+    (joined.site.folder / POLICY).write_text("")  # any number of runs
     decoys = tmp_path / "decoys"
     node_site(decoys / "north", seed=2)
     (decoys / "evil.py").write_text(EVIL)

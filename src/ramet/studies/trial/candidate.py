@@ -81,6 +81,9 @@ class Candidate:
         own = self._parts(given, "tiny", self.options).bare_method.task
         suited = [own.name] if own else [task for task in _OFFLINE if task not in self.unsuited]
         if not suited:
+            causes = {reason.partition(". ")[0] for reason in self.unsuited.values()}
+            if len(causes) == 1:
+                raise RametError(next(iter(self.unsuited.values())))
             reasons = "; ".join(f"{task}: {reason}" for task, reason in self.unsuited.items())
             raise RametError(f"the method suits no task. {reasons}")
         name, options = _OFFLINE[suited[0]]
