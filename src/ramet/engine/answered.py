@@ -73,9 +73,11 @@ class Answered:
         entries = _entries(self.path)
         with entries.locked():
             runs = entries.read()
-            runs[self.run] = change(runs.get(self.run, AnsweredRun()))
+            before = runs.get(self.run)
+            runs[self.run] = change(before or AnsweredRun())
             policy.check_totals(_totals(runs))
-            entries.write(runs)
+            if runs[self.run] != before:
+                entries.write(runs)
 
 
 def answered_totals(path: Path) -> Totals:
