@@ -20,10 +20,10 @@ import numpy as np
 
 import ramet
 from ramet.experiment import Experiment, MethodSpec, RunFolder, checked_settings, default_data
-from ramet.methods.base import switchable_arrays
 from ramet.methods.fedda import Explore, Restart
 from ramet.metrics.summary import tensors_sent
 from ramet.report import drawing, figures
+from ramet.rules.method import switchable_arrays
 from ramet.studies.archive import finished_runs
 from ramet.studies.fedda_cost import (
     Activity,

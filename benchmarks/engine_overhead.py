@@ -17,11 +17,11 @@ from pathlib import Path
 
 import torch
 
-from ramet.engine import LocalWire
+from ramet.engine.processes.local import LocalWire
 from ramet.engine.start import start_model
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
-from ramet.methods.training import LocalTraining
 from ramet.randomness import Randomness
+from ramet.training.local import LocalTraining
 
 
 def bare(experiment: Experiment) -> tuple[float, float]:

@@ -24,8 +24,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ramet.experiment import Experiment, checked_settings, default_data
-from ramet.methods.training import LocalTraining
 from ramet.tasks import GraphSamples, Task
+from ramet.training.local import LocalTraining
 
 _PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm)
 

@@ -17,14 +17,15 @@ from ramet.data import stratified
 from ramet.data.sources.graph_sets import read_block
 from ramet.engine.start import start_model
 from ramet.experiment import default_data
-from ramet.methods import assembled, feddense
-from ramet.methods.graph_gradients import in_one_pass, one_by_one
-from ramet.methods.private_training import fit_privately, training_steps
-from ramet.methods.training import LocalTraining, Session
+from ramet.methods import feddense
 from ramet.privacy.accounting import Mechanism
 from ramet.privacy.draws import SeededDraws
 from ramet.randomness import Randomness
+from ramet.rules.method import assembled
 from ramet.tasks import GraphClassification, GraphSamples
+from ramet.training.graph_gradients import in_one_pass, one_by_one
+from ramet.training.local import LocalTraining, Session
+from ramet.training.private import fit_privately, training_steps
 
 REPEATS = 5
 BATCHES = 2

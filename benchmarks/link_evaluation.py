@@ -16,8 +16,8 @@ from statistics import median
 import torch
 
 from ramet.experiment import Experiment, checked_settings, default_data
-from ramet.methods.training import Session
 from ramet.randomness import Randomness
+from ramet.training.local import Session
 
 CPU = torch.device("cpu")
 

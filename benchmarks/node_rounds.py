@@ -37,9 +37,9 @@ from torch_geometric.nn import GCNConv, SAGEConv
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
 from ramet.experiment.local_engine import local_wire
 from ramet.experiment.named import NamedParts
-from ramet.methods.training import LocalTraining
 from ramet.metrics import Record
 from ramet.tasks import NodeSamples
+from ramet.training.local import LocalTraining
 
 CLIENTS = 10
 LAYERS: dict[str, Callable[[int, int], nn.Module]] = {"sage": SAGEConv, "gcn": GCNConv}

@@ -22,10 +22,14 @@ import torch
 
 from ramet.data import Split
 from ramet.data.sources.graph_sets import read_block
-from ramet.engine import LocalWire, Node, Rounds, Snapshots
-from ramet.engine.regions import Region
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.regions import Region
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.site.node import Node
 from ramet.engine.start import start_extras, start_shared
-from ramet.methods import METHODS, AssembledMethod, assembled
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import METHODS
+from ramet.rules.method import AssembledMethod, assembled
 from ramet.tasks import GraphSamples
 
 PROVEN = ("fedavg", "fedstar", "feddense", "scaffold")

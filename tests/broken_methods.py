@@ -16,12 +16,12 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from ramet import Method, fedavg
 from ramet.data import Batch
-from ramet.methods.merging import Merging, Reply, WeightedMean
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining, Penalty, Session, Training
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, only
+from ramet.rules.merging import Merging, Reply, WeightedMean
+from ramet.rules.server import Server
 from ramet.tasks import StructureEncoding
+from ramet.training.local import LocalTraining, Penalty, Session, Training
 
 
 def trained_by(training: Training) -> Method:

@@ -25,10 +25,11 @@ from ramet.data.link_split import HeldOutPairs
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.data.splits import node_fold_split
-from ramet.engine import Node, Snapshots
-from ramet.methods import Method, assembled
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.partition import Reading
 from ramet.partition.by_relation import planted_hetero
+from ramet.rules.method import Method, assembled
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRuns
 from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification

@@ -16,20 +16,25 @@ from torch import Tensor, nn
 
 import ramet
 from ramet.data import Batch, GraphBlock, Split
-from ramet.engine import Answer, AuditLog, LocalWire, Node, Rounds, Snapshot, Snapshots, Wire
-from ramet.engine.run_state import RunState
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.state import RunState
+from ramet.engine.server.wire import Answer, Wire
+from ramet.engine.site.audit import AuditLog
+from ramet.engine.site.node import Node
 from ramet.engine.start import start_extras, start_shared
+from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire
-from ramet.methods import AssembledMethod, Method, assembled
-from ramet.methods.merging import Summing
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining
 from ramet.metrics import Record
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, only
+from ramet.rules.merging import Summing
+from ramet.rules.method import AssembledMethod, Method, assembled
+from ramet.rules.server import Server
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 from ramet.tasks import GraphClassification, GraphSamples, Scores
+from ramet.training.local import LocalTraining
 
 
 def graphs_of(nodes: list[int], labels: list[int]) -> GraphSamples:

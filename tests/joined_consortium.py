@@ -13,12 +13,12 @@ import pytest
 from joined_sites import Joined, joined_site
 from own_sites import node_site
 from ramet.deploy.site import Site, add_member, join
-from ramet.engine.node import request
+from ramet.engine.messages import request
 from ramet.engine.secure_messages import context_digest
-from ramet.engine.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
 from ramet.experiment import Experiment
-from ramet.methods.fixed_point import RingTotal
 from ramet.payload import Array, Arrays, Payload
+from ramet.rules.fixed_point import RingTotal
 
 
 @dataclass(frozen=True)

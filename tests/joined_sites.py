@@ -18,7 +18,7 @@ from own_sites import node_site
 from ramet.deploy.consortium import write
 from ramet.deploy.coordinator import SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator, init
 from ramet.deploy.site import SETTINGS, Site, join, node_config
-from ramet.engine.node import request
+from ramet.engine.messages import request
 from ramet.flower.client_app import app
 from ramet.flower.guard import EVENTS_VARIABLE, LIST_VARIABLE
 from ramet.flower.records import from_records, to_records, to_run_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ramet import Method, fedavg
-from ramet.methods.training import LocalTraining, Penalty, Session
+from ramet.training.local import LocalTraining, Penalty, Session
 
 
 class Decaying(LocalTraining):

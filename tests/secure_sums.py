@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ramet.engine.node import request
+from ramet.engine.messages import request
 from ramet.engine.secure_messages import (
     AGREE,
     CONFIRMED,
@@ -20,11 +20,11 @@ from ramet.engine.secure_messages import (
     UNMASK,
     context_digest,
 )
-from ramet.engine.secure_server import PendingSum, SecureState, sum_of, with_keys
-from ramet.engine.secure_site import SecureSite, simulated_site
+from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.site.secure_site import SecureSite, simulated_site
 from ramet.errors import RametError
-from ramet.methods.fixed_point import RingTotal
 from ramet.payload import Array, Payload
+from ramet.rules.fixed_point import RingTotal
 
 TRAIN = "train"
 STEPS = (KEYS, SHARES, TRAIN, UNMASK)

@@ -9,8 +9,8 @@ from http.server import HTTPServer
 from pathlib import Path
 from threading import Thread
 
-from ramet.methods.server import Server
 from ramet.randomness import Randomness
+from ramet.rules.server import Server
 
 
 def server(number: int = 1, *clients: str) -> Server:

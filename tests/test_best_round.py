@@ -17,9 +17,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import ramet
 from command_line import ramet as command
 from federations import PLANTED, wavering_run
-from ramet.engine import Snapshots
-from ramet.engine.checkpoint import KEPT, Snapshot
-from ramet.engine.state import EVALUATED, model_arrays
+from ramet.engine.store.checkpoint import KEPT, Snapshot, Snapshots
+from ramet.engine.store.client_state import EVALUATED, model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire

@@ -11,7 +11,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from rich.console import Console
 
 from ramet.cli import console
-from ramet.engine.exchange import Exchange
+from ramet.engine.server.exchange import Exchange
 from ramet.errors import RametError, one_line
 from ramet.flower.wire import _content
 from ramet.prediction.files import _for_spreadsheets

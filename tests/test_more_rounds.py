@@ -12,7 +12,7 @@ import pytest
 import ramet
 from command_line import ramet as command
 from federations import PLANTED, wavering_run
-from ramet.engine.state import model_arrays
+from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.payload import digest

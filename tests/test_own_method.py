@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import ramet
-from ramet.engine import Snapshots
-from ramet.engine.kept_models import FINAL_MODEL
-from ramet.engine.state import MODEL
+from ramet.engine.site.kept_models import FINAL_MODEL
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.client_state import MODEL
 from ramet.experiment import RunFolder
 from ramet.experiment.named import method_factory
 from ramet.options import allow_code
@@ -290,7 +290,7 @@ from dataclasses import dataclass
 
 from helper import INITIAL
 
-from ramet.methods.activation import WithoutMemory
+from ramet.rules.activation import WithoutMemory
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ramet.data.own.description import read_description
 from ramet.data.own.problems import Problems
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
-from ramet.methods import AssembledMethod
+from ramet.rules.method import AssembledMethod
 from ramet.runs import start
 
 

@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 import ramet
 from command_line import ramet as command
 from own_sites import messy_site, node_site
-from ramet.engine import Snapshots
-from ramet.engine.state import MODEL, model_arrays
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.client_state import MODEL, model_arrays
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire

@@ -29,9 +29,9 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.experiment.named import NamedParts, method_factory
 from ramet.methods import METHODS, PAPER_NAMES
-from ramet.methods.base import switchable_arrays
 from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.networks import NETWORKS
+from ramet.rules.method import switchable_arrays
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRun
 from ramet.tasks import TaskName

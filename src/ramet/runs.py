@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ramet.engine import Observer
+from ramet.engine.server.rounds import Observer
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import (
     SPLIT_SEED,
@@ -31,12 +31,12 @@ from ramet.experiment import (
 )
 from ramet.experiment.local_engine import local_engine
 from ramet.experiment.objects import is_object, method_name
-from ramet.methods import Method
 from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
 from ramet.options import allow_code
 from ramet.prediction import Links, Trained, predicted
+from ramet.rules.method import Method
 from ramet.tracking import check_trackers, tracking
 
 if TYPE_CHECKING:

@@ -267,7 +267,7 @@ def test_a_user_defined_method_from_a_file(tmp_path: Path) -> None:
     own.write_text(
         "from dataclasses import replace\n"
         "from ramet import fedavg\n"
-        "from ramet.methods.activation import RandomClients\n"
+        "from ramet.rules.activation import RandomClients\n"
         "def sampled(count: int = 2):\n"
         "    return replace(fedavg(), name='sampled', activation=RandomClients(count))\n"
     )

@@ -27,7 +27,7 @@ from ramet.deploy.doctor import examine
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import Site
 from ramet.deploy.snapshot import Monitor
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.events import read_lines
 from ramet.flower.programs import free_ports
 

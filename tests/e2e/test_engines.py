@@ -15,7 +15,7 @@ import pytest
 
 import ramet
 from federations import PLANTED
-from ramet.engine.state import model_arrays
+from ramet.engine.store.client_state import model_arrays
 from ramet.payload import digest
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ import ramet
 from consortia import consortium
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import POLICY
-from ramet.engine.ledger import NAME, Ledger
+from ramet.engine.site.ledger import NAME, Ledger
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 

@@ -22,8 +22,8 @@ from safetensors.numpy import load_file
 import ramet
 from consortia import DeployRun, Members, consortium, kill
 from federations import merged_sha256
-from ramet.engine.audit import audit_entries
-from ramet.engine.run_answers import ANSWERS
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.run_answers import ANSWERS
 from ramet.experiment import RunFolder
 from victims import VICTIMS, find_victim
 

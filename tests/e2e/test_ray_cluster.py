@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ramet import fedstar
-from ramet.methods.training import LocalTraining
+from ramet.training.local import LocalTraining
 
 
 class Noted(LocalTraining):

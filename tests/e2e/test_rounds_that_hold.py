@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.experiment import checked_settings, default_data
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, free_ports

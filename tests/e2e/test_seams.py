@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from ramet import scaffold
-from ramet.methods.eight_bit import EightBit
-from ramet.methods.extras import Extras, Stage
-from ramet.methods.merging import Summing
+from ramet.rules.eight_bit import EightBit
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.merging import Summing
 from ramet.payload import Payload
 
 

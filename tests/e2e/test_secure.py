@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 import ramet
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 
 pytestmark = pytest.mark.e2e
 

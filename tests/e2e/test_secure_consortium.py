@@ -20,12 +20,12 @@ from consortia import DeployRun, Members, consortium
 from federations import merged_sha256
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import POLICY, add_member
-from ramet.engine.audit import SentTensor, audit_entries
-from ramet.engine.checkpoint import Snapshots
+from ramet.engine.site.audit import SentTensor, audit_entries
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.events import NAME as EVENTS
 from ramet.experiment import RunFolder
-from ramet.methods.fixed_point import FixedPoint, terms_of
 from ramet.payload import Array, Payload, under
+from ramet.rules.fixed_point import FixedPoint, terms_of
 from traffic import contents, recorded, share_found
 
 pytestmark = [

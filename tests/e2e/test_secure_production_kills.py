@@ -21,7 +21,7 @@ import ramet
 from consortia import DeployRun, Members, consortium, kill
 from federations import merged_sha256
 from ramet.deploy.site import add_member
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.experiment import RunFolder
 from victims import VICTIMS, find_victim
 

@@ -15,7 +15,7 @@ import pytest
 
 import ramet
 from consortia import DeployRun, Members, consortium, forks, kill
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.experiment import RunFolder
 
 pytestmark = [

@@ -15,7 +15,7 @@ from consortia import Members, consortium
 from federations import merged_sha256
 from own_sites import graph_site
 from ramet.deploy.run import run_consortium
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.flower import THIN_APP

@@ -12,9 +12,9 @@ import pytest
 from command_line import ramet
 from own_sites import messy_site
 from ramet import run as run_method
-from ramet.engine import AuditLog, Node
-from ramet.engine.audit import audit_entries
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.audit import AuditLog, audit_entries
+from ramet.engine.site.node import Node
 from ramet.errors import RametError
 from ramet.methods import fedstar
 from ramet.metrics import WORK

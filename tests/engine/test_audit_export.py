@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ramet.cli.main import app
-from ramet.engine.audit import NAME, AuditLog
-from ramet.engine.audit_export import AuditExport
+from ramet.engine.site.audit import NAME, AuditLog
+from ramet.engine.site.audit_export import AuditExport
 from ramet.errors import RametError
 from ramet.payload import Payload
 

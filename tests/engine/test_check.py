@@ -8,8 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from ramet.engine import fault
-from ramet.engine.check import distance_fault, due_numbers, range_fault
+from ramet.engine.check import distance_fault, due_numbers, fault, range_fault
 from ramet.payload import Payload
 from ramet.tasks import GraphClassification, LinkPrediction, score_range
 

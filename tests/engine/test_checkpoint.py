@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from ramet.engine import DamagedError, Snapshot, Snapshots
+from ramet.engine.store.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.payload import digest
 
 

@@ -18,12 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ramet.data.graphs.flow import offsets
 from ramet.data.graphs.hetero_graph import Links
-from ramet.engine.devices import WORKER, compute_device, places
-from ramet.methods import AssembledMethod, assembled, fedavg, feddense, fedstar
-from ramet.methods.training import LocalTraining, Session
+from ramet.engine.processes.devices import WORKER, compute_device, places
+from ramet.methods import fedavg, feddense, fedstar
 from ramet.models import NETWORKS, GraphShape, LinkShape, NodeShape
 from ramet.randomness import Randomness
+from ramet.rules.method import AssembledMethod, assembled
 from ramet.tasks import GraphClassification, LinkPrediction, NodeClassification, Task
+from ramet.training.local import LocalTraining, Session
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 

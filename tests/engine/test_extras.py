@@ -16,17 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from federations import CLIMBERS, Federation, Watched, climbing
-from ramet.engine import NotSharedError
-from ramet.engine.audit import audit_entries
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.node import NotSharedError
 from ramet.engine.start import start_extras
 from ramet.errors import RametError
-from ramet.methods.activation import RandomTensors
-from ramet.methods.extras import Extras, Stage
-from ramet.methods.merging import Reply, Summing, WeightedMean
-from ramet.methods.server import Server
-from ramet.methods.training import Session
 from ramet.payload import Array, Arrays, Payload, nothing, only
+from ramet.rules.activation import RandomTensors
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.merging import Reply, Summing, WeightedMean
+from ramet.rules.server import Server
+from ramet.training.local import Session
 
 
 def two_zeros(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ramet.engine import Node, NotSharedError
-from ramet.engine.limit import SiteLimit
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.limit import SiteLimit
+from ramet.engine.site.node import Node, NotSharedError
 from ramet.methods import fedstar, scaffold
 from ramet.payload import only
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from federations import Federation, climbing
-from ramet.engine import LocalWire, local
-from ramet.engine.node import request
-from ramet.engine.workers import GrowingWire
+from ramet.engine.messages import request
+from ramet.engine.processes import local
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.processes.workers import GrowingWire
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from federations import CLIMBERS, Federation, climbing
-from ramet.engine.node import request
+from ramet.engine.messages import request
 from ramet.errors import RametError
-from ramet.methods.training import Session
+from ramet.training.local import Session
 
 
 def count_rounds(session: Session) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import ramet
-from ramet.engine import DamagedError, Node, NotSharedError, Snapshots
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node, NotSharedError
+from ramet.engine.store.checkpoint import DamagedError, Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import fedstar

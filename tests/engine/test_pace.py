@@ -11,13 +11,13 @@ from statistics import median
 import pytest
 
 from federations import Federation, Watched, climbing
-from ramet.engine import Snapshots
-from ramet.methods.merging import Reply, WeightedMean
-from ramet.methods.pace import FirstReplies
-from ramet.methods.server import Server
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.metrics import Round
 from ramet.payload import Payload
 from ramet.randomness import Randomness
+from ramet.rules.merging import Reply, WeightedMean
+from ramet.rules.pace import FirstReplies
+from ramet.rules.server import Server
 
 
 class SlowC(FirstReplies):

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from federations import Federation, climbing
-from ramet.engine import LocalWire, Node
-from ramet.engine.answered import Answered, answered_totals
-from ramet.engine.audit import audit_entries
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.site.answered import Answered, answered_totals
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.node import Node
 from ramet.errors import RametError
 from ramet.policy import NO_RULES, Policy, PolicyError, Totals
 

@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node
+from ramet.engine.start import start_shared
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.events import events_written_to, read_lines
 from ramet.experiment import checked_settings, default_data
-from ramet.methods import assembled, fedstar
+from ramet.methods import fedstar
 from ramet.metrics import Record
 from ramet.payload import Payload
+from ramet.rules.method import assembled
 
 CLIENTS = ("rings", "trees", "blocks")
 

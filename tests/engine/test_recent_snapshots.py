@@ -14,14 +14,16 @@ from torch import Tensor
 
 import ramet
 from ramet.data import Batch
-from ramet.engine import Node, Snapshots
-from ramet.engine.node import request
-from ramet.engine.recent_snapshots import RecentSnapshots
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError
-from ramet.methods import METHODS, assembled, fedavg
-from ramet.methods.training import LocalTraining, Penalty, Session
+from ramet.methods import METHODS, fedavg
 from ramet.models import GIN, GraphShape
 from ramet.payload import digest
+from ramet.rules.method import assembled
+from ramet.training.local import LocalTraining, Penalty, Session
 
 NodeMaker = Callable[..., Node]
 ROUNDS = (1, 2, 3, 4)

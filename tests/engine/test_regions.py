@@ -21,18 +21,19 @@ from hypothesis import strategies as st
 
 import ramet
 from federations import CLIMBERS, PLANTED, Federation, OfThisRound, Watched, climbing
-from ramet.engine import Answer, LocalWire, Wire
-from ramet.engine.regions import Region
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.regions import Region
+from ramet.engine.server.wire import Answer, Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire, regional_wire
-from ramet.methods import METHODS, AssembledMethod, assembled
-from ramet.methods.base import region_obstacle
-from ramet.methods.extras import Extras, Stage
-from ramet.methods.merging import Total, WeightedMean
-from ramet.methods.training import Session
+from ramet.methods import METHODS
 from ramet.payload import Payload
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.merging import Total, WeightedMean
+from ramet.rules.method import AssembledMethod, assembled, region_obstacle
 from ramet.studies.trial.wires import StoppedError, StoppingWire
+from ramet.training.local import Session
 
 HETERO: dict[str, Any] = {
     "setting": "planted-hetero",

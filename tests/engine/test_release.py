@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from federations import Climb, Federation, OfThisRound, Watched, climbing, nodes_of
 from ramet.data import Batch
-from ramet.engine import NotSharedError
-from ramet.engine.audit import audit_entries
-from ramet.engine.node import request
-from ramet.methods.eight_bit import EightBit
-from ramet.methods.extras import Extras, Stage
-from ramet.methods.merging import WeightedMean
-from ramet.methods.release import Exit
-from ramet.methods.training import Session
+from ramet.engine.messages import request
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.node import NotSharedError
 from ramet.models import GraphShape
 from ramet.payload import Array, Arrays, Payload
+from ramet.rules.eight_bit import EightBit
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.merging import WeightedMean
+from ramet.rules.release import Exit
+from ramet.training.local import Session
 
 
 def mapped(reply: Payload, change: Callable[[str, Array], Array]) -> Payload:

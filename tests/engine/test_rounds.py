@@ -14,15 +14,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
-from ramet.engine.server_rules import ServerRules
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.rules import ServerRules
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node
+from ramet.engine.start import start_shared
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
-from ramet.methods import AssembledMethod, assembled, fedavg, fedstar
-from ramet.methods.activation import Choice, Spared, WithoutMemory
-from ramet.methods.merging import Merging, Reply, WeightedMean
-from ramet.methods.server import Server
+from ramet.methods import fedavg, fedstar
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload, only, under
+from ramet.rules.activation import Choice, Spared, WithoutMemory
+from ramet.rules.merging import Merging, Reply, WeightedMean
+from ramet.rules.method import AssembledMethod, assembled
+from ramet.rules.server import Server
 
 START = {"w": np.zeros(2, np.float32), "v": np.full(1, 7, np.float32)}
 STEPS = {"w": np.array([3, 4], np.float32), "v": np.array([1000], np.float32)}  # w moves by 5

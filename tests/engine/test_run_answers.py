@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from federations import Climb, Federation, Watched, by_hand, climbing
-from ramet.engine import Node, Snapshots
-from ramet.engine.kept_models import FINAL
-from ramet.engine.node import request
-from ramet.engine.run_answers import AnsweredError, RunAnswers
-from ramet.methods import AssembledMethod, scaffold
+from ramet.engine.messages import request
+from ramet.engine.site.kept_models import FINAL
+from ramet.engine.site.node import Node
+from ramet.engine.site.run_answers import AnsweredError, RunAnswers
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import scaffold
 from ramet.payload import Payload, digest
+from ramet.rules.method import AssembledMethod
 
 Away = Callable[[str, Payload], bool]
 

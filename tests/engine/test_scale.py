@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ramet.engine import Answer, Rounds, Snapshots
-from ramet.methods import AssembledMethod, assembled, fedavg
-from ramet.methods.activation import Everyone, RandomClients
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.wire import Answer
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import fedavg
 from ramet.payload import Payload
+from ramet.rules.activation import Everyone, RandomClients
+from ramet.rules.method import AssembledMethod, assembled
 
 SCALARS = 200_000
 

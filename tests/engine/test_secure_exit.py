@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ramet.engine import Node
-from ramet.engine.node import request
+from ramet.engine.messages import request
 from ramet.engine.secure_messages import BATCH, BATCH_ROUNDS, KEYS, STEP, SecureError
-from ramet.engine.secure_server import SecureState, with_keys
+from ramet.engine.server.secure_server import SecureState, with_keys
+from ramet.engine.site.node import Node
 from ramet.experiment import Experiment, checked_settings
 from ramet.payload import Arrays, Payload
 from ramet.policy import Numbers, Policy

@@ -22,17 +22,17 @@ from federations import (
     graphs_of,
     stopped_and_resumed,
 )
-from ramet.engine import Node
-from ramet.engine.audit import audit_entries
-from ramet.engine.secure_server import SecureState
-from ramet.engine.secure_site import simulated_site
+from ramet.engine.server.secure_server import SecureState
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.node import Node
+from ramet.engine.site.secure_site import simulated_site
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.methods import AssembledMethod
-from ramet.methods.fixed_point import FixedPoint
 from ramet.metrics.best import History
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
+from ramet.rules.fixed_point import FixedPoint
+from ramet.rules.method import AssembledMethod
 from ramet.studies.trial.wires import StoppedError
 
 FIVE = {**CLIMBERS, "d": graphs_of([8], [0]), "e": graphs_of([16], [0])}

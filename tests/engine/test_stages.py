@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from federations import CLIMBERS, Federation, OfThisRound, Watched, climbing
-from ramet.engine import NotSharedError, Snapshots
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.node import NotSharedError
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
-from ramet.methods import AssembledMethod
-from ramet.methods.extras import Extras, Stage
-from ramet.methods.training import Session, Term
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.method import AssembledMethod
+from ramet.training.local import Session, Term
 
 TWO_CLIENTS = {client: CLIMBERS[client] for client in "ab"}  # graphs of 1 and 2 nodes
 

@@ -17,17 +17,20 @@ from torch.optim.lr_scheduler import StepLR
 
 import ramet
 from ramet.data import Batch
-from ramet.engine import Answer, Node, Snapshots
-from ramet.engine.node import request
-from ramet.engine.recent_snapshots import RecentSnapshots
-from ramet.engine.state import ClientState, restore, snapshot
+from ramet.engine.messages import request
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.client_state import ClientState, restore, snapshot
+from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
-from ramet.methods import assembled, fedavg
-from ramet.methods.training import LocalTraining, Penalty, Session
+from ramet.methods import fedavg
 from ramet.models import GIN, GraphShape
 from ramet.payload import Payload, digest
+from ramet.rules.method import assembled
 from ramet.tasks import GraphClassification, GraphSamples, Scores
+from ramet.training.local import LocalTraining, Penalty, Session
 
 NodeMaker = Callable[..., Node]
 ROUNDS = (1, 2, 3, 4)
@@ -77,7 +80,7 @@ HALVING = """
 from dataclasses import replace
 
 from ramet import Method, fedavg
-from ramet.methods.training import LocalTraining
+from ramet.training.local import LocalTraining
 
 
 class Halving(LocalTraining):

@@ -16,11 +16,11 @@ import pytest
 
 import ramet
 from federations import PLANTED
-from ramet.engine import Answer, Wire
-from ramet.engine.broadcast import Broadcast
-from ramet.engine.cores import available_cores
-from ramet.engine.pool import Pool
-from ramet.engine.workers import GrowingWire, WorkersWire
+from ramet.engine.processes.broadcast import Broadcast
+from ramet.engine.processes.cores import available_cores
+from ramet.engine.processes.pool import Pool
+from ramet.engine.processes.workers import GrowingWire, WorkersWire
+from ramet.engine.server.wire import Answer, Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_engine, local_wire, worker_pool
@@ -32,7 +32,7 @@ import os, signal
 from dataclasses import replace
 from ramet import fedavg
 from ramet.errors import RametError
-from ramet.methods.training import LocalTraining
+from ramet.training.local import LocalTraining
 
 class OwnError(Exception):
     pass

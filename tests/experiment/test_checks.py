@@ -85,8 +85,8 @@ WRONG_PARTS = """
 from dataclasses import replace
 
 from ramet import Method, fedavg
-from ramet.methods.eight_bit import EightBit
-from ramet.methods.robust import Median
+from ramet.rules.eight_bit import EightBit
+from ramet.rules.robust import Median
 
 
 class NoArrival:

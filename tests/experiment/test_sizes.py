@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import nn
 
 from ramet.experiment.sizes import Sizes
-from ramet.methods import assembled, fedavg
+from ramet.methods import fedavg
 from ramet.models import GraphShape
+from ramet.rules.method import assembled
 
 
 class Normalised(nn.Module):

@@ -10,13 +10,16 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from ramet.engine import Answer, Node, Rounds, Snapshots, start_shared
-from ramet.engine.start import start_extras, start_model
-from ramet.methods import MERGES, METHODS, Method, assembled
-from ramet.methods.activation import Activation, RandomTensors
-from ramet.methods.base import with_merging
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node
+from ramet.engine.start import start_extras, start_model, start_shared
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import MERGES, METHODS
 from ramet.methods.fedda import Explore, Restart
 from ramet.payload import Array, Arrays, Payload, digest, nothing
+from ramet.rules.activation import Activation, RandomTensors
+from ramet.rules.method import Method, assembled, with_merging
 
 CLIENTS = ("rings", "trees", "blocks")
 BAD_CLIENT, BAD_ROUND = "trees", 2

@@ -8,7 +8,7 @@ import pytest
 
 from disks import filled, small_disk
 from joined_sites import RUN, Joined, joined_site
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 
 TEXT = "the site could not write its state; see its log."

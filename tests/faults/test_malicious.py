@@ -17,7 +17,9 @@ from typing import cast
 
 import pytest
 
-from ramet.engine import Answer, LocalWire, Node
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node
 from ramet.experiment import Experiment, checked_settings
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ramet.engine.run_answers import AnsweredError
 from ramet.engine.secure_messages import (
     SecureError,
     Summed,
@@ -21,10 +20,11 @@ from ramet.engine.secure_messages import (
     step_request,
     to_bytes,
 )
-from ramet.engine.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.site.run_answers import AnsweredError
 from ramet.errors import RametError
-from ramet.methods.fixed_point import RingTotal
 from ramet.payload import Payload, digest
+from ramet.rules.fixed_point import RingTotal
 from ramet.secure.adverts import Advert, Batch, Secrets
 from ramet.secure.identity import Identity
 from secure_sums import TRAIN, Sums, listed, sign_message, unmask_message

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from federations import Federation, climbing
-from ramet.engine.answered import Answered
-from ramet.engine.audit import audit_entries
-from ramet.engine.limit import SiteLimit
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.answered import Answered
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.limit import SiteLimit
 from ramet.errors import RametError
 from ramet.payload import Payload, only
 from ramet.policy import Policy

@@ -11,8 +11,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from own_sites import graph_site, messy_site
 from ramet.data.own import agreed, read_site
-from ramet.engine.audit import audit_entries
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.experiment import checked_settings

@@ -11,7 +11,7 @@ from flwr.app import MessageType
 
 from joined_sites import Joined, joined_site
 from own_sites import node_site
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.experiment import checked_settings

@@ -156,8 +156,8 @@ def test_rules_in_files_survive_and_are_labelled_without_their_folder(tmp_path: 
     folder = tmp_path / "a folder, with a comma"
     folder.mkdir()
     (folder / "mine.py").write_text(
-        "from ramet.methods.activation import RandomClients as Mine\n"
-        "from ramet.methods.merging import WeightedMean as Mean\n"
+        "from ramet.rules.activation import RandomClients as Mine\n"
+        "from ramet.rules.merging import WeightedMean as Mean\n"
     )
     allow_code(f"{folder}/mine.py:Mine")
     settings = checked_settings(

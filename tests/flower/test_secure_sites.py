@@ -12,7 +12,8 @@ from federations import merged_sha256
 from joined_sites import Joined, joined_site
 from own_sites import node_site
 from ramet.deploy.site import MEMBERS, POLICY, Site, add_member, join
-from ramet.engine import Answer, LocalWire
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.wire import Answer
 from ramet.errors import RametError
 from ramet.experiment import Experiment
 from ramet.payload import Payload

@@ -11,10 +11,10 @@ from flwr.app import MessageType
 
 from command_line import ramet
 from joined_sites import RUN, Joined, joined_site
-from ramet.engine.answered import Answered
-from ramet.engine.audit import audit_entries
-from ramet.engine.ledger import Ledger
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.answered import Answered
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.ledger import Ledger
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.policy import PolicyError

@@ -20,13 +20,14 @@ from ramet.errors import RametError
 from ramet.experiment.named import method_factory
 from ramet.flower.programs import Flower, free_ports
 from ramet.flower.strategy import MethodStrategy, _numbers, _payload
-from ramet.methods import METHODS, Method, fedadam, fedavg, fedstar, gcfl
+from ramet.methods import METHODS, fedadam, fedavg, fedstar, gcfl
 from ramet.methods.fedda import Restart
-from ramet.methods.merging import Reply, WeightedMean
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining
 from ramet.options import allow_code
 from ramet.payload import Arrays, Payload, only
+from ramet.rules.merging import Reply, WeightedMean
+from ramet.rules.method import Method
+from ramet.rules.server import Server
+from ramet.training.local import LocalTraining
 
 APP = """
 import numpy as np

@@ -26,8 +26,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from ramet.data.own import Preparation
-from ramet.engine import Answer, Refused
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed

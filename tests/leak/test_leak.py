@@ -12,7 +12,7 @@ import pytest
 import ramet
 from command_line import ramet as command
 from own_sites import node_site, write_csv
-from ramet.engine.audit import AuditEntry, SentTensor
+from ramet.engine.site.audit import AuditEntry, SentTensor
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.leak import NAME, Audit, Effort, audit, parse_bars
@@ -21,8 +21,8 @@ from ramet.leak.capture import first_round, last_round
 from ramet.leak.columns import moved
 from ramet.leak.findings import View
 from ramet.leak.links import pairs
-from ramet.methods.training import LocalTraining
 from ramet.report.leak import verdict
+from ramet.training.local import LocalTraining
 
 LITTLE = Effort(references=2, rounds=2, canaries=8, small_sites=1, redrawn=10)
 PLANTED: dict[str, Any] = {"partition": "balanced", "clients": 3, "nodes": 200, "links": 600}

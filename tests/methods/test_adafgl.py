@@ -14,17 +14,22 @@ from torch.nn.functional import cross_entropy
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
-from ramet.engine import Answer, LocalWire, Node, Rounds, Snapshots, start_shared
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node
+from ramet.engine.start import start_shared
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.methods import adafgl, assembled
+from ramet.methods import adafgl
 from ramet.methods.adafgl import HiddenLabels, PersonalLoss, TwoPhases
-from ramet.methods.base import sum_obstacle
-from ramet.methods.training import Session
 from ramet.models import AdaptiveGCN, NodeNetwork, NodeShape
 from ramet.models.adaptive_gcn import Alike, HopsMLP, Parts, Propagation, signed_mean
 from ramet.payload import Payload, digest
+from ramet.rules.method import assembled, sum_obstacle
 from ramet.studies.finished_run import FinishedRun
+from ramet.training.local import Session
 
 CLIENTS = ("rings", "trees", "blocks")
 LN3 = math.log(3)

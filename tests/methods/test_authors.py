@@ -19,11 +19,9 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
 from ramet.experiment.deviations import deviations, methods_of_papers
 from ramet.experiment.named import NamedParts
-from ramet.methods import AUTHORS, METHODS, PAPER_NAMES, assembled, fedper
-from ramet.methods.activation import Choice
+from ramet.methods import AUTHORS, METHODS, PAPER_NAMES, fedper
 from ramet.methods.fedda import Explore, Restart
 from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine
-from ramet.methods.training import LocalTraining, Session
 from ramet.models import DenseDualChannel, DenseNetwork, GraphShape
 from ramet.partition import Reading
 from ramet.partition.base import SPLIT_SEED
@@ -32,7 +30,10 @@ from ramet.partition.by_link_kind import planted_links
 from ramet.partition.by_relation import any_specialities, fedda_specialities
 from ramet.payload import Payload
 from ramet.randomness import Randomness
+from ramet.rules.activation import Choice
+from ramet.rules.method import assembled
 from ramet.tasks import GraphClassification, StructureEncoding
+from ramet.training.local import LocalTraining, Session
 from servers import server
 
 

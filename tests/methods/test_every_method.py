@@ -11,17 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from ramet.engine import Answer, LocalWire, Node, NotSharedError, Rounds, Snapshots, start_shared
-from ramet.engine.node import request
-from ramet.engine.start import start_extras, start_model
-from ramet.methods import METHODS, AssembledMethod, Method, assembled
+from ramet.engine.messages import request
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.wire import Answer
+from ramet.engine.site.node import Node, NotSharedError
+from ramet.engine.start import start_extras, start_model, start_shared
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import METHODS
 from ramet.methods.adafgl import TwoPhases
 from ramet.methods.opfgl import AdaptiveDistillation, SurrogateGraph
-from ramet.methods.training import LocalTraining
 from ramet.metrics import WORK, Record
 from ramet.models import SpectralNetwork
 from ramet.payload import Payload, only
+from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.tasks import TASKS, Samples
+from ramet.training.local import LocalTraining
 
 CLIENTS = ("rings", "trees", "blocks")
 NodeMaker = Callable[..., Node]

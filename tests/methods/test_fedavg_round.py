@@ -12,13 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import Batch, GraphBlock, Split
-from ramet.engine import LocalWire, Node, Rounds, Snapshots
-from ramet.engine.node import request
-from ramet.methods import METHODS, assembled, fedavg, fedstar
-from ramet.methods.training import LocalTraining
+from ramet.engine.messages import request
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Rounds
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import METHODS, fedavg, fedstar
 from ramet.metrics import Record
 from ramet.payload import Payload, only
+from ramet.rules.method import assembled
 from ramet.tasks import GraphSamples
+from ramet.training.local import LocalTraining
 from servers import server
 
 SHARED = {"fedavg": "layers", "fedstar": "structure"}

@@ -17,14 +17,14 @@ from federations import (
     planted_run,
     stopped_and_resumed,
 )
-from ramet.engine import Snapshots
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import fedbuff
 from ramet.methods.fedbuff import StaleMean
-from ramet.methods.pace import FirstReplies
 from ramet.payload import Payload, digest
 from ramet.randomness import Randomness
+from ramet.rules.pace import FirstReplies
 from servers import server
 
 

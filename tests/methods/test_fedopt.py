@@ -10,13 +10,13 @@ import pytest
 
 import ramet
 from federations import PLANTED, payload, planted_run, stopped_and_resumed
-from ramet.engine import Snapshots
-from ramet.engine.run_state import RunState
+from ramet.engine.server.state import RunState
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.experiment import RunFolder
 from ramet.methods import METHODS, fedadam, fedyogi
 from ramet.methods.fedopt import AdaptiveStep
-from ramet.methods.merging import Merging
 from ramet.payload import Payload
+from ramet.rules.merging import Merging
 from servers import server
 
 

@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 
 from ramet.errors import RametError
-from ramet.methods import assembled, fedper
+from ramet.methods import fedper
 from ramet.models import GIN, GraphNetwork
+from ramet.rules.method import assembled
 
 
 def test_the_last_layers_are_private() -> None:

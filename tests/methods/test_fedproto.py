@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from federations import Federation, graphs_of, nodes_of, planted_run, stopped_and_resumed
 from ramet.data import Batch
-from ramet.engine import Node
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.methods import assembled, fedproto
+from ramet.methods import fedproto
 from ramet.methods.fedproto import PrototypeMean, invalid_counts, no_prototypes
-from ramet.methods.training import LocalTraining
 from ramet.models import GraphShape, LinkGCN, LinkShape
 from ramet.payload import Payload
+from ramet.rules.method import assembled
+from ramet.training.local import LocalTraining
 from servers import server
 
 

@@ -6,14 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from ramet.engine import Node, start_shared
-from ramet.engine.node import request
-from ramet.methods import assembled, fedavg, fedprox
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.engine.start import start_shared
+from ramet.methods import fedavg, fedprox
 from ramet.methods.fedprox import Proximal
-from ramet.methods.training import LocalTraining, Session
 from ramet.payload import digest
 from ramet.randomness import Randomness
+from ramet.rules.method import assembled
 from ramet.tasks import GraphClassification
+from ramet.training.local import LocalTraining, Session
 
 
 def test_mu_0_equals_fedavg(tiny_node: Callable[..., Node]) -> None:

@@ -10,12 +10,14 @@ import pytest
 import torch
 
 import ramet
-from ramet.engine import Node, Snapshots
-from ramet.engine.node import request
-from ramet.methods import Method, assembled, fedavg, fedsage_plus, local
-from ramet.methods.training import LocalTraining
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.methods import fedavg, fedsage_plus, local
 from ramet.models.node_sage import NodeSAGE
+from ramet.rules.method import Method, assembled
 from ramet.tasks import NodeClassification
+from ramet.training.local import LocalTraining
 
 
 def on_nodes(method: Method) -> Method:

@@ -12,14 +12,14 @@ import torch
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
-from ramet.engine import Node
-from ramet.engine.node import request
-from ramet.methods import assembled, fedspray
-from ramet.methods.base import sum_obstacle
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.methods import fedspray
 from ramet.methods.fedproto import PrototypeMean
 from ramet.methods.fedspray import divergence, soft_targets
 from ramet.models import NodeNetwork, NodeShape, ProxyGCN
 from ramet.payload import Payload
+from ramet.rules.method import assembled, sum_obstacle
 
 LN3 = math.log(3)
 

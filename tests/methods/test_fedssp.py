@@ -17,17 +17,17 @@ from federations import graphs_of, stopped_and_resumed
 from ramet.data import GraphBlock, Split, StructureEncoding
 from ramet.data.client_data import ClientData
 from ramet.data.fingerprint import data_sha256
-from ramet.engine import Node
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
 from ramet.errors import RametError
-from ramet.methods import assembled, fedssp
-from ramet.methods.base import sum_obstacle
+from ramet.methods import fedssp
 from ramet.methods.fedssp import MeanOfClients
-from ramet.methods.training import Session
 from ramet.models import GraphShape, SpectralGNN, SpectralNetwork
 from ramet.models.spectral import link_softmax, padded_eigenvalues
 from ramet.payload import Payload
 from ramet.randomness import Randomness
+from ramet.rules.method import assembled, sum_obstacle
+from ramet.training.local import Session
 
 SMALL = SpectralNetwork(hidden=2, layers=1, dropout=0.0, heads=1)
 

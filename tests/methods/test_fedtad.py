@@ -14,8 +14,7 @@ import torch
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph, Split
-from ramet.methods import assembled, fedtad
-from ramet.methods.base import sum_obstacle
+from ramet.methods import fedtad
 from ramet.methods.fedtad import (
     DistilledMean,
     SendReliability,
@@ -26,11 +25,12 @@ from ramet.methods.fedtad import (
     reliabilities,
     semantic_loss,
 )
-from ramet.methods.server import Server
-from ramet.methods.training import Session
 from ramet.models import NodeGCN, NodeNetwork, NodeShape, nearest_graph, return_probabilities
 from ramet.payload import Payload
+from ramet.rules.method import assembled, sum_obstacle
+from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
+from ramet.training.local import Session
 from servers import server
 
 SHAPE = NodeShape(features=2, classes=2)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from federations import planted_run, stopped_and_resumed
-from ramet.methods import assembled, fedtgp
-from ramet.methods.base import sum_obstacle
+from ramet.methods import fedtgp
 from ramet.methods.fedtgp import ContrastivePrototypes, contrast, invalid_marks, margin
 from ramet.payload import Payload
+from ramet.rules.method import assembled, sum_obstacle
 from ramet.tasks import NodeClassification
 from servers import server
 

@@ -10,10 +10,10 @@ import torch
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
-from ramet.methods import assembled, fgssl
-from ramet.methods.base import sum_obstacle
+from ramet.methods import fgssl
 from ramet.methods.fgssl import contrast, distilled
 from ramet.models import random_view
+from ramet.rules.method import assembled, sum_obstacle
 
 
 def test_the_contrast_by_hand() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from ramet.methods import gcfl, gcfl_plus
 from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine, by_warping
-from ramet.methods.merging import WeightedMean
 from ramet.payload import Payload
+from ramet.rules.merging import WeightedMean
 from servers import server
 
 CLIENTS = ("a", "b", "c", "d")

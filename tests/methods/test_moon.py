@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from federations import graphs_of, planted_run, stopped_and_resumed
 from ramet.data import Batch
-from ramet.engine import Node, Snapshots
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import fedavg, moon
 from ramet.methods.moon import Contrast
-from ramet.methods.training import LocalTraining, Session
 from ramet.payload import digest, under
 from ramet.randomness import Randomness
 from ramet.tasks import GraphClassification
+from ramet.training.local import LocalTraining, Session
 
 
 class Constant(nn.Module):

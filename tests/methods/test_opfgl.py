@@ -14,10 +14,9 @@ import torch
 
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph, Split
-from ramet.engine import Node
-from ramet.engine.node import request
-from ramet.methods import assembled, o_pfgl
-from ramet.methods.base import sum_obstacle
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.methods import o_pfgl
 from ramet.methods.opfgl import (
     AdaptiveDistillation,
     SurrogateGraph,
@@ -26,10 +25,11 @@ from ramet.methods.opfgl import (
     moments,
     operator,
 )
-from ramet.methods.server import Server
 from ramet.models import NodeGCN, NodeNetwork, NodeShape
 from ramet.payload import Payload
 from ramet.randomness import Randomness
+from ramet.rules.method import assembled, sum_obstacle
+from ramet.rules.server import Server
 from ramet.tasks import NodeSamples
 
 QUICK: dict[str, Any] = {"server_steps": 20, "surrogate_epochs": 5, "epochs": 2}

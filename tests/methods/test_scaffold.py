@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from federations import LINES, Federation, LeastSquares, by_hand, planted_run, stopped_and_resumed
-from ramet.engine import Node, Snapshots
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.node import Node
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.methods import assembled, fedavg, scaffold
+from ramet.methods import fedavg, scaffold
 from ramet.methods.scaffold import ControlSum
-from ramet.methods.training import LocalTraining
 from ramet.payload import Payload, digest
+from ramet.rules.method import assembled
+from ramet.training.local import LocalTraining
 from servers import server
 
 NodeMaker = Callable[..., Node]

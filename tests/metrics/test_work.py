@@ -16,18 +16,19 @@ from torch.nn import functional
 import ramet
 from federations import PLANTED, planted_run
 from ramet.data import GraphBlock
-from ramet.engine import Answer, Node, Wire
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.server.wire import Answer, Wire
+from ramet.engine.site.node import Node
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedstar, local
-from ramet.methods.base import step_of
 from ramet.metrics import Record
 from ramet.metrics.work import WORK, count_operations, is_counted, peak_memory, total
 from ramet.models import GIN, GraphNetwork, GraphShape, SimpleHGN
 from ramet.partition import Reading
 from ramet.partition.by_relation import planted_hetero
 from ramet.payload import Payload, digest
+from ramet.rules.method import step_of
 from ramet.tasks import GraphClassification, LinkPrediction, StructureEncoding
 
 
@@ -103,7 +104,7 @@ def test_every_method_reports_its_work_at_first_and_counting_changes_no_result(
     tiny_node("rings", method).answer(request(2, True, {}, last=1))
     later = tiny_node("rings", method).answer(request(3, True, {}, last=2))
     assert not set(WORK) & set(later.numbers)
-    monkeypatch.setattr("ramet.engine.node.count_operations", lambda: nullcontext({}))
+    monkeypatch.setattr("ramet.engine.site.node.count_operations", lambda: nullcontext({}))
     tiny_node("rings", method).answer(request(1, True, {}))
     assert digest(tiny_node("rings", method).snapshots.load(step).arrays) == state
 

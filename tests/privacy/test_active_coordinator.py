@@ -13,10 +13,10 @@ import pytest
 import ramet
 from joined_consortium import JoinedConsortium, LyingCoordinator, joined_consortium
 from ramet.deploy.site import POLICY
-from ramet.engine.ledger import NAME as LEDGER
-from ramet.engine.node import request
-from ramet.engine.run_answers import AnsweredError
+from ramet.engine.messages import request
 from ramet.engine.secure_messages import SecureError, Summed
+from ramet.engine.site.ledger import NAME as LEDGER
+from ramet.engine.site.run_answers import AnsweredError
 from ramet.payload import Array, Arrays, Payload, digest
 from ramet.policy import WITHHELD
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ramet.engine.ledger import Ledger, RunEntry
+from ramet.engine.site.ledger import Ledger, RunEntry
 from ramet.errors import RametError
 from ramet.policy import Ceiling, PolicyError
 from ramet.privacy.accounting import Mechanism, spent_epsilon

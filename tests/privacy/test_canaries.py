@@ -18,14 +18,15 @@ from scipy.stats import beta
 from torch import Tensor, nn
 
 from ramet.data import Batch
-from ramet.methods import Method, fedavg
-from ramet.methods.private_training import fit_privately
-from ramet.methods.training import LocalTraining, Session
+from ramet.methods import fedavg
 from ramet.models.layers import graph_sums
 from ramet.privacy.accounting import Mechanism, needed_noise
 from ramet.privacy.draws import SystemDraws
 from ramet.randomness import Randomness
+from ramet.rules.method import Method
 from ramet.tasks import GraphClassification
+from ramet.training.local import LocalTraining, Session
+from ramet.training.private import fit_privately
 
 RUNS = 20 if os.environ.get("RAMET_FAULTS") == "full" else 1
 TRAININGS = 150

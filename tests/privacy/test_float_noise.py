@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ramet.data import Batch
-from ramet.methods import Method, fedavg
-from ramet.methods.graph_gradients import clipped_sum
-from ramet.methods.private_training import fit_privately
-from ramet.methods.training import LocalTraining, Session
+from ramet.methods import fedavg
 from ramet.models.layers import graph_sums
 from ramet.privacy.accounting import Mechanism
 from ramet.privacy.draws import Draws, SystemDraws
 from ramet.randomness import Randomness
+from ramet.rules.method import Method
 from ramet.tasks import GraphClassification
+from ramet.training.graph_gradients import clipped_sum
+from ramet.training.local import LocalTraining, Session
+from ramet.training.private import fit_privately
 
 COPIES, TRIALS = 16_384, 10
 NOISE = 3.73

@@ -11,16 +11,17 @@ from torch import Tensor, nn
 
 from ramet.data import Batch
 from ramet.engine.start import start_model
-from ramet.methods import Method, assembled, fedavg, feddense, fedstar
-from ramet.methods.graph_gradients import Clipped, _Use, clipped_sum, in_one_pass, one_by_one
-from ramet.methods.private_training import fit_privately, training_steps
-from ramet.methods.training import LocalTraining, Session
+from ramet.methods import fedavg, feddense, fedstar
 from ramet.models import GIN, GraphGCN, GraphNetwork, GraphSAGE
 from ramet.models.layers import graph_sums
 from ramet.privacy.accounting import Mechanism
 from ramet.privacy.draws import SeededDraws
 from ramet.randomness import Randomness
+from ramet.rules.method import Method, assembled
 from ramet.tasks import GraphClassification
+from ramet.training.graph_gradients import Clipped, _Use, clipped_sum, in_one_pass, one_by_one
+from ramet.training.local import LocalTraining, Session
+from ramet.training.private import fit_privately, training_steps
 
 SamplesMaker = Callable[[str, Method], Any]
 TASK = GraphClassification()

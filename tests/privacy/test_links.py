@@ -16,9 +16,9 @@ from dp_accounting.pld import PLDAccountant
 
 import ramet
 from ramet.data import NodeGraph
-from ramet.engine import Node
-from ramet.engine.ledger import Ledger
-from ramet.engine.node import request
+from ramet.engine.messages import request
+from ramet.engine.site.ledger import Ledger
+from ramet.engine.site.node import Node
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
 from ramet.models.hops import distinct_links, hops_of, summed_hops, unit_rows

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from ramet.engine import Node
-from ramet.engine.ledger import Ledger
-from ramet.engine.node import request
-from ramet.engine.private_site import Noise, PrivateSite
-from ramet.engine.run_answers import RunAnswers
+from ramet.engine.messages import request
+from ramet.engine.site.ledger import Ledger
+from ramet.engine.site.node import Node
+from ramet.engine.site.private_site import Noise, PrivateSite
+from ramet.engine.site.run_answers import RunAnswers
 from ramet.errors import RametError
 from ramet.methods import fedavg
-from ramet.methods.training import LocalTraining
 from ramet.policy import WITHHELD, Ceiling, Policy, PolicyError
 from ramet.privacy.accounting import Mechanism, spent_epsilon
 from ramet.privacy.budget import Budget
 from ramet.privacy.draws import SeededDraws
 from ramet.randomness import Randomness
+from ramet.training.local import LocalTraining
 
 NodeMaker = Callable[..., Node]
 GRAPH, SITE = Budget("graph", 1.0, 1e-3), Budget("site", 1.0, 1e-3, 0.5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ramet.engine.audit import audit_entries
+from ramet.engine.site.audit import audit_entries
 from ramet.experiment import RunFolder
 from ramet.metrics import Summary
 from ramet.metrics.summary import Flops

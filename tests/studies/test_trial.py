@@ -91,7 +91,7 @@ NODES_ONLY = """
 from dataclasses import replace
 from torch import nn
 from ramet.methods import fedavg
-from ramet.methods.sharing import SameSize
+from ramet.rules.sharing import SameSize
 from ramet.models.plain_node import NodeGCN
 
 class Halved(nn.Module):

@@ -9,7 +9,8 @@ import torch
 from torch_geometric.metrics import LinkPredMRR
 
 from ramet.errors import RametError
-from ramet.methods import Method, assembled, fedda, fedlit
+from ramet.methods import fedda, fedlit
+from ramet.rules.method import Method, assembled
 from ramet.tasks import LinkPrediction
 from ramet.tasks.link_prediction import mean_reciprocal_rank
 

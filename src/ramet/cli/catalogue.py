@@ -11,7 +11,7 @@ from ramet.cli import completion
 from ramet.cli.console import print_line, print_table
 
 if TYPE_CHECKING:
-    from ramet.methods import Method
+    from ramet.rules.method import Method
 
 app = typer.Typer()
 
@@ -30,9 +30,9 @@ def methods(
     """List the methods, or show the paper, task and options of NAME."""
     from ramet.experiment.named import method_factory, network_rows
     from ramet.methods import AUTHORS, METHODS, PAPER_NAMES
-    from ramet.methods.training import LocalTraining
     from ramet.options import allow_code, arguments
     from ramet.report.plain_table import list_table
+    from ramet.training.local import LocalTraining
 
     if name is None:
         rows = [

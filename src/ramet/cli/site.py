@@ -81,7 +81,7 @@ def show_audit(
 
     Example: ramet audit show runs/star --all
     """
-    from ramet.engine.audit import audit_entries
+    from ramet.engine.site.audit import audit_entries
     from ramet.report.run_tables import (
         audit_runs_table,
         audit_table,
@@ -113,7 +113,7 @@ def export_audit(
 
     Example: ramet audit export hospitals-north/state --cursor shipped.json
     """
-    from ramet.engine.audit_export import AuditExport
+    from ramet.engine.site.audit_export import AuditExport
 
     export = AuditExport(folder, cursor)
     sys.stdout.writelines(line + "\n" for line in export.lines())

@@ -10,17 +10,17 @@ from ramet.data.own import Preparation
 from ramet.deploy.consortium import Consortium, Invitation, read, site_options
 from ramet.deploy.probes import Finding
 from ramet.deploy.site import STATE, Site
-from ramet.engine.answered import NAME as ANSWERED
-from ramet.engine.answered import answered_totals
-from ramet.engine.ledger import NAME as LEDGER
-from ramet.engine.ledger import Ledger
+from ramet.engine.site.answered import NAME as ANSWERED
+from ramet.engine.site.answered import answered_totals
+from ramet.engine.site.ledger import NAME as LEDGER
+from ramet.engine.site.ledger import Ledger
 from ramet.engine.start import start_extras, start_shared
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
 from ramet.flower.permission import permitted_settings, site_limit
 from ramet.flower.records import to_run_config
-from ramet.methods import AssembledMethod
 from ramet.policy import Ceiling, Policy, Totals, training_samples
+from ramet.rules.method import AssembledMethod
 from ramet.tasks import Shape
 
 _EDIT = "Edit policy.toml, or ask the coordinator for another run."

@@ -27,7 +27,7 @@ from ramet.events import NAME, read_lines
 STATES = ("submitted", "running", "finished", "stopped", "failed")
 OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
 PROBLEMS = ("app refused", "run refused", "data problem", "message failed")
-_AUDIT = "audit.jsonl"  # as in ramet.engine.audit, which imports PyTorch
+_AUDIT = "audit.jsonl"  # as in ramet.engine.site.audit, which imports PyTorch
 _RECENT_ROUNDS = 10
 _POLL_INTERVAL = 60.0
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from ramet.engine.state import load_arrays, model_arrays, numpy_arrays
+from ramet.engine.store.client_state import load_arrays, model_arrays, numpy_arrays
 from ramet.errors import RametError
-from ramet.methods import AssembledMethod
-from ramet.methods.base import built, declared_extras
 from ramet.payload import Array, Arrays
 from ramet.randomness import EVERYONE, Randomness
+from ramet.rules.method import AssembledMethod, built, declared_extras
 from ramet.tasks import Shape
 
 START = "start"

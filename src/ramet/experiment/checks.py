@@ -15,19 +15,20 @@ from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import RunSettings
-from ramet.methods import METHODS, AssembledMethod
-from ramet.methods.base import (
+from ramet.methods import METHODS
+from ramet.options import absolute_file
+from ramet.partition import SETTINGS, absolute_sites
+from ramet.partition.own import SITES
+from ramet.privacy.accounting import check_installed
+from ramet.privacy.budget import Budget
+from ramet.rules.method import (
+    AssembledMethod,
     check_activation,
     check_merging,
     check_privacy,
     check_regions,
     check_summation,
 )
-from ramet.options import absolute_file
-from ramet.partition import SETTINGS, absolute_sites
-from ramet.partition.own import SITES
-from ramet.privacy.accounting import check_installed
-from ramet.privacy.budget import Budget
 
 
 def checked_settings(**given: Any) -> RunSettings:

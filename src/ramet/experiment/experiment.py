@@ -17,18 +17,20 @@ from torch import nn
 from ramet.data import ClientData
 from ramet.data.fingerprint import data_sha256
 from ramet.data.own import KeptParts, Preparation, Schema, SiteSums, agreed, distant_sums
-from ramet.engine import AuditLog, Node, Rounds, ServerEvaluation, Snapshots
-from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.checkpoint import KEPT
-from ramet.engine.devices import compute_device
-from ramet.engine.kept_models import evaluated_model, final_model
-from ramet.engine.ledger import NAME as LEDGER
-from ramet.engine.ledger import Ledger
-from ramet.engine.private_site import PrivateSite
-from ramet.engine.recent_snapshots import RecentSnapshots
-from ramet.engine.run_answers import ANSWERS, RunAnswers
+from ramet.engine.processes.devices import compute_device
+from ramet.engine.server.rounds import Rounds, ServerEvaluation
+from ramet.engine.site.audit import NAME as AUDIT
+from ramet.engine.site.audit import AuditLog
+from ramet.engine.site.kept_models import evaluated_model, final_model
+from ramet.engine.site.ledger import NAME as LEDGER
+from ramet.engine.site.ledger import Ledger
+from ramet.engine.site.node import Node
+from ramet.engine.site.private_site import PrivateSite
+from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.engine.start import START, new_model, start_model, state_names
-from ramet.engine.state import load_arrays
+from ramet.engine.store.checkpoint import KEPT, Snapshots
+from ramet.engine.store.client_state import load_arrays
+from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError, unknown
 from ramet.experiment.code import check_code
 from ramet.experiment.named import NamedParts, with_metric
@@ -36,19 +38,19 @@ from ramet.experiment.settings import Engine, RunSettings
 from ramet.experiment.site_record import NAME as SITE_RECORD
 from ramet.experiment.site_record import PARTS, SiteRecord, load_parts, save_parts
 from ramet.experiment.sizes import Sizes
-from ramet.methods import AssembledMethod
-from ramet.methods.server import SERVER
 from ramet.metrics.classification import Evaluation, evaluate
 from ramet.metrics.summary import Baseline
 from ramet.partition import Reading, Setting
 from ramet.payload import Arrays
 from ramet.randomness import EVERYONE, Randomness
+from ramet.rules.method import AssembledMethod
+from ramet.rules.server import SERVER
 from ramet.tasks import TASK_METRICS
 from ramet.tasks.base import Predictions
 from ramet.tasks.baselines import baseline
 
 if TYPE_CHECKING:
-    from ramet.engine.secure_site import SecureSite
+    from ramet.engine.site.secure_site import SecureSite
 
 DATA_SHA256 = "data_sha256"
 """The hash of a client's data in the manifest."""
@@ -256,7 +258,7 @@ class Experiment:
 
     def _secure_site(self, client: str, states: Path) -> SecureSite:
         """A site whose keys are drawn from the seed, for simulations."""
-        from ramet.engine.secure_site import simulated_site  # needs an extra
+        from ramet.engine.site.secure_site import simulated_site  # needs an extra
 
         folder = states / client / SECURE
         seed, config = self.settings.seed, self._agreed_digest

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from ramet.engine import LocalWire, Wire
-from ramet.engine.cores import available_cores
-from ramet.engine.devices import places
-from ramet.engine.pool import Pool
-from ramet.engine.regions import Region
-from ramet.engine.workers import GrowingWire, WorkersWire
+from ramet.engine.processes.cores import available_cores
+from ramet.engine.processes.devices import places
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.processes.pool import Pool
+from ramet.engine.processes.workers import GrowingWire, WorkersWire
+from ramet.engine.server.regions import Region
+from ramet.engine.server.wire import Wire
 from ramet.experiment.run_folder import RunFolder
 
 _WORKER = "ramet.experiment.worker"

@@ -14,24 +14,8 @@ from torch import nn
 from ramet.errors import RametError, unknown
 from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
-from ramet.methods import (
-    ACTIVATIONS,
-    AUTHORS,
-    MERGES,
-    METHODS,
-    PAPER_NAMES,
-    RELEASES,
-    SUMMATIONS,
-    AssembledMethod,
-    Method,
-)
-from ramet.methods.activation import Activation
+from ramet.methods import ACTIVATIONS, AUTHORS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.methods.authors import Protocol
-from ramet.methods.base import assembled, with_merging
-from ramet.methods.fixed_point import FixedPoint
-from ramet.methods.merging import Merging
-from ramet.methods.release import Release
-from ramet.methods.training import DEFAULT_TRAINING, LocalTraining, Training
 from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.options import (
@@ -45,7 +29,13 @@ from ramet.options import (
 )
 from ramet.partition import SETTINGS, Setting
 from ramet.payload import only
+from ramet.rules.activation import Activation
+from ramet.rules.fixed_point import FixedPoint
+from ramet.rules.merging import Merging
+from ramet.rules.method import AssembledMethod, Method, assembled, with_merging
+from ramet.rules.release import Release
 from ramet.tasks import TASK_METRICS, TASKS, GraphClassification, NodeClassification, TaskName
+from ramet.training.local import DEFAULT_TRAINING, LocalTraining, Training
 
 Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
 """A part of a run that has options."""

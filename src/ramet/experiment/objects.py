@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from ramet.errors import RametError
-from ramet.methods import METHODS, Method
+from ramet.methods import METHODS
+from ramet.rules.method import Method
 
 _OBJECT = "object:"
 _given: dict[str, Method] = {}

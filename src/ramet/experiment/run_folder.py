@@ -51,11 +51,14 @@ from torch import nn
 
 from ramet.data.own import Preparation, Schema
 from ramet.disk import write_atomically
-from ramet.engine import AuditLog, LocalWire, Observer, Snapshots, Wire
-from ramet.engine.audit import INTRODUCTIONS
-from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.kept_models import has_final_model
-from ramet.engine.ledger import NAME as LEDGER
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.server.rounds import Observer
+from ramet.engine.server.wire import Wire
+from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
+from ramet.engine.site.audit import NAME as AUDIT
+from ramet.engine.site.kept_models import has_final_model
+from ramet.engine.site.ledger import NAME as LEDGER
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError, RametWarning
 from ramet.events import NAME as EVENTS
 from ramet.events import events_written_to, log_event, outcome_logged

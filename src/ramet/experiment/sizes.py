@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 import torch
 
 from ramet.engine.start import new_model, start_extras, start_shared
-from ramet.engine.state import model_arrays
-from ramet.methods import AssembledMethod
-from ramet.methods.base import built
+from ramet.engine.store.client_state import model_arrays
+from ramet.rules.method import AssembledMethod, built
 from ramet.tasks import Shape
 
 ArrayShapes: TypeAlias = dict[str, tuple[int, ...]]

@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 
 from ramet.data.own import Arrivals, KeptParts, Preparation
-from ramet.engine import Snapshot, Snapshots
 from ramet.engine.check import same_form
-from ramet.engine.run_state import RunState
-from ramet.engine.server_rules import ServerRules
+from ramet.engine.server.rules import ServerRules
+from ramet.engine.server.state import RunState
 from ramet.engine.start import START
-from ramet.engine.state import MODEL, model_arrays
+from ramet.engine.store.checkpoint import Snapshot, Snapshots
+from ramet.engine.store.client_state import MODEL, model_arrays
 from ramet.errors import RametError
 from ramet.experiment.checks import check_start
 from ramet.experiment.experiment import Experiment

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from ramet.experiment.experiment import Experiment
-from ramet.methods.training import LocalTraining, Training
 from ramet.metrics import Record, Summary
 from ramet.metrics.summary import (
     Baseline,
@@ -20,6 +19,7 @@ from ramet.metrics.summary import (
     traffic,
 )
 from ramet.options import without_folder
+from ramet.training.local import LocalTraining, Training
 
 
 def summarise(

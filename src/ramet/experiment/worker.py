@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from ramet.engine.pool import serve
+from ramet.engine.processes.pool import serve
 from ramet.experiment.code import allow_run
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder

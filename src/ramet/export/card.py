@@ -13,10 +13,10 @@ from ramet.data.splits import PARTS
 from ramet.experiment import RunSettings
 from ramet.export.networks import EdgeType
 from ramet.leak import ATTACKS, Audit
-from ramet.methods import AssembledMethod
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
 from ramet.privacy.budget import Unit
+from ramet.rules.method import AssembledMethod
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TAGS = ("federated-learning", "graph-neural-network", "pytorch-geometric", "ramet")

@@ -30,16 +30,16 @@ from flwr.common import log
 
 from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
 from ramet.disk import write_atomically
-from ramet.engine import AuditLog, Node
-from ramet.engine.answered import NAME as ANSWERED
-from ramet.engine.answered import Answered
-from ramet.engine.audit import INTRODUCTIONS
-from ramet.engine.audit import NAME as AUDIT
-from ramet.engine.ledger import NAME as LEDGER
-from ramet.engine.ledger import Ledger
-from ramet.engine.limit import SiteLimit
-from ramet.engine.private_site import PrivateSite
-from ramet.engine.run_answers import ANSWERS, RunAnswers
+from ramet.engine.site.answered import NAME as ANSWERED
+from ramet.engine.site.answered import Answered
+from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
+from ramet.engine.site.audit import NAME as AUDIT
+from ramet.engine.site.ledger import NAME as LEDGER
+from ramet.engine.site.ledger import Ledger
+from ramet.engine.site.limit import SiteLimit
+from ramet.engine.site.node import Node
+from ramet.engine.site.private_site import PrivateSite
+from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
@@ -70,7 +70,7 @@ from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 
 if TYPE_CHECKING:
-    from ramet.engine.secure_site import SecureSite
+    from ramet.engine.site.secure_site import SecureSite
 
 SUMS = "columns.json"
 """The file in the site's state folder with the sums of columns that it sent last."""
@@ -269,7 +269,7 @@ def _secured(node: Node, context: Context, policy: Policy) -> SecureSite | None:
     if node.secure is None:
         return None
     if MEMBERS in config and "key" in config:
-        from ramet.engine.secure_site import deployed_site  # needs an extra
+        from ramet.engine.site.secure_site import deployed_site  # needs an extra
 
         key, members = Path(str(config["key"])), Path(str(config[MEMBERS]))
         return deployed_site(node.secure, key, members, policy.members)

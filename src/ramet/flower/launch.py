@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ramet.engine import Observer
+from ramet.engine.server.rounds import Observer
 from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Check, Flower, free_ports

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ramet.disk import syncing
-from ramet.engine import DamagedError, Snapshot, Snapshots
+from ramet.engine.store.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.errors import RametError
 from ramet.payload import Payload
 

@@ -12,17 +12,17 @@ from typing import Any
 
 from ramet.data.own import site_task
 from ramet.data.own.problems import shown
-from ramet.engine.limit import SiteLimit
+from ramet.engine.site.limit import SiteLimit
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, RunSettings
 from ramet.experiment.named import NamedParts, setting_factory, setting_named
 from ramet.flower.records import from_run_config
 from ramet.flower.terms import SiteTerms
-from ramet.methods import AssembledMethod
 from ramet.options import arguments
 from ramet.payload import Payload, Sharing, everything, only
 from ramet.policy import NO_RULES, Policy
 from ramet.privacy.budget import Budget
+from ramet.rules.method import AssembledMethod
 
 SITES, TASK, SAME_SCHEMA = "sites", "task", "same_schema"
 _OWN = "own"

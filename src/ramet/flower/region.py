@@ -18,7 +18,7 @@ from flwr.app import Context
 from flwr.common import log
 
 from ramet.data.own import Preparation
-from ramet.engine.regions import Region
+from ramet.engine.server.regions import Region
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunSettings
 from ramet.flower.mailbox import Mailbox

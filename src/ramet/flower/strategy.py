@@ -37,19 +37,18 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
-from ramet.engine import fault
-from ramet.engine.server_rules import ServerRules
+from ramet.engine.check import fault
+from ramet.engine.server.rules import ServerRules
 from ramet.errors import RametError
 from ramet.flower.records import to_array
-from ramet.methods import AssembledMethod, Method, assembled
-from ramet.methods.activation import Choice, Spared, requested
-from ramet.methods.base import switchable_arrays
-from ramet.methods.merging import Reply
-from ramet.methods.server import SERVER
-from ramet.methods.sharing import NetworkArrays
-from ramet.methods.training import LocalTraining
 from ramet.payload import Arrays, Payload, Sharing, everything
 from ramet.randomness import Randomness
+from ramet.rules.activation import Choice, Spared, requested
+from ramet.rules.merging import Reply
+from ramet.rules.method import AssembledMethod, Method, assembled, switchable_arrays
+from ramet.rules.server import SERVER
+from ramet.rules.sharing import NetworkArrays
+from ramet.training.local import LocalTraining
 
 EXAMPLES = "num-examples"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from ramet.engine.run_entries import RunEntries
+from ramet.engine.site.run_entries import RunEntries
 from ramet.policy import Policy
 
 NAME = "told.json"

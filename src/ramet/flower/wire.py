@@ -12,7 +12,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from ramet.data.own import Preparation, Schema, SiteSums
-from ramet.engine import Answer, Refused
+from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError, one_line
 from ramet.flower.records import (
     COLUMNS,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ramet.engine.state import load_arrays
+from ramet.engine.store.client_state import load_arrays
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.leak import canaries, columns, links

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ramet.engine import LocalWire, Snapshots, Wire
-from ramet.engine.node import Node
-from ramet.engine.rounds import Answer
-from ramet.engine.run_state import RunState
+from ramet.engine.processes.local import LocalWire
 from ramet.engine.secure_messages import STEP
+from ramet.engine.server.state import RunState
+from ramet.engine.server.wire import Answer, Wire
+from ramet.engine.site.node import Node
 from ramet.engine.start import START
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametWarning
 from ramet.experiment import Experiment, RunFolder
-from ramet.methods import AssembledMethod
-from ramet.methods.base import step_of
-from ramet.methods.fixed_point import PARAMETERS
 from ramet.payload import Array, Arrays, Payload, under
+from ramet.rules.fixed_point import PARAMETERS
+from ramet.rules.method import AssembledMethod, step_of
 
 _WEIGHT = "weight/"
 
@@ -167,7 +167,7 @@ def _rewind(server: Snapshots, step: int) -> None:
         return
     state = RunState.restored(server.load(latest))
     if state.secure.notes:
-        from ramet.engine.secure_server import SecureState  # needs an extra
+        from ramet.engine.server.secure_server import SecureState  # needs an extra
 
         secure = SecureState.restored(state.secure)
         state.secure = replace(secure, pending=None).to_payload()

@@ -23,9 +23,9 @@ from torch import nn
 from ramet.leak.candidates import Candidates
 from ramet.leak.capture import Seen
 from ramet.leak.intervals import Scores
-from ramet.methods.training import Training
 from ramet.payload import Array, Arrays
 from ramet.tasks import GraphSamples
+from ramet.training.local import Training
 
 _STEPS = 400
 """The largest number of local steps that is tried."""

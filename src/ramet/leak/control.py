@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ramet.engine.state import model_arrays
+from ramet.engine.store.client_state import model_arrays
 from ramet.experiment import Experiment
-from ramet.methods.training import LocalTraining
 from ramet.payload import Arrays
 from ramet.randomness import Randomness
 from ramet.tasks import GraphSamples, NodeSamples
+from ramet.training.local import LocalTraining
 
 PLAIN_STEP = LocalTraining(lr=0.1, weight_decay=0.0, algorithm="sgd")
 

@@ -19,8 +19,8 @@ from ramet.engine.start import start_model
 from ramet.experiment import Experiment
 from ramet.leak.candidates import Candidates
 from ramet.leak.intervals import Ranked, Scores
-from ramet.methods.training import Session
 from ramet.randomness import Randomness
+from ramet.training.local import Session
 
 
 def by_loss(models: Mapping[str, nn.Module], sites: Mapping[str, Candidates]) -> list[Ranked]:

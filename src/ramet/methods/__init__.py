@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ramet.methods.activation import Activation, Everyone, RandomClients, RandomTensors
 from ramet.methods.adafgl import adafgl
 from ramet.methods.authors import Authors
-from ramet.methods.base import AssembledMethod, Method, assembled
 from ramet.methods.ditto import ditto
-from ramet.methods.eight_bit import EightBit
 from ramet.methods.fedavg import fedavg
 from ramet.methods.fedbuff import fedbuff
 from ramet.methods.fedda import AUTHORS as FEDDA
@@ -33,16 +30,19 @@ from ramet.methods.fedstar import fedstar
 from ramet.methods.fedtad import fedtad
 from ramet.methods.fedtgp import fedtgp
 from ramet.methods.fgssl import fgssl
-from ramet.methods.fixed_point import FixedPoint
 from ramet.methods.gcfl import AUTHORS as GCFL
 from ramet.methods.gcfl import gcfl, gcfl_plus
 from ramet.methods.local import local
-from ramet.methods.merging import Merging, WeightedMean
 from ramet.methods.moon import moon
 from ramet.methods.opfgl import o_pfgl
-from ramet.methods.release import Release
-from ramet.methods.robust import ClippedMean, Krum, Median, TrimmedMean
 from ramet.methods.scaffold import scaffold
+from ramet.rules.activation import Activation, Everyone, RandomClients, RandomTensors
+from ramet.rules.eight_bit import EightBit
+from ramet.rules.fixed_point import FixedPoint
+from ramet.rules.merging import Merging, WeightedMean
+from ramet.rules.method import AssembledMethod, Method, assembled
+from ramet.rules.release import Release
+from ramet.rules.robust import ClippedMean, Krum, Median, TrimmedMean
 
 METHODS: dict[str, Callable[..., Method]] = {
     "local": local,

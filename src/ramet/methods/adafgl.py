@@ -68,13 +68,13 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.methods.activation import Choice, Spared, WithoutMemory
-from ramet.methods.base import Method
-from ramet.methods.training import LocalTraining, Penalty, Session, Term
 from ramet.models import AdaptiveGCN, NodeNetwork, propagated
 from ramet.options import Share
 from ramet.payload import Payload, only
+from ramet.rules.activation import Choice, Spared, WithoutMemory
+from ramet.rules.method import Method
 from ramet.tasks import NodeClassification
+from ramet.training.local import LocalTraining, Penalty, Session, Term
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.fedprox import Proximal
-from ramet.methods.training import Session
+from ramet.rules.method import Method
+from ramet.training.local import Session
 
 
 def personal_network(model: nn.Module, memory: Mapping[str, Tensor]) -> nn.Module:

@@ -22,10 +22,10 @@ training, before the merge, as the programs of some papers do.
 
 from __future__ import annotations
 
-from ramet.methods.base import Method
-from ramet.methods.merging import WeightedMean
-from ramet.methods.sharing import SameSize
-from ramet.methods.site_model import SiteModel, with_site_model
+from ramet.rules.merging import WeightedMean
+from ramet.rules.method import Method
+from ramet.rules.sharing import SameSize
+from ramet.rules.site_model import SiteModel, with_site_model
 
 
 def fedavg(site_model: SiteModel = "merged") -> Method:

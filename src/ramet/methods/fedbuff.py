@@ -26,12 +26,12 @@ import numpy as np
 from pydantic import PositiveFloat
 from pydantic.dataclasses import dataclass
 
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.merging import Summing, cast
-from ramet.methods.pace import FirstReplies
-from ramet.methods.server import Server
 from ramet.payload import Arrays, Payload, nothing
+from ramet.rules.merging import Summing, cast
+from ramet.rules.method import Method
+from ramet.rules.pace import FirstReplies
+from ramet.rules.server import Server
 
 _TRUST, _REPLIES = "/trust", "/replies"
 

@@ -47,13 +47,13 @@ import torch
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from ramet.methods.activation import Choice, Scores, Spared
 from ramet.methods.authors import OTHERS, Authors, Deviation
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.options import Share
 from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
+from ramet.rules.activation import Choice, Scores, Spared
+from ramet.rules.method import Method
 
 Masks: TypeAlias = dict[str, NDArray[np.uint8]]
 """Client to mask [switchable], 1 where asked for; clients without one are asked for everything."""

@@ -46,14 +46,14 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
-from ramet.methods.personal_means import PersonalMeans, cosines
-from ramet.methods.training import Session
 from ramet.models import NodeGCN, NodeNetwork, embedding_size, propagated
 from ramet.options import ProperShare
 from ramet.payload import Arrays, Payload, everything, nothing
+from ramet.rules.extras import Extras
+from ramet.rules.method import Method
+from ramet.rules.personal_means import PersonalMeans, cosines
 from ramet.tasks import NodeClassification, NodeSamples
+from ramet.training.local import Session
 
 _TEMPERATURE = 20.0
 

@@ -43,11 +43,11 @@ from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.methods.base import Method
-from ramet.methods.merging import Reply, weighted_mean
-from ramet.methods.server import Server
 from ramet.models import LinkClustering, MultiChannelGCN, MultiChannelNetwork
 from ramet.payload import Array, Arrays, Payload, everything, only, under
+from ramet.rules.merging import Reply, weighted_mean
+from ramet.rules.method import Method
+from ramet.rules.server import Server
 from ramet.tasks import NodeClassification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."

@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 from pydantic.dataclasses import dataclass
 
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.merging import WeightedMean
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining
 from ramet.options import ProperShare
 from ramet.payload import Array, Arrays, Payload, under
+from ramet.rules.merging import WeightedMean
+from ramet.rules.method import Method
+from ramet.rules.server import Server
+from ramet.training.local import LocalTraining
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from pydantic import NonNegativeInt
 
 from ramet.errors import RametError
 from ramet.methods.authors import Authors, Deviation
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
 from ramet.methods.fedstar import fedstar
-from ramet.methods.sharing import BaseLayers
 from ramet.models import GraphNetwork
 from ramet.payload import only
+from ramet.rules.method import Method
+from ramet.rules.sharing import BaseLayers
 
 _PAPER = "arXiv:1912.00818"
 

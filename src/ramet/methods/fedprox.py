@@ -25,9 +25,9 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.training import Session, Term
+from ramet.rules.method import Method
+from ramet.training.local import Session, Term
 
 
 @dataclass(frozen=True)

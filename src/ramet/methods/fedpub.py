@@ -44,14 +44,14 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
-from ramet.methods.personal_means import PersonalMeans, cosines
-from ramet.methods.site_model import SiteModel, with_site_model
-from ramet.methods.training import Session, Term
 from ramet.models import MaskedNodeGCN, NodeNetwork, embedding_size, random_graph
 from ramet.payload import Payload, nothing, only
+from ramet.rules.extras import Extras
+from ramet.rules.method import Method
+from ramet.rules.personal_means import PersonalMeans, cosines
+from ramet.rules.site_model import SiteModel, with_site_model
 from ramet.tasks import NodeClassification
+from ramet.training.local import Session, Term
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,13 @@ from pydantic import NonNegativeFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from ramet.methods.base import Method
-from ramet.methods.training import Session, Term
 from ramet.models import MendedSAGE, NodeNetwork
 from ramet.models.missing_neighbours import impaired
 from ramet.options import ProperShare
 from ramet.payload import everything, only
+from ramet.rules.method import Method
 from ramet.tasks import NodeClassification, NodeSamples
+from ramet.training.local import Session, Term
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,14 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
 from ramet.methods.fedproto import PrototypeMean, invalid_counts
-from ramet.methods.training import LocalTraining, Session, Term
 from ramet.models import NodeNetwork, ProxyGCN, embedding_size
 from ramet.options import Share
 from ramet.payload import only
+from ramet.rules.extras import Extras
+from ramet.rules.method import Method
 from ramet.tasks import NodeClassification
+from ramet.training.local import LocalTraining, Session, Term
 
 
 def no_proxies(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:  # noqa: ARG001

@@ -51,14 +51,14 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
-from ramet.methods.merging import Summing
-from ramet.methods.server import Server
-from ramet.methods.training import Session, Term
 from ramet.models import SpectralGNN, SpectralNetwork, embedding_size
 from ramet.payload import Arrays, Payload, only
+from ramet.rules.extras import Extras
+from ramet.rules.merging import Summing
+from ramet.rules.method import Method
+from ramet.rules.server import Server
 from ramet.tasks import GraphClassification, StructureEncoding
+from ramet.training.local import Session, Term
 
 _BATCH = 128
 

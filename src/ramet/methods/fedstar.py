@@ -25,10 +25,10 @@ from functools import partial
 from pydantic import PositiveInt
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.methods.base import Method
-from ramet.methods.merging import WeightedMean
 from ramet.models import DualChannel, GraphNetwork
 from ramet.payload import only
+from ramet.rules.merging import WeightedMean
+from ramet.rules.method import Method
 from ramet.tasks import GraphClassification, StructureEncoding
 
 

@@ -54,11 +54,6 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
-from ramet.methods.merging import Reply, weighted_mean
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining, Session
 from ramet.models import (
     FeatureGenerator,
     NodeGCN,
@@ -68,7 +63,12 @@ from ramet.models import (
     return_probabilities,
 )
 from ramet.payload import Arrays, Payload, everything, nothing, under
+from ramet.rules.extras import Extras
+from ramet.rules.merging import Reply, weighted_mean
+from ramet.rules.method import Method
+from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
+from ramet.training.local import LocalTraining, Session
 
 _NOW, _GENERATOR = "now/", "generator/"
 

@@ -45,13 +45,13 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
 from ramet.methods.fedproto import NearPrototypes, no_prototypes, send_prototypes
-from ramet.methods.merging import Reply
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining, Session
 from ramet.payload import Arrays, Payload, nothing, under
+from ramet.rules.extras import Extras
+from ramet.rules.merging import Reply
+from ramet.rules.method import Method
+from ramet.rules.server import Server
+from ramet.training.local import LocalTraining, Session
 
 _NETWORK = "network/"
 

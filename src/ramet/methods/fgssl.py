@@ -52,12 +52,12 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.methods.base import Method
-from ramet.methods.training import Session, Term
 from ramet.models import NodeGCN, NodeNetwork, random_view
 from ramet.options import Share
 from ramet.payload import everything
+from ramet.rules.method import Method
 from ramet.tasks import NodeClassification
+from ramet.training.local import Session, Term
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,11 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from ramet.errors import RametError
 from ramet.methods.authors import Authors, Deviation
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.merging import Reply, weighted_mean
-from ramet.methods.server import Server
 from ramet.payload import Array, Arrays, Payload, nothing, under
+from ramet.rules.merging import Reply, weighted_mean
+from ramet.rules.method import Method
+from ramet.rules.server import Server
 
 Flat: TypeAlias = NDArray[np.float64]
 Similarity: TypeAlias = Callable[[list[Flat], list[Flat]], NDArray[np.float64]]

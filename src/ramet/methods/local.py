@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ramet.methods.base import Method
 from ramet.payload import nothing
+from ramet.rules.method import Method
 
 
 def local() -> Method:

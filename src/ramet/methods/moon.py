@@ -30,9 +30,9 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.methods.base import Method
 from ramet.methods.fedavg import fedavg
-from ramet.methods.training import Session, Term
+from ramet.rules.method import Method
+from ramet.training.local import Session, Term
 
 
 @dataclass(frozen=True)

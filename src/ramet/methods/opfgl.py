@@ -60,16 +60,16 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras, Stage
-from ramet.methods.merging import Summing
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining, Session, Term
 from ramet.models import NodeGCN, NodeNetwork, embedding_size
 from ramet.models.layers import GCNLayer
 from ramet.options import Share
 from ramet.payload import Arrays, Payload, nothing, only
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.merging import Summing
+from ramet.rules.method import Method
+from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
+from ramet.training.local import LocalTraining, Session, Term
 
 _SENT, _TEACHER = ("counts", "sums", "squares"), "teacher/"
 _WEAKEST_LINK = 0.01

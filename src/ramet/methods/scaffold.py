@@ -34,13 +34,13 @@ import torch
 from torch import Tensor, nn
 
 from ramet.errors import RametError
-from ramet.methods.base import Method
-from ramet.methods.extras import Extras
 from ramet.methods.fedavg import fedavg
-from ramet.methods.merging import Summing
-from ramet.methods.server import Server
-from ramet.methods.training import LocalTraining, Session, Term
 from ramet.payload import Arrays, Payload
+from ramet.rules.extras import Extras
+from ramet.rules.merging import Summing
+from ramet.rules.method import Method
+from ramet.rules.server import Server
+from ramet.training.local import LocalTraining, Session, Term
 
 
 def zero_controls(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from torch import nn
 
 from ramet.data.own import Preparation, Ranges, Schema
-from ramet.engine.kept_models import FINAL
-from ramet.engine.state import model_arrays
+from ramet.engine.site.kept_models import FINAL
+from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError, unknown
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.site_record import NAME as RECORD

@@ -8,7 +8,7 @@ from math import isnan
 from rich.markup import escape
 from rich.table import Table
 
-from ramet.engine.audit import AuditEntry
+from ramet.engine.site.audit import AuditEntry
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
 from ramet.metrics.work import total

@@ -15,9 +15,9 @@ from ramet.errors import RametError
 from ramet.experiment import default_data
 from ramet.experiment.code import code_sha256
 from ramet.experiment.named import NamedParts, method_factory, setting_factory
-from ramet.methods.base import AssembledMethod, sum_obstacle
 from ramet.options import arguments
 from ramet.payload import everything, nothing
+from ramet.rules.method import AssembledMethod, sum_obstacle
 from ramet.studies.archive import by_label, runs_below
 from ramet.studies.choice import samples_ratio
 from ramet.studies.code_lines import code_lines

@@ -11,8 +11,8 @@ from statistics import fmean, stdev
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, checked_settings, default_data
 from ramet.experiment.method_spec import MethodSpec
-from ramet.methods.activation import Everyone
 from ramet.models import LinkShape
+from ramet.rules.activation import Everyone
 from ramet.studies.archive import keep, kept
 from ramet.studies.choice import Choice, samples_ratio, score
 from ramet.studies.claims import Status

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from ramet.engine.cores import available_cores
+from ramet.engine.processes.cores import available_cores
 from ramet.errors import RametError
 from ramet.experiment import (
     SPLIT_SEED,

@@ -8,17 +8,17 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ramet.engine import Snapshots
-from ramet.engine.audit import audit_entries
-from ramet.engine.kept_models import FINAL, FINAL_MODEL
+from ramet.engine.site.audit import audit_entries
+from ramet.engine.site.kept_models import FINAL, FINAL_MODEL
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.events import NAME as EVENTS
 from ramet.events import read_lines
 from ramet.experiment import RunFolder
 from ramet.experiment.code import user_files
-from ramet.methods import AssembledMethod
 from ramet.metrics.summary import traffic
 from ramet.payload import Arrays, Payload, Sharing, everything
+from ramet.rules.method import AssembledMethod
 from ramet.studies.trial.wires import WatchedWire
 
 _NUMBERS = ("loss", "weight")

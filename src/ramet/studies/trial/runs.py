@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from ramet.engine import Wire
+from ramet.engine.server.wire import Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder, RunSettings, checked_settings
 from ramet.experiment.code import user_files

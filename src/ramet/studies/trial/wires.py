@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from ramet.engine import Answer, Wire
-from ramet.engine.node import spared_arrays
+from ramet.engine.messages import spared_arrays
+from ramet.engine.server.wire import Answer, Wire
 from ramet.experiment import RunFolder
 from ramet.payload import Payload
 

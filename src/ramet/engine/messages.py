@@ -1,0 +1,47 @@
+"""The server's messages to clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ramet.payload import Arrays, Payload
+from ramet.rules.extras import Stage
+
+
+def request(
+    round_number: int,
+    train: bool,
+    arrays: Arrays,
+    last: int = 0,
+    spared: Sequence[str] = (),
+    extras: Arrays | None = None,
+    stage: Stage | None = None,
+    candidates: Sequence[int] = (),
+) -> Payload:
+    """Build the server's message to a client: the arrays to load, and what to do then.
+
+    ``last`` is the last round for which the server has this client's reply; 0 if there is none.
+    ``spared`` lists shared arrays that the client is not asked for; it is sent as a note, and so is
+    the name of the stage, if the client is not asked to train yet. ``candidates`` are the rounds
+    that may be the best; the client keeps its models of these.
+    """
+    notes = {"spared": json.dumps(list(spared))} if spared else {}
+    if candidates:
+        notes["candidates"] = json.dumps(list(candidates))
+    if stage is not None:
+        notes["stage"] = stage.name
+    numbers = {"round": round_number, "train": int(train), "last": last}
+    return Payload(arrays, numbers, notes, extras or {})
+
+
+def spared_arrays(message: Payload) -> list[str]:
+    """The shared arrays that a message does not ask for."""
+    names: list[str] = json.loads(message.notes.get("spared", "[]"))
+    return names
+
+
+def candidates(message: Payload) -> list[int]:
+    """The rounds that may be the best, as far as the server knows."""
+    rounds: list[int] = json.loads(message.notes.get("candidates", "[]"))
+    return rounds

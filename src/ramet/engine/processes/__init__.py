@@ -1,0 +1,1 @@
+"""Clients in this process and in others on this machine."""

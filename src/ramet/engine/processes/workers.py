@@ -1,0 +1,168 @@
+"""Wires over worker processes: clients answer at the same time, one in each process.
+
+Any worker may answer for any client, because all state is on disk. A worker keeps the data that it
+has read, so it prefers the clients that it answered for before, those that take longest first. One
+that has nothing left to do takes over a client of another worker. A client whose worker is killed
+is asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from logging import INFO, WARNING
+from math import inf
+from pathlib import Path
+
+from ramet.engine.processes.broadcast import Broadcast
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.processes.pool import Job, Pool, Worker, WorkerLostError, finished
+from ramet.engine.server.wire import Answer, Wire
+from ramet.errors import RametError
+from ramet.events import log_event
+from ramet.payload import Payload
+
+_AHEAD = 64
+"""Maximum number of messages that are prepared; bounds memory for any number of clients."""
+_ATTEMPTS = 3
+"""How often a client is asked in a round whose workers are lost."""
+_SENT = ".sent"
+"""The file in the run's folder with the arrays of messages."""
+
+
+class WorkersWire:
+    """Asks clients in worker processes, and yields answers as they arrive."""
+
+    def __init__(self, pool: Pool, run: Path) -> None:
+        self._workers, self._run = pool.workers, run
+        self._sent = Broadcast(run / _SENT)
+        self._waiting: dict[str, Job] = {}
+        self._owner: dict[str, Worker] = {}
+        self._seconds: dict[str, float] = {}
+        self._lost: Counter[str] = Counter()
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        """Also yields answers to requests of earlier exchanges that were left before their end."""
+        remaining = iter(requests)
+        if not self._pending:
+            self._sent.restart()
+        while True:
+            for client, message in islice(remaining, _AHEAD - self._pending):
+                self._waiting[client] = Job(self._run, client, self._sent.stored(message))
+            self._give_out()
+            if not self._pending:
+                return
+            for worker in finished(self._busy()):
+                answer = self._answer(worker)
+                self._give_out()
+                if answer is not None:
+                    yield answer
+
+    def close(self) -> None:
+        self._sent.close()
+
+    @property
+    def _pending(self) -> int:
+        return len(self._waiting) + len(self._busy())
+
+    def _busy(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker.job is not None]
+
+    def _give_out(self) -> None:
+        """Give each idle worker a client that is its own or nobody's, and then any client."""
+        for foreign in (False, True):
+            for worker in self._workers:
+                client = self._next(worker, foreign) if worker.job is None else None
+                if client is not None:
+                    worker.give(self._waiting.pop(client))
+                    self._owner[client] = worker
+
+    def _next(self, worker: Worker, foreign: bool) -> str | None:
+        """The waiting client that takes longest, first of those that the worker has read."""
+        owners = {client: self._owner.get(client) for client in self._waiting}
+        candidates = [
+            client for client, owner in owners.items() if foreign or owner in (worker, None)
+        ]
+        return min(
+            candidates,
+            key=lambda client: (owners[client] is not worker, -self._seconds.get(client, inf)),
+            default=None,
+        )
+
+    def _answer(self, worker: Worker) -> Answer | None:
+        """The answer of a worker that has finished; None if its client is asked again."""
+        job = worker.job
+        assert job is not None
+        try:
+            done = worker.done()
+        except WorkerLostError:
+            self._ask_again(job, worker.restart())
+            return None
+        if isinstance(done.outcome, Exception):
+            raise done.outcome
+        self._seconds[job.client] = done.seconds
+        del self._lost[job.client]
+        return job.client, done.outcome
+
+    def _ask_again(self, job: Job, code: int) -> None:
+        self._lost[job.client] += 1
+        facts = {"client": job.client, "code": code, "times": self._lost[job.client]}
+        log_event(WARNING, "worker lost", **facts)
+        if self._lost[job.client] == _ATTEMPTS:
+            raise RametError(
+                f"the worker process of {job.client} ended {_ATTEMPTS} times without an answer "
+                f"(exit code {code}). If memory was short, continue with `ramet resume` and fewer "
+                "--workers."
+            )
+        self._waiting = {job.client: job, **self._waiting}
+
+
+@dataclass
+class GrowingWire:
+    """Asks clients in this process, and in workers once the run has proved to be long.
+
+    Args:
+        local: asks clients in this process.
+        workers: starts the workers.
+        rounds: the number of rounds of the run.
+        clients: the number of its clients.
+        spent: CPU-seconds of work in this process before workers are started.
+        left: seconds of work that must be left by then, as estimated from the work so far.
+    """
+
+    local: LocalWire
+    workers: Callable[[], Wire]
+    rounds: int
+    clients: int
+    spent: float = 5.0
+    left: float = 30.0
+    _first: int | None = field(default=None, init=False)
+    _worked: float = field(default=0.0, init=False)
+    _wire: Wire | None = field(default=None, init=False)
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        remaining, answered = iter(requests), 0
+        self.local.begin()
+        while self._wire is None:
+            client, message = next(remaining, (None, None))
+            if client is None or message is None:
+                return
+            start = time.process_time()  # other programs may keep the cores busy
+            answer = self.local.ask(client, message)
+            self._worked += time.process_time() - start
+            answered += 1
+            self._grow(int(message.numbers["round"]), answered)
+            yield client, answer
+        yield from self._wire.exchange(remaining)
+
+    def _grow(self, number: int, answered: int) -> None:
+        """Start the workers if that saves more time than it takes."""
+        self._first = number if self._first is None else self._first
+        done = number - self._first + min(1.0, answered / self.clients)
+        left = self._worked / done * (self.rounds - self._first + 1 - done)
+        if self._worked >= self.spent and left >= self.left:
+            log_event(INFO, "workers started", round=number, seconds_left=round(left))
+            self._wire = self.workers()

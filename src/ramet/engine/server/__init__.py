@@ -1,0 +1,1 @@
+"""The server: its loop, its rules, its state, and how replies come in."""

@@ -1,0 +1,383 @@
+"""Methods: what is shared, who is active, how replies are merged, and what is trained."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from inspect import getmodule
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from ramet.errors import RametError
+from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
+from ramet.models.node_hops import NodeHops
+from ramet.payload import Arrays, Sharing, everything, only
+from ramet.privacy.budget import Budget
+from ramet.rules.activation import Activation, Everyone
+from ramet.rules.extras import TRAINING, Extras, Stage, no_flaw
+from ramet.rules.fixed_point import FixedPoint
+from ramet.rules.merging import Merging, Summing, WeightedMean
+from ramet.rules.pace import FirstReplies
+from ramet.rules.release import Release
+from ramet.rules.robust import RobustMerging
+from ramet.rules.sharing import NetworkArrays, SharingRule
+from ramet.tasks import GraphClassification, NodeClassification, StructureEncoding, Task
+from ramet.training.local import DEFAULT_TRAINING, After, LocalTraining, Penalty, Training
+
+Model: TypeAlias = Callable[[Any], nn.Module]
+"""Builds the network for a client's shape."""
+Personal: TypeAlias = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]
+"""Returns the network that a client uses, given its trained network and its memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A federated learning method, as a frozen record of its parts.
+
+    A method that leaves ``model``, ``task`` and ``training`` open runs with any network on any
+    task.
+
+    Args:
+        name: shown in tables and used in names of folders.
+        paper: where the method was published.
+        shared: patterns over the model's parameter names, or a rule that returns them once the
+            network is known; no other parameter leaves a client.
+        model: builds the network for a client's shape; None for the network of the run.
+        task: loss, batches and scores; None for the task of the run's setting.
+        training: what a client does between two messages; None for the default of the task.
+        inputs: encodings that a client computes from its graphs once, before training.
+        penalty: a term added to the loss, or None.
+        activation: which clients take part in a round, and which arrays each must send.
+        switchable: patterns over the shared names that an activation may spare a client. Leave out
+            arrays that the merging needs from every active client. None for the choice of the
+            network, by default everything.
+        up: patterns over the shared names that a client sends; a site refuses to send any other,
+            whatever the server asks for.
+        down: patterns over the shared names that a client receives; a site refuses any other.
+        merging: how the server turns replies into what it sends next.
+        extras: arrays besides parameters that travel with every round, or None.
+        after: what a client does after training, or None.
+        personal: returns the network that a client evaluates and keeps as its final model, given
+            its trained network and its memory; None for the trained network.
+        release: what happens to a reply at the site's exit, in this order.
+        stages: exchanges of extras before the clients train.
+        phases: rounds from which on clients compute more or less than before, such as the first in
+            which each trains alone. Clients count their operations there anew.
+        pace: whether a round waits for all replies (None) or only for the first of them.
+        summation: how the server adds up the terms of its rules, in fixed point; None for sums of
+            whole replies in float64.
+        flaw: a further check of a reply's arrays, called once their names, shapes and types are
+            right and their values finite. Returns the problem in a few words, or None.
+    """
+
+    name: str
+    paper: str
+    shared: Sharing | SharingRule
+    model: Model | None = None
+    task: Task | None = None
+    training: Training | None = None
+    inputs: StructureEncoding = field(default_factory=lambda: StructureEncoding(0, 0))
+    penalty: Penalty | None = None
+    activation: Activation = field(default_factory=Everyone)
+    switchable: Sharing | None = None
+    up: Sharing = everything
+    down: Sharing = everything
+    merging: Merging = field(default_factory=WeightedMean)
+    extras: Extras | None = None
+    after: After | None = None
+    personal: Personal | None = None
+    release: tuple[Release, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    phases: tuple[int, ...] = ()
+    pace: FirstReplies | None = None
+    summation: FixedPoint | None = None
+    flaw: Callable[[Arrays], str | None] = no_flaw
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stages, tuple):
+            raise RametError(f"stages of {self.name} must be a tuple, such as stages=(one,).")
+        names = [stage.name for stage in self.stages]
+        if len({*names}) < len(names):
+            raise RametError(f"two stages of {self.name} have the same name.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssembledMethod(Method):
+    """A method with the network, the task and the training of a run: what engines execute."""
+
+    shared: Sharing
+    model: Model
+    task: Task
+    training: Training
+    switchable: Sharing
+
+
+def assembled(
+    method: Method,
+    task: Task | None = None,
+    network: Model | None = None,
+    training: Training | None = None,
+    same_schema: bool = False,
+) -> AssembledMethod:
+    """Fill in what a method leaves open.
+
+    Args:
+        method: its own network, task and training take precedence.
+        task: by default graph classification.
+        network: by default that of the task.
+        training: by default that of the task.
+        same_schema: whether all clients have the same features and classes, or node types and
+            relations, so that all their arrays have the same sizes.
+    """
+    task = method.task or task or GraphClassification()
+    model = method.model or network or default_network(task)
+    shared = method.shared
+    if not isinstance(shared, Sharing):
+        shared = shared(network_arrays(model, task, method.inputs, same_schema))
+    given = {f.name: getattr(method, f.name) for f in fields(Method)}
+    chosen = {
+        "shared": shared,
+        "model": model,
+        "task": task,
+        "training": method.training or training or DEFAULT_TRAINING[task.name],
+        "switchable": _switchable(model) if method.switchable is None else method.switchable,
+    }
+    return AssembledMethod(**{**given, **chosen})
+
+
+def default_network(task: Task) -> Model:
+    shape = type(task.plain_shape(StructureEncoding(0, 0)))
+    return NETWORKS[DEFAULT_NETWORKS[shape]][shape]
+
+
+def network_arrays(
+    model: Model, task: Task, inputs: StructureEncoding, same_schema: bool
+) -> NetworkArrays:
+    """The arrays of a network, measured on the smallest shape and on one that differs from it."""
+    plain = task.plain_shape(inputs)
+    sizes = _sizes(model, plain)
+    if same_schema:
+        return NetworkArrays(tuple(sizes))
+    other = _sizes(model, plain.other())
+    varying = {n for n in {**sizes, **other} if sizes.get(n) != other.get(n)}
+    return NetworkArrays(tuple(sizes), frozenset(varying), _of_class(model, "together") or ())
+
+
+def built(model: Model, shape: Any) -> nn.Module:
+    """The network for a shape; an error in its code names the shape and the line."""
+    try:
+        return model(shape)
+    except RametError:
+        raise
+    except Exception as error:
+        network = getattr(model, "func", model)
+        frames = traceback.extract_tb(error.__traceback__)
+        file = getattr(getmodule(network), "__file__", None)
+        own = [one for one in frames if one.filename == file]
+        line = (own or frames)[-1]
+        words = " ".join(str(error).split())
+        raise RametError(
+            f"the network {getattr(network, '__name__', network)} cannot be built for {shape}: "
+            f"{type(error).__name__}: {words} ({Path(line.filename).name}, line {line.lineno}). "
+            "Every network is also built for one feature and two classes, to see what can be "
+            "shared."
+        ) from error
+
+
+def _sizes(model: Model, shape: Any) -> dict[str, Any]:
+    with torch.random.fork_rng():
+        state = built(model, shape).state_dict()
+    return {name: getattr(value, "shape", None) for name, value in state.items()}
+
+
+def _switchable(model: Model) -> Sharing:
+    """The network's own choice, or everything."""
+    patterns = _of_class(model, "switchable")
+    return everything if patterns is None else only(*patterns)
+
+
+def _of_class(model: Model, name: str) -> tuple[str, ...] | None:
+    """What the network's class says of its attributes; None if it says nothing."""
+    found: tuple[str, ...] | None = getattr(getattr(model, "func", model), name, None)
+    return found
+
+
+def declared_extras(method: Method) -> dict[str, Extras]:
+    """All extras of a method, by the exchange in which clients send them: a stage, or training."""
+    own = {TRAINING: method.extras} if method.extras is not None else {}
+    return {stage.name: stage.extras for stage in method.stages} | own
+
+
+def step_of(method: Method, number: int, stage: Stage | None = None) -> int:
+    """The step of a round's stage, or of its training; without stages the number of the round."""
+    exchanges = len(method.stages) + 1
+    index = method.stages.index(stage) if stage is not None else len(method.stages)
+    return (number - 1) * exchanges + index + 1
+
+
+def sent_up(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
+    """Names of the shared arrays that a client sends."""
+    return tuple(name for name in shared if name in method.up)
+
+
+def switchable_arrays(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
+    """Names of the arrays that a client may be spared sending."""
+    return tuple(name for name in sent_up(method, shared) if name in method.switchable)
+
+
+def check_activation(method: AssembledMethod, shared: Iterable[str]) -> None:
+    """Raise RametError if the activation cannot work with this method."""
+    names, rule = tuple(shared), type(method.activation).__name__
+    if isinstance(method.activation, Everyone):
+        return
+    if method.pace is not None:
+        raise RametError(
+            f"{method.name} asks clients again as soon as they have replied, so {rule} cannot "
+            "choose them. Leave out the activation."
+        )
+    if not names and not declared_extras(method):
+        raise RametError(
+            f"{method.name} shares nothing, so {rule} would only keep clients from training. "
+            "Leave out the activation."
+        )
+    if method.activation.asks_parts and not switchable_arrays(method, names):
+        raise RametError(
+            f"{method.name} merges whole replies only, but {rule} asks for parts of them. Use "
+            "--activation everyone or random-clients."
+        )
+
+
+def with_merging(method: Method, merging: Merging, name: str) -> Method:
+    """Replace the method's merging rule; only a plain weighted mean can be replaced."""
+    if type(method.merging) is not WeightedMean:
+        own = type(method.merging).__name__
+        raise RametError(
+            f"{method.name} needs its own merging rule ({own}), which '{name}' cannot replace. "
+            "Omit --merge."
+        )
+    return replace(method, merging=merging)
+
+
+def sum_obstacle(method: AssembledMethod, norm_bound: float | None = None) -> str | None:
+    """Why the server needs more of the replies than their sum; None if the sum is enough."""
+    rule, activation = type(method.merging).__name__, type(method.activation).__name__
+    obstacles = {
+        f"{rule} compares single replies": not isinstance(method.merging, Summing),
+        "its extras have no rule that sums": method.extras is not None
+        and not isinstance(method.extras.rule, Summing),
+        f"{activation} asks for parts of replies": method.activation.asks_parts,
+        "its releases change single replies": bool(method.release),
+        "its stages are exchanged one by one": bool(method.stages),
+        "its pace depends on single replies": method.pace is not None,
+        "a norm bound measures single replies": norm_bound is not None,
+    }
+    return next((reason for reason, applies in obstacles.items() if applies), None)
+
+
+def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
+    """Raise RametError if the server needs more of the replies than their sum."""
+    reason = sum_obstacle(method, norm_bound) if method.summation is not None else None
+    if reason is not None:
+        raise RametError(
+            f"{method.name} does not work with sums in fixed point or secure sums: {reason}, "
+            "but the server learns their sum only. Use a method that merges by a sum, such as "
+            "fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
+        )
+
+
+def region_obstacle(method: AssembledMethod) -> str | None:
+    """Why regions cannot pass on sums of replies instead of replies; None if they can."""
+    rules = [method.merging, *(extras.rule for extras in declared_extras(method).values())]
+    for rule in rules:
+        if rule is not None and not sums_only(rule):
+            return f"{type(rule).__name__} compares single replies"
+    return "its pace depends on single replies" if method.pace is not None else None
+
+
+def sums_only(rule: Merging) -> bool:
+    """Whether the rule uses nothing of replies but the sum of their terms."""
+    return isinstance(rule, Summing) and type(rule).merge is Summing.merge
+
+
+def check_regions(method: AssembledMethod) -> None:
+    """Raise RametError if the server needs more of the replies than sums over regions."""
+    reason = region_obstacle(method)
+    if reason is not None:
+        raise RametError(
+            f"{method.name} does not work with regions: {reason}, but a region passes on the sum "
+            "of its replies only. Leave out --regions, or use a method that merges by a sum, such "
+            "as fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
+        )
+
+
+def check_privacy(
+    budget: Budget, method: AssembledMethod, shared: Sequence[str], buffers: Sequence[str]
+) -> None:
+    """Raise RametError if what a client sends cannot be covered by noise."""
+    graph, link = budget.unit == "graph", budget.unit == "link"
+    model = getattr(method.model, "func", method.model)
+    task, training = method.task.name, type(method.training).__name__
+    obstacles = {
+        "its stages send extras computed from the data": bool(method.stages),
+        "it sends extras computed from the data": method.extras is not None,
+        f"its network has buffers ({', '.join(buffers[:1])}), which are computed from the data "
+        "without noise": bool(buffers),
+        f"its task is {task}, in which a client has one graph only": graph
+        and task != "graph-classification",
+        "its network uses links in every step of training": link and model is not NodeHops,
+        "without hops it uses no links, and needs no budget": link and not _hops(method),
+        f"its task ({task}) uses links besides": link
+        and (type(method.task) is not NodeClassification or bool(method.task.sample)),
+        "it has another network for predictions": link and method.personal is not None,
+        f"it has a training of its own ({training})": (graph or link)
+        and type(method.training) is not LocalTraining,
+        "stop_after and fresh_moments are not part of private training": graph
+        and isinstance(method.training, LocalTraining)
+        and (method.training.stop_after > 0 or method.training.fresh_moments),
+        "it adds a term to the loss": (graph or link) and method.penalty is not None,
+        "it computes more after training": (graph or link) and method.after is not None,
+        "it shares nothing, so that no update leaves": budget.unit == "site" and not shared,
+    }
+    advice = "--network hops, with a method such as fedavg" if link else "a method such as fedavg"
+    for reason, applies in obstacles.items():
+        if applies:
+            raise RametError(
+                f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use {advice}"
+                f"{'' if link else ', fedstar or feddense'}."
+            )
+
+
+def _hops(method: AssembledMethod) -> int:
+    """Over how many hops the network sums before training; 0 if it does not."""
+    with torch.random.fork_rng():
+        model = built(method.model, method.task.plain_shape(method.inputs))
+    return model.hops if isinstance(model, NodeHops) else 0
+
+
+def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) -> None:
+    """Raise RametError if a robust rule would get partial replies, or too few of them."""
+    if not isinstance(method.merging, RobustMerging):
+        return
+    rule = type(method.merging).__name__
+    if not tuple(shared):
+        raise RametError(f"{method.name} shares nothing, so {rule} has nothing to merge.")
+    if method.activation.asks_parts:
+        activation = type(method.activation).__name__
+        raise RametError(
+            f"{rule} compares whole replies, but {activation} asks clients for parts of them. Use "
+            "--activation everyone or random-clients, or --merge mean."
+        )
+    if any(extras.rule for extras in declared_extras(method).values()):
+        raise RametError(
+            f"{rule} protects parameters, but not the extras of {method.name}, which any client "
+            "can change as it likes. Use --merge mean."
+        )
+    needed = method.merging.min_clients(clients)
+    if clients < needed:
+        raise RametError(
+            f"{rule} gives no protection with {clients} clients; it needs at least {needed}."
+        )
