@@ -23,8 +23,8 @@ import click
 import pytest
 import typer
 
+import ramet.cli.compare
 import ramet.cli.main
-import ramet.cli.study
 from ramet.experiment import RunFolder
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +166,7 @@ def start_only(words: list[str]) -> None:
     with (
         patch.object(sys, "argv", words),
         patch.object(RunFolder, "create", side_effect=_RunStartsError),
-        patch.object(ramet.cli.study, "run_sweep", side_effect=_RunStartsError),
+        patch.object(ramet.cli.compare, "run_sweep", side_effect=_RunStartsError),
     ):
         ramet.cli.main.main()
 

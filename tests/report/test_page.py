@@ -12,7 +12,7 @@ import pytest
 import ramet
 from command_line import ramet as command
 from own_sites import node_site
-from ramet.cli.study import _divergences
+from ramet.cli.report import _divergences
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.report.page import write_report

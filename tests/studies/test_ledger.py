@@ -196,7 +196,7 @@ def test_pages_repeat_what_the_ledger_says(found: Ledger) -> None:
 
 
 def test_an_unknown_folder_is_an_error() -> None:
-    from ramet.cli.study import _print_ledger
+    from ramet.cli.reproduce import _print_ledger
 
     with pytest.raises(RametError, match="not a folder of kept runs"):
         _print_ledger(Path("nowhere"), status=True, queue=False, as_json=False)

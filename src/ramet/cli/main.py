@@ -8,7 +8,22 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli import catalogue, data, deploy, export, leak, predict, run, site, study, trial, tune
+from ramet.cli import (
+    board,
+    catalogue,
+    compare,
+    data,
+    deploy,
+    export,
+    leak,
+    predict,
+    report,
+    reproduce,
+    run,
+    site,
+    trial,
+    tune,
+)
 from ramet.cli.console import out, print_error
 from ramet.errors import RametError
 from ramet.version import __version__
@@ -21,7 +36,11 @@ app = typer.Typer(
     suggest_commands=False,  # Click already does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (run, predict, export, leak, trial, study, tune, data, catalogue, site, deploy):
+GROUPS = (
+    *(run, predict, export, leak, trial, compare, reproduce, report, board, tune, data, catalogue),
+    *(site, deploy),
+)
+for group in GROUPS:
     app.add_typer(group.app)
 
 
