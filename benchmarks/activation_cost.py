@@ -22,10 +22,8 @@ import ramet
 from ramet.experiment import Experiment, MethodSpec, RunFolder, checked_settings, default_data
 from ramet.methods.fedda import Explore, Restart
 from ramet.metrics.summary import tensors_sent
-from ramet.report import drawing, figures
-from ramet.rules.method import switchable_arrays
-from ramet.studies.archive import finished_runs
-from ramet.studies.fedda_cost import (
+from ramet.papers import figures
+from ramet.papers.fedda_cost import (
     Activity,
     activity,
     explore_at_most,
@@ -33,6 +31,9 @@ from ramet.studies.fedda_cost import (
     restart_as_printed,
     rounds_between,
 )
+from ramet.report import drawing
+from ramet.rules.method import switchable_arrays
+from ramet.studies.archive import finished_runs
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from typing import TypeAlias
 from differences import difference
 
 from ramet.experiment import MethodSpec
+from ramet.papers.savings import POINTS_LOST, SHARE_SENT, saving
 from ramet.studies.archive import finished_runs
 from ramet.studies.choice import Choice
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.savings import POINTS_LOST, SHARE_SENT, saving
 
 CENTRAL = {"amazon": "amazon-central", "acm-hetero": "acm-central"}
 DATA = {"amazon": "Amazon", "acm-hetero": "ACM"}

@@ -15,18 +15,18 @@ import printed
 import splits
 import tables
 
-from ramet.report import drawing
-from ramet.report.board import (
+from ramet.papers.board import board
+from ramet.papers.board_page import (
     figure_name,
     overview_markdown,
     panel_figure,
     panels_markdown,
 )
-from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
-from ramet.report.protocol_tables import protocols_markdown
+from ramet.papers.ledger import Ledger, ledger
+from ramet.papers.ledger_tables import claims_markdown, ledger_markdown, totals
+from ramet.papers.protocol_tables import protocols_markdown
+from ramet.report import drawing
 from ramet.studies.archive import finished_runs
-from ramet.studies.board import board
-from ramet.studies.ledger import Ledger, ledger
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"

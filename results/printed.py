@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from ramet.experiment import MethodSpec
-from ramet.studies.claims import RunsByFolder, kept_by_folder
-from ramet.studies.printed import Printed, tables
-from ramet.studies.reproduction import ReproducedCell, cell_from_runs
+from ramet.papers.claims import RunsByFolder, kept_by_folder
+from ramet.papers.printed import Printed, tables
+from ramet.papers.reproduction import ReproducedCell, cell_from_runs
 
 HERE = Path(__file__).parent
 NBSP = "\u00a0"

@@ -17,9 +17,9 @@ from statistics import fmean, stdev
 from scipy.stats import chi2
 
 from ramet.experiment import SPLIT_SEED
-from ramet.studies.claims import kept_by_folder
+from ramet.papers.claims import kept_by_folder
+from ramet.papers.printed import tables
 from ramet.studies.finished_run import Draw, FinishedRun
-from ramet.studies.printed import tables
 
 HERE = Path(__file__).parent
 HEADS = ("method", "printed", "seeds of one split", "deviation", "splits", "deviation", "")

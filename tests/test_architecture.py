@@ -16,7 +16,7 @@ _LAYERS = """
 version errors disk source_names randomness metrics events payload secure user_code options privacy
 policy data/graphs data data/sources data/own partition models tasks training rules methods
 engine/store engine engine/server engine/site engine/processes experiment prediction flower tracking
-leak export notebook runs deploy studies report cli __main__ __init__
+leak export notebook runs deploy studies report papers cli __main__ __init__
 """
 LAYERS = _LAYERS.split()
 """The units of the package. Each imports only units before it; `__init__` is what users import."""

@@ -11,8 +11,8 @@ import pytest
 
 from ramet.experiment import Experiment, MethodSpec, checked_settings
 from ramet.methods import METHODS, PAPER_NAMES
+from ramet.papers.printed import baselines, experiments, figures, row_name, tables
 from ramet.partition import SETTINGS
-from ramet.studies.printed import baselines, experiments, figures, row_name, tables
 
 FILES = sorted(experiments().glob("*.toml"))
 ONE_SHOT = ("o-pfgl",)

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from ramet.studies.claims import kept_by_folder, outcome, papers
+from ramet.papers.claims import kept_by_folder, outcome, papers
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

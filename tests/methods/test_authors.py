@@ -17,12 +17,12 @@ from ramet.data.link_split import with_negatives
 from ramet.data.sources.hetero_graphs import read_amazon
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
-from ramet.experiment.deviations import deviations, methods_of_papers
 from ramet.experiment.named import NamedParts
 from ramet.methods import AUTHORS, METHODS, PAPER_NAMES, fedper
 from ramet.methods.fedda import Explore, Restart
 from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine
 from ramet.models import DenseDualChannel, DenseNetwork, GraphShape
+from ramet.papers.deviations import deviations, methods_of_papers
 from ramet.partition import Reading
 from ramet.partition.base import SPLIT_SEED
 from ramet.partition.by_dataset import tiny

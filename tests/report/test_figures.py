@@ -11,26 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from PIL import Image
 
+from drawn import legend, the_panel, xs, ys
 from ramet.report import drawing, figures
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import FinishedRuns
-
-
-def legend(panel: Axes) -> list[str]:
-    shown = panel.get_legend()
-    assert shown is not None
-    return [text.get_text() for text in shown.get_texts()]
-
-
-def xs(line: Any) -> list[float]:
-    return [float(value) for value in line.get_xdata()]
-
-
-def ys(line: Any) -> list[float]:
-    return [float(value) for value in line.get_ydata()]
 
 
 def first_point(line: Any) -> tuple[float, float]:
@@ -43,11 +29,6 @@ def rows_and_columns(panel: Axes) -> tuple[int, int]:
     assert spec is not None
     rows, columns, _, _ = spec.get_geometry()
     return rows, columns
-
-
-def the_panel(figure: Figure) -> Axes:
-    (panel,) = figure.axes
-    return panel
 
 
 def test_curves_of_runs_that_leave_out_clients_say_so(single_runs: FinishedRuns) -> None:
@@ -144,44 +125,10 @@ def test_runs_with_different_metrics_are_labelled_score(
     assert figures.metric_of({**single_runs, **acm_runs}) == "score"
 
 
-def test_reproduced_curves_are_means_or_best_and_worst_seeds(acm_runs: FinishedRuns) -> None:
-    two = {label: acm_runs[label] for label in ("fed-hgn,clients=8", "fedda,clients=8")}
-    drawn = figures.reproduced_curves([("8 clients", two, False), ("again", two, True)])
-    mean, extremes = drawn.axes
-    assert mean.get_title() == "8 clients: mean over seeds"
-    assert extremes.get_title() == "again: best (solid) and worst (dotted) seed"
-    assert (len(mean.lines), len(extremes.lines)) == (2, 4)
-    last = [100 * (run.rounds[-1].overview or 0) for run in two["fed-hgn,clients=8"].values()]
-    assert ys(mean.lines[0])[-1] == pytest.approx(fmean(last))
-    ends = [ys(line)[-1] for line in extremes.lines[:2]]
-    assert ends == pytest.approx([max(last), min(last)])
-
-
-def test_a_third_panel_starts_a_second_row_and_missing_methods_are_left_out(
-    acm_runs: FinishedRuns,
-) -> None:
-    panel = {"fed-hgn,clients=8": acm_runs["fed-hgn,clients=8"], "fedda": {}}
-    drawn = figures.reproduced_curves([(name, panel, False) for name in ("a", "b", "c")])
-    assert len(drawn.axes) == 4
-    assert [axes.axison for axes in drawn.axes] == [True, True, True, False]
-    assert legend(drawn.axes[2]) == ["fed-hgn,clients=8 (5)"]
-
-
-def test_tensors_are_drawn_per_round_as_a_running_mean_and_with_expected_levels() -> None:
-    shares = np.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.5]])
-    panel = the_panel(figures.tensors_over_rounds({"fedda": (shares, {"eq. 8": 0.625})}))
-    per_round, running_mean, level = panel.lines
-    assert ys(per_round) == pytest.approx([1.0, 0.25, 0.25])
-    # (1 + 1) / 2, then (1.5 / 2 + 1 / 2) / 2, then (1.5 / 3 + 1.5 / 3) / 2
-    assert ys(running_mean) == pytest.approx([1.0, 0.625, 0.5])
-    assert ys(level) == [0.625, 0.625]
-    assert legend(panel) == ["per round", "running mean", "eq. 8: 0.62"]
-
-
 def test_methods_with_an_activation_are_paired_with_those_without(
     single_runs: FinishedRuns, acm_runs: FinishedRuns
 ) -> None:
-    assert figures.pairs(single_runs) == {
+    assert figures.pairs(single_runs, {}) == {
         "fedstar": [
             "fedstar,activation=explore",
             "fedstar,activation=explore,keep_own=true,train_away=true",
@@ -194,14 +141,15 @@ def test_methods_with_an_activation_are_paired_with_those_without(
         ],
     }
     # FedDA without its rule is FedAvg with the same options
-    assert list(figures.pairs(acm_runs)) == ["fed-hgn,clients=8"]
-    assert "fedda,clients=8" in figures.pairs(acm_runs)["fed-hgn,clients=8"]
+    pairs = figures.pairs(acm_runs, {"fedda": "fed-hgn"})
+    assert list(pairs) == ["fed-hgn,clients=8"]
+    assert "fedda,clients=8" in pairs["fed-hgn,clients=8"]
 
 
 def test_points_over_bytes_are_the_published_ones(single_runs: FinishedRuns) -> None:
     """As in docs/results-links.md, on the three common seeds."""
     labels = ("fedstar", "fedstar,activation=restart")
-    figure = figures.score_over_bytes({label: single_runs[label] for label in labels})
+    figure = figures.score_over_bytes({label: single_runs[label] for label in labels}, {})
     panel = the_panel(figure)
     assert panel.get_xlabel() == "MB sent in the whole run, both ways"
     drawn: Any = panel.containers

@@ -15,10 +15,10 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.metrics import Round, Summary
 from ramet.metrics.summary import common_metric
+from ramet.papers.board import board
 from ramet.report import drawing, figures
 from ramet.report.page import write_report
 from ramet.studies.archive import finished_runs, keep, kept
-from ramet.studies.board import board
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun
 
@@ -193,7 +193,7 @@ def test_tensors_per_client_are_kept_and_drawn(tmp_path: Path) -> None:
         assert run.summary.sent is not None
         assert sum(map(sum, run.tensors)) == run.summary.sent.tensors.up
         assert len(run.tensors[0]) == len(run.summary.scores.clients)
-    assert figures.pairs(by_label) == {"feddense": [explore.label, restart.label]}
+    assert figures.pairs(by_label, {}) == {"feddense": [explore.label, restart.label]}
     page = write_report(by_label, tmp_path)
     assert "Score over bytes" in page.read_text()
     assert (tmp_path / "score_over_bytes.png").exists()

@@ -37,9 +37,9 @@ def board(
     """
     from ramet.disk import write_atomically
     from ramet.experiment import output_folder
+    from ramet.papers.board import board as ranked
+    from ramet.papers.board_page import board_markdown, figure_name, panel_figure
     from ramet.report import drawing
-    from ramet.report.board import board_markdown, figure_name, panel_figure
-    from ramet.studies.board import board as ranked
 
     panels = ranked(paths)
     if as_json:

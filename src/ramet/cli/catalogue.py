@@ -91,8 +91,8 @@ def protocols(
 
     Example: ramet protocols fedda
     """
-    from ramet.experiment.deviations import methods_of_papers, not_followed
-    from ramet.report.protocol_tables import protocol_table
+    from ramet.papers.deviations import methods_of_papers, not_followed
+    from ramet.papers.protocol_tables import protocol_table
 
     for methods in methods_of_papers() if name is None else [(name,)]:
         table = protocol_table(*methods)

@@ -34,6 +34,7 @@ def report(
     Example: ramet report sweeps/single --target 75
     """
     from ramet.experiment import output_folder
+    from ramet.papers.printed import baselines
     from ramet.report.page import write_report
     from ramet.studies.archive import finished_runs
 
@@ -42,7 +43,7 @@ def report(
     inspection, left_out = _divergences(first, data_folder(data))
     share = None if target is None else target / 100
     with output_folder(folder):
-        page = write_report(runs, folder, share, inspection, left_out)
+        page = write_report(runs, folder, share, inspection, left_out, baselines())
     print_line(f"Wrote {page} and its figures.")
 
 

@@ -12,7 +12,7 @@ from ramet.cli.console import fail_if_any, out, print_json, print_line, print_ta
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
-    from ramet.studies.reproduction import Reproduction
+    from ramet.papers.reproduction import Reproduction
 
 app = typer.Typer()
 
@@ -85,8 +85,8 @@ def reproduce(
             "give a paper and a table, such as `ramet reproduce feddense table2`, or --all with "
             "--status or --queue. Only these two print JSON."
         )
-    from ramet.studies import printed
-    from ramet.studies.reproduction import Reproduction
+    from ramet.papers import printed
+    from ramet.papers.reproduction import Reproduction
     from ramet.studies.sweep import parse_seeds
 
     is_figure = printed.is_figure(paper, table)
@@ -117,8 +117,8 @@ def reproduce(
 def _print_ledger(results: Path, status: bool, queue: bool, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from ramet.report.ledger_tables import queue_table, status_table, totals
-    from ramet.studies.ledger import ledger
+    from ramet.papers.ledger import ledger
+    from ramet.papers.ledger_tables import queue_table, status_table, totals
 
     if status == queue:
         raise RametError("--all needs either --status or --queue. Add one of them.")
@@ -134,7 +134,7 @@ def _print_ledger(results: Path, status: bool, queue: bool, as_json: bool) -> No
 
 def _reproduce_table(plan: Reproduction, name: str) -> bool:
     """Print a table's numbers and claims. Returns whether all that were run are reproduced."""
-    from ramet.report.study_tables import order_table, reproduced_table, saving_table
+    from ramet.papers.reproduction_tables import order_table, reproduced_table, saving_table
 
     cells = plan.reproduced()
     about = "scores in % ± std (seeds); sizes in scalars and KB"
@@ -164,8 +164,9 @@ def _reproduce_table(plan: Reproduction, name: str) -> bool:
 def _reproduce_figure(plan: Reproduction, name: str) -> bool:
     """Draw a figure's curves from the finished runs, and print a table of their last round."""
     from ramet.experiment import output_folder
-    from ramet.report import drawing, figures
-    from ramet.report.study_tables import saving_table
+    from ramet.papers import figures
+    from ramet.papers.reproduction_tables import saving_table
+    from ramet.report import drawing
 
     curves = [(panel, runs) for panel, runs in plan.curves() if any(runs.values())]
     if not curves:

@@ -40,12 +40,16 @@ def write_report(
     target: float | None = None,
     inspection: GraphInspection | None = None,
     left_out: Sequence[str] = (),
+    baselines: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write `report.html`, and each figure as PNG and SVG, into the folder."""
+    """Write `report.html`, and each figure as PNG and SVG, into the folder.
+
+    ``baselines`` are the methods that others match with fewer bytes, by the name of the other.
+    """
     every = _every(by_label)
     _check_comparable(every)
     rows = standings(by_label, target)
-    pictures = _pictures(by_label, rows, inspection)
+    pictures = _pictures(by_label, rows, inspection, baselines or {})
     metric = figures.metric_of(by_label)
     for picture in pictures:
         drawing.save(picture.figure, folder, picture.name)
@@ -103,7 +107,10 @@ def _over_whom(by_label: FinishedRuns) -> str:
 
 
 def _pictures(
-    by_label: FinishedRuns, rows: Sequence[Standing], inspection: GraphInspection | None
+    by_label: FinishedRuns,
+    rows: Sequence[Standing],
+    inspection: GraphInspection | None,
+    baselines: Mapping[str, str],
 ) -> list[_Picture]:
     metric = figures.metric_of(by_label)
     pictures = [
@@ -134,14 +141,14 @@ def _pictures(
                 figures.score_over_flops(rows),
             ),
         )
-    if figures.pairs(by_label):
+    if figures.pairs(by_label, baselines):
         pictures.append(
             _Picture(
                 "score_over_bytes",
                 "Score over bytes",
                 "Methods with and without an activation: mean ± one sample standard deviation over "
                 "seeds, against all bytes of a run.",
-                figures.score_over_bytes(by_label),
+                figures.score_over_bytes(by_label, baselines),
             )
         )
     pictures += _pictures_of_all_data(by_label) + _pictures_of_kinds(by_label)

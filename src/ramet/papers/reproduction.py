@@ -12,14 +12,14 @@ from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, checked_settings, default_data
 from ramet.experiment.method_spec import MethodSpec
 from ramet.models import LinkShape
+from ramet.papers.claims import Status
+from ramet.papers.printed import ROUNDING, Panel, Printed, PrintedEntry, baselines
+from ramet.papers.savings import Saving, saving, savings
 from ramet.rules.activation import Everyone
 from ramet.studies.archive import keep, kept
 from ramet.studies.choice import Choice, samples_ratio, score
-from ramet.studies.claims import Status
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import Gain, by_split_or_seed, paired_gain
-from ramet.studies.printed import ROUNDING, Panel, Printed, PrintedEntry, baselines
-from ramet.studies.savings import Saving, saving, savings
 from ramet.studies.sweep import Sweep
 
 _SCALAR_BYTES, _KB = 4, 1024

@@ -16,15 +16,15 @@ from ramet.experiment import default_data
 from ramet.experiment.code import code_sha256
 from ramet.experiment.named import NamedParts, method_factory, setting_factory
 from ramet.options import arguments
+from ramet.papers.code_lines import code_lines
+from ramet.papers.same_algorithm import equal_results, same_algorithms
 from ramet.payload import everything, nothing
 from ramet.rules.method import AssembledMethod, sum_obstacle
 from ramet.studies.archive import by_label, runs_below
 from ramet.studies.choice import samples_ratio
-from ramet.studies.code_lines import code_lines
 from ramet.studies.comparison import gain_of
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
-from ramet.studies.same_algorithm import equal_results, same_algorithms
 
 _MOST_NAMES = 3
 _ANY = "METHOD"

@@ -9,9 +9,9 @@ import pytest
 
 import ramet
 from ramet.errors import RametError
+from ramet.papers.printed import Panel, Printed, figure, is_figure, table
+from ramet.papers.reproduction import ReproducedCell, Reproduction, orders
 from ramet.studies.finished_run import Draw
-from ramet.studies.printed import Panel, Printed, figure, is_figure, table
-from ramet.studies.reproduction import ReproducedCell, Reproduction, orders
 
 
 def cell(**facts: object) -> Printed:

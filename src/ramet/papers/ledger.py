@@ -12,8 +12,7 @@ from typing import Any
 from ramet.experiment import SPLIT_SEED, MethodSpec
 from ramet.experiment.named import PROTOCOL
 from ramet.methods import AUTHORS
-from ramet.partition import SETTINGS
-from ramet.studies.claims import (
+from ramet.papers.claims import (
     Outcome,
     Paper,
     Protocol,
@@ -25,9 +24,10 @@ from ramet.studies.claims import (
     outcome,
     papers,
 )
+from ramet.papers.printed import Panel, Printed, PrintedEntry, figures, tables
+from ramet.papers.reproduction import FROM_RUNS, Reproduction, cell_from_runs, size_cell
+from ramet.partition import SETTINGS
 from ramet.studies.finished_run import Draw
-from ramet.studies.printed import Panel, Printed, PrintedEntry, figures, tables
-from ramet.studies.reproduction import FROM_RUNS, Reproduction, cell_from_runs, size_cell
 
 STATUSES: tuple[Status, ...] = (
     *("exact", "holds", "undecided", "fails", "other data", "not to be had", "not run"),

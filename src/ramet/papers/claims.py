@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from ramet.papers.printed import PrintedEntry, experiments
+from ramet.papers.savings import bytes_both_ways
 from ramet.studies.archive import kept
 from ramet.studies.choice import Choice, differences, samples_ratio
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
-from ramet.studies.printed import PrintedEntry, experiments
-from ramet.studies.savings import bytes_both_ways
 
 Status: TypeAlias = Literal[
     "exact", "holds", "undecided", "fails", "other data", "not to be had", "not run"

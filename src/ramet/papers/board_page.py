@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ramet.papers.board import Entry, Panel, Terms
 from ramet.report.drawing import COLOURS, new_figure
 from ramet.report.text import percent, plural, size
-from ramet.studies.board import Entry, Panel, Terms
 from ramet.studies.gains import Gain
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ramet.errors import RametError
-from ramet.report.ledger_tables import claims_markdown, ledger_markdown, totals
-from ramet.studies.claims import Claim, RunsByFolder, kept_by_folder, outcome, papers
+from ramet.papers.claims import Claim, RunsByFolder, kept_by_folder, outcome, papers
+from ramet.papers.ledger import STATUSES, Ledger, _seconds, ledger
+from ramet.papers.ledger_tables import claims_markdown, ledger_markdown, totals
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.ledger import STATUSES, Ledger, _seconds, ledger
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ramet.studies.code_lines import code_lines
+from ramet.papers.code_lines import code_lines
 
 SOURCE = '''"""A method.
 

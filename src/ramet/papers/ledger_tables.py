@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from ramet.papers.claims import Outcome
+from ramet.papers.ledger import STATUSES, Command, Entry, Ledger
 from ramet.report.plain_table import list_table
 from ramet.report.text import plural
 from ramet.studies.choice import Choice
-from ramet.studies.claims import Outcome
-from ramet.studies.ledger import STATUSES, Command, Entry, Ledger
 
 _BLANK = "–"
 

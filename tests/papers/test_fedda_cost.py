@@ -4,7 +4,7 @@ import pytest
 
 from ramet.metrics import Record
 from ramet.metrics.summary import tensors_sent
-from ramet.studies.fedda_cost import (
+from ramet.papers.fedda_cost import (
     activity,
     explore_at_most,
     restart,

@@ -16,11 +16,11 @@ from ramet.cli.main import app
 from ramet.errors import RametError
 from ramet.metrics.summary import Baseline
 from ramet.options import allow_code
-from ramet.report.board import board_markdown, short_names
+from ramet.papers.board import Entry, Panel, board
+from ramet.papers.board_page import board_markdown, short_names
+from ramet.papers.same_algorithm import same_algorithms
 from ramet.studies.archive import keep, kept
-from ramet.studies.board import Entry, Panel, board
 from ramet.studies.finished_run import FinishedRun
-from ramet.studies.same_algorithm import same_algorithms
 
 FIELD = Path(__file__).parents[2] / "results" / "field-cora-10"
 SCORES = {

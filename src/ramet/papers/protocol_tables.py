@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from ramet.experiment.deviations import deviations, methods_of_papers, not_followed
+from ramet.papers.deviations import deviations, methods_of_papers, not_followed
 from ramet.report.plain_table import list_table
 
 _HEADS = ("--set", "ours", "authors'", "where they say it")

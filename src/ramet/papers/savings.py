@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from ramet.experiment import MethodSpec
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import FEWEST_PAIRS, Gain, paired_gain
 
 POINTS_LOST, SHARE_SENT = 0.5, 0.75
 """FedDA's claim as tested here: at most this many points lost, and this share of bytes sent."""
-
-
-def without_activation(spec: MethodSpec, baselines: Mapping[str, str]) -> MethodSpec:
-    """The same method without its activation, or its baseline if it consists of the activation."""
-    return replace(spec, method=baselines.get(spec.method, spec.method), activation=None)
 
 
 @dataclass(frozen=True)

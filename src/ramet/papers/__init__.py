@@ -1,0 +1,1 @@
+"""What papers print and claim, next to our own runs."""
