@@ -57,7 +57,7 @@ def federated(settings: RunSettings) -> float:
         experiment = run.experiment()
         for client in experiment.clients:
             experiment.samples(client)
-        wire = LocalWire(lambda client: experiment.node(client, run.clients))
+        wire = LocalWire(lambda client: experiment.client(client, run.clients))
         start = time.process_time()
         run.execute(wire, lambda _: None)
         return time.process_time() - start

@@ -25,7 +25,8 @@ from ramet.data.sources.graph_sets import read_block
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.regions import Region
 from ramet.engine.server.rounds import Rounds
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
+from ramet.engine.site.protection import Protection
 from ramet.engine.start import start_extras, start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import METHODS
@@ -52,10 +53,11 @@ class Federation:
         splits = (Split(*torch.split(graphs, [GRAPHS - 4, 2, 2])) for graphs in drawn)
         return {c: GraphSamples(block, own) for c, own in zip(self.clients, splits, strict=True)}
 
-    def node(self, client: str) -> Node:
+    def client(self, client: str) -> Client:
         snapshots = Snapshots(self.folder / "clients" / client)
         samples, device = self.samples[client], torch.device("cpu")
-        return Node(client, self.method, samples, 0, snapshots, device, clients=len(self.clients))
+        protection = Protection(clients=len(self.clients))
+        return Client(client, self.method, samples, 0, snapshots, device, protection)
 
     def rounds(self, regions: dict[str, tuple[str, ...]]) -> Rounds:
         shape = self.method.task.shape(self.samples[self.clients[0]])
@@ -73,7 +75,7 @@ class Federation:
 
     def run(self, regions: dict[str, tuple[str, ...]]) -> tuple[str, float]:
         """The SHA-256, and the seconds of the run."""
-        wire = LocalWire(self.node)
+        wire = LocalWire(self.client)
         coordinator = Region(self.rounds({}), wire)
         start = time.monotonic()
         sha256 = self.rounds(regions).run(

@@ -25,7 +25,7 @@ from ramet.data.link_split import HeldOutPairs
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.data.splits import node_fold_split
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.partition import Reading
 from ramet.partition.by_relation import planted_hetero
@@ -92,10 +92,12 @@ def small_graph() -> NodeGraph:
 
 
 @pytest.fixture
-def tiny_node(tmp_path: Path, tiny_samples: Callable[[str, Method], Any]) -> Callable[..., Node]:
-    def make(name: str, method: Method, seed: int = 0) -> Node:
-        return Node(
-            client=name,
+def tiny_client(
+    tmp_path: Path, tiny_samples: Callable[[str, Method], Any]
+) -> Callable[..., Client]:
+    def make(name: str, method: Method, seed: int = 0) -> Client:
+        return Client(
+            name=name,
             method=assembled(method),
             samples=tiny_samples(name, method),
             seed=seed,

@@ -21,7 +21,8 @@ from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.state import RunState
 from ramet.engine.server.wire import Answer, Wire
 from ramet.engine.site.audit import AuditLog
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
+from ramet.engine.site.protection import Protection
 from ramet.engine.start import start_extras, start_shared
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.experiment import RunFolder
@@ -115,6 +116,11 @@ def climbing(**parts: Any) -> AssembledMethod:
     return by_hand(Method(**own), Climb(), lr=1.0)
 
 
+def protected(client: Client, **terms: Any) -> Client:
+    """The client under other terms."""
+    return replace(client, protection=replace(client.protection, **terms))
+
+
 @dataclass
 class StopsAfter:
     """A wire that stops the run after a number of replies."""
@@ -138,11 +144,12 @@ class Federation:
     folder: Path
     samples: Mapping[str, GraphSamples] = field(default_factory=lambda: dict(CLIMBERS))
 
-    def node(self, client: str) -> Node:
+    def client(self, client: str) -> Client:
         states = Snapshots(self.folder / client, keep=100)
         audit = AuditLog(self.folder / client / "audit.jsonl", "run", client)
         device = torch.device("cpu")
-        return Node(client, self.method, self.samples[client], 0, states, device, audit)
+        protection = Protection(audit=audit)
+        return Client(client, self.method, self.samples[client], 0, states, device, protection)
 
     def rounds(self, rounds: int, **settings: Any) -> Rounds:
         """The server's side of the run."""
@@ -164,12 +171,12 @@ class Federation:
         """Run or continue it, and return the SHA-256 and the records."""
         records: list[Record] = []
         run = self.rounds(rounds, **settings)
-        return run.run(wire or LocalWire(self.node), records.append), records
+        return run.run(wire or LocalWire(self.client), records.append), records
 
     def stop(self, rounds: int, replies: int) -> None:
         """Run it until a number of replies have been received."""
         with pytest.raises(StoppedError):
-            self.run(rounds, StopsAfter(LocalWire(self.node), replies))
+            self.run(rounds, StopsAfter(LocalWire(self.client), replies))
 
     def resumed(self, rounds: int, replies: int) -> str:
         """Stop after a number of replies, continue, and return the SHA-256."""
@@ -201,7 +208,7 @@ class Watched:
             if self.away(client, message):
                 yield client, "is away"
             else:
-                self.replies.append(self.federation.node(client).answer(message))
+                self.replies.append(self.federation.client(client).answer(message))
                 yield client, self.change(client, self.replies[-1])
 
     def sent_to(self, client: str) -> list[Payload]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from federations import Federation, climbing
 from ramet.engine.messages import request
 from ramet.engine.secure_messages import (
     AGREE,
@@ -21,6 +22,8 @@ from ramet.engine.secure_messages import (
     context_digest,
 )
 from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.site.gates import passed
+from ramet.engine.site.outer_gates import secure_gates
 from ramet.engine.site.secure_site import SecureSite, simulated_site
 from ramet.errors import RametError
 from ramet.payload import Array, Payload
@@ -28,6 +31,17 @@ from ramet.rules.fixed_point import RingTotal
 
 TRAIN = "train"
 STEPS = (KEYS, SHARES, TRAIN, UNMASK)
+
+
+def once(site: SecureSite, message: Payload, answer: Callable[[], Payload]) -> Payload:
+    """A site's answer behind the gates of secure sums."""
+    asked = Federation(climbing(), site.folder).client("a").request(message)
+    return passed(secure_gates(site), asked, lambda _: answer())
+
+
+def needing(site: SecureSite, smallest: int | None) -> SecureSite:
+    """The site with another smallest number of members in a sum."""
+    return replace(site, members=replace(site.members, smallest=smallest))
 
 
 @dataclass
@@ -91,7 +105,7 @@ class Sums:
     def train(self, client: str, number: int, message: Payload | None = None) -> Payload:
         message = message or self.train_message(number)
         self.messages.append((TRAIN, client, message))
-        reply = self.sites[client].once(message, lambda: Payload(self.terms(client, number)))
+        reply = once(self.sites[client], message, lambda: Payload(self.terms(client, number)))
         self.replies.append((TRAIN, client, reply))
         return reply
 

@@ -4,30 +4,32 @@ import hashlib
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from command_line import ramet
+from federations import protected
 from own_sites import messy_site
 from ramet import run as run_method
 from ramet.engine.messages import request
 from ramet.engine.site.audit import AuditLog, audit_entries
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.errors import RametError
 from ramet.methods import fedstar
 from ramet.metrics import WORK
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 
 
-def audited(tiny_node: NodeMaker, path: Path) -> Node:
-    return replace(tiny_node("rings", fedstar()), audit=AuditLog(path, "run", "rings"))
+def audited(tiny_client: ClientMaker, path: Path) -> Client:
+    return protected(tiny_client("rings", fedstar()), audit=AuditLog(path, "run", "rings"))
 
 
-def test_every_sent_tensor_is_logged_with_its_hash(tiny_node: NodeMaker, tmp_path: Path) -> None:
-    node = audited(tiny_node, tmp_path / "log" / "audit.jsonl")
+def test_every_sent_tensor_is_logged_with_its_hash(
+    tiny_client: ClientMaker, tmp_path: Path
+) -> None:
+    node = audited(tiny_client, tmp_path / "log" / "audit.jsonl")
     replies = [node.answer(request(1, True, {})), node.answer(request(2, False, {}))]
     entries, unreadable = audit_entries(tmp_path)
     assert unreadable == 0
@@ -49,9 +51,9 @@ def test_every_sent_tensor_is_logged_with_its_hash(tiny_node: NodeMaker, tmp_pat
 
 
 def test_the_entry_is_synced_before_the_reply_is_sent(
-    tiny_node: NodeMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_client: ClientMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, real = audited(tiny_node, tmp_path / "audit.jsonl"), os.fsync
+    node, real = audited(tiny_client, tmp_path / "audit.jsonl"), os.fsync
     node.answer(request(1, True, {}))
     synced: list[int] = []
 
@@ -66,15 +68,15 @@ def test_the_entry_is_synced_before_the_reply_is_sent(
 
 
 def test_no_reply_is_sent_if_the_log_cannot_be_written(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
     (tmp_path / "audit.jsonl").mkdir()
     with pytest.raises(IsADirectoryError):
-        audited(tiny_node, tmp_path / "audit.jsonl").answer(request(1, True, {}))
+        audited(tiny_client, tmp_path / "audit.jsonl").answer(request(1, True, {}))
 
 
-def test_a_truncated_line_does_not_affect_others(tiny_node: NodeMaker, tmp_path: Path) -> None:
-    node = audited(tiny_node, tmp_path / "audit.jsonl")
+def test_a_truncated_line_does_not_affect_others(tiny_client: ClientMaker, tmp_path: Path) -> None:
+    node = audited(tiny_client, tmp_path / "audit.jsonl")
     node.answer(request(1, True, {}))
     with (tmp_path / "audit.jsonl").open("ab") as file:
         file.write(b'{"time": "20')

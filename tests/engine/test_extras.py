@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from federations import CLIMBERS, Federation, Watched, climbing
 from ramet.engine.messages import request
 from ramet.engine.site.audit import audit_entries
-from ramet.engine.site.node import NotSharedError
+from ramet.engine.site.request import NotSharedError
 from ramet.engine.start import start_extras
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload, nothing, only
@@ -109,14 +109,14 @@ REFUSED: dict[str, tuple[Any, type[RametError], str]] = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_client_sends_exactly_what_is_declared(kind: str, tmp_path: Path) -> None:
     after, error, message = REFUSED[kind]
-    node = Federation(climbing(extras=TWO, after=after), tmp_path).node("a")
+    node = Federation(climbing(extras=TWO, after=after), tmp_path).client("a")
     with pytest.raises(error, match=message):
         node.answer(request(1, True, {}))
     assert not node.snapshots.steps()
 
 
 def test_without_a_declaration_nothing_is_sent(tmp_path: Path) -> None:
-    node = Federation(climbing(after=sends(two=torch.zeros(2))), tmp_path).node("a")
+    node = Federation(climbing(after=sends(two=torch.zeros(2))), tmp_path).client("a")
     with pytest.raises(NotSharedError, match="refuses to send the extra 'two'"):
         node.answer(request(1, True, {}))
 
@@ -124,7 +124,7 @@ def test_without_a_declaration_nothing_is_sent(tmp_path: Path) -> None:
 def test_a_client_accepts_only_declared_extras(tmp_path: Path) -> None:
     up_only = Extras(two_zeros, Sum(), down=nothing)
     for extras, name in ((TWO, "three"), (up_only, "two")):
-        node = Federation(climbing(extras=extras, after=send_slope), tmp_path).node("a")
+        node = Federation(climbing(extras=extras, after=send_slope), tmp_path).client("a")
         message = request(1, True, {}, extras={name: np.zeros(2, np.float32)})
         with pytest.raises(NotSharedError, match=f"refuses to accept the extra '{name}'"):
             node.answer(message)
@@ -132,7 +132,7 @@ def test_a_client_accepts_only_declared_extras(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("two", [np.zeros(3, np.float32), np.zeros(2)], ids=["shape", "type"])
 def test_a_client_accepts_only_extras_of_the_declared_form(two: Array, tmp_path: Path) -> None:
-    node = Federation(climbing(extras=TWO, after=send_slope), tmp_path).node("a")
+    node = Federation(climbing(extras=TWO, after=send_slope), tmp_path).client("a")
     with pytest.raises(NotSharedError, match=r"refuses to accept the extra 'two' \(float"):
         node.answer(request(2, True, {}, extras={"two": two}))
 

@@ -7,21 +7,23 @@ from dataclasses import replace
 
 import pytest
 
+from federations import protected
 from ramet.engine.messages import request
+from ramet.engine.site.client import Client
 from ramet.engine.site.limit import SiteLimit
-from ramet.engine.site.node import Node, NotSharedError
+from ramet.engine.site.request import NotSharedError
 from ramet.methods import fedstar, scaffold
 from ramet.payload import only
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 
 
-def limited(node: Node, *patterns: str) -> Node:
-    return replace(node, limit=SiteLimit(node.method, (only(*patterns),)))
+def limited(node: Client, *patterns: str) -> Client:
+    return protected(node, limit=SiteLimit(node.method, (only(*patterns),)))
 
 
-def test_an_array_outside_the_limit_does_not_leave(tiny_node: NodeMaker) -> None:
-    node = tiny_node("rings", fedstar())
+def test_an_array_outside_the_limit_does_not_leave(tiny_client: ClientMaker) -> None:
+    node = tiny_client("rings", fedstar())
     sent = limited(node, "structure.*").answer(request(1, True, {})).arrays
     assert sent.keys() == node.answer(request(1, True, {})).arrays.keys()
     first = next(iter(sent))
@@ -30,11 +32,11 @@ def test_an_array_outside_the_limit_does_not_leave(tiny_node: NodeMaker) -> None
         limited(node, *others).answer(request(1, True, {}))
 
 
-def test_an_extra_outside_the_limit_does_not_leave(tiny_node: NodeMaker) -> None:
-    node = tiny_node("rings", scaffold())
+def test_an_extra_outside_the_limit_does_not_leave(tiny_client: ClientMaker) -> None:
+    node = tiny_client("rings", scaffold())
     limit = SiteLimit(node.method, (only("layers.*"),))
     shape = node.method.task.shape(node.samples)
-    reply = replace(node, limit=limit).answer(request(1, True, {}))
+    reply = protected(node, limit=limit).answer(request(1, True, {}))
     assert reply.extras.keys() == limit.extras(shape, node.seed)
     narrow = SiteLimit(node.method, (only("layers.0.*"),))
     forbidden = narrow.forbidden(replace(reply, arrays={}), shape, node.seed)
@@ -42,6 +44,6 @@ def test_an_extra_outside_the_limit_does_not_leave(tiny_node: NodeMaker) -> None
     assert forbidden
 
 
-def test_a_reply_without_arrays_may_always_leave(tiny_node: NodeMaker) -> None:
-    node = limited(tiny_node("rings", fedstar()))
+def test_a_reply_without_arrays_may_always_leave(tiny_client: ClientMaker) -> None:
+    node = limited(tiny_client("rings", fedstar()))
     assert node.answer(request(1, False, {})).notes["private"]

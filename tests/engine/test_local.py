@@ -41,7 +41,7 @@ def ask(wire: LocalWire | GrowingWire, number: int) -> None:
 def test_only_the_files_of_long_rounds_are_synced(
     growing: bool, tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = LocalWire(Federation(climbing(), tmp_path).node)
+    here = LocalWire(Federation(climbing(), tmp_path).client)
     wire = GrowingWire(here, lambda: here, rounds=3, clients=1) if growing else here
     ask(wire, 1)
     assert synced == [*FILES, "a"]
@@ -55,8 +55,8 @@ def test_only_the_files_of_long_rounds_are_synced(
 
 def test_what_is_not_synced_is_in_files_all_the_same(tmp_path: Path) -> None:
     federation = Federation(climbing(), tmp_path)
-    wire = LocalWire(federation.node)
+    wire = LocalWire(federation.client)
     for number in (1, 2, 3):
         ask(wire, number)
-    assert federation.node("a").snapshots.steps() == [1, 2, 3]
+    assert federation.client("a").snapshots.steps() == [1, 2, 3]
     assert len((tmp_path / "a" / "audit.jsonl").read_text().splitlines()) == 3

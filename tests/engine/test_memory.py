@@ -38,7 +38,7 @@ def test_memory_survives_and_is_part_of_the_sha256(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_memory_belongs_to_the_replies_that_the_server_has(lost: int, tmp_path: Path) -> None:
     """The server has no reply of the first rounds, so the client counts from 0 again."""
-    node = Federation(climbing(after=count_rounds), tmp_path).node("a")
+    node = Federation(climbing(after=count_rounds), tmp_path).client("a")
     for number in range(1, lost + 1):
         node.answer(request(number, True, {}, last=0))
     node.answer(request(lost + 1, True, {}, last=0))
@@ -48,7 +48,7 @@ def test_memory_belongs_to_the_replies_that_the_server_has(lost: int, tmp_path: 
 
 
 def test_memory_never_leaves(tmp_path: Path) -> None:
-    node = Federation(climbing(after=count_rounds), tmp_path).node("a")
+    node = Federation(climbing(after=count_rounds), tmp_path).client("a")
     reply = node.answer(request(1, True, {}))
     assert ([*reply.arrays], reply.extras) == (["slope"], {})
 
@@ -57,7 +57,7 @@ def test_memory_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     def after(session: Session) -> None:
         session.memory["rounds"] = 1  # type: ignore[assignment]
 
-    node = Federation(climbing(after=after), tmp_path).node("a")
+    node = Federation(climbing(after=after), tmp_path).client("a")
     with pytest.raises(RametError, match=r"'memory/method/rounds' is a int.*Use `torch.tensor`"):
         node.answer(request(1, True, {}))
 

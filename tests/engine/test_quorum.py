@@ -11,7 +11,7 @@ import pytest
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
@@ -40,12 +40,14 @@ class UnreliableWire(LocalWire):
 
 
 @pytest.fixture
-def run(tiny_node: Callable[..., Node], tmp_path: Path) -> Callable[..., tuple[str, list[Record]]]:
+def run(
+    tiny_client: Callable[..., Client], tmp_path: Path
+) -> Callable[..., tuple[str, list[Record]]]:
     def execute(
         folder: str, quorum: int, retry_delays: tuple[float, ...], away: dict[str, set[int]]
     ) -> tuple[str, list[Record]]:
-        def node(client: str) -> Node:
-            original = tiny_node(client, fedstar())
+        def node(client: str) -> Client:
+            original = tiny_client(client, fedstar())
             return replace(original, snapshots=Snapshots(tmp_path / folder / client))
 
         method = assembled(fedstar())

@@ -15,7 +15,7 @@ from torch import Tensor
 import ramet
 from ramet.data import Batch
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError
@@ -25,7 +25,7 @@ from ramet.payload import digest
 from ramet.rules.method import assembled
 from ramet.training.local import LocalTraining, Penalty, Session
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 ROUNDS = (1, 2, 3, 4)
 SLOW = ("fedssp", "o-pfgl")
 
@@ -41,7 +41,7 @@ class CountedLoads(Snapshots):
 
 
 @pytest.fixture
-def counted(tmp_path: Path) -> Callable[[Node], Node]:
+def counted(tmp_path: Path) -> Callable[[Client], Client]:
     """A node whose snapshots count how often one is read."""
 
     class Counted(CountedLoads):
@@ -50,7 +50,7 @@ def counted(tmp_path: Path) -> Callable[[Node], Node]:
     return lambda node: replace(node, snapshots=Counted(tmp_path / "warm"))
 
 
-def replies(node: Node) -> list[str]:
+def replies(node: Client) -> list[str]:
     arrays: Any = {}
     digests = []
     for number in ROUNDS:
@@ -59,14 +59,14 @@ def replies(node: Node) -> list[str]:
     return digests
 
 
-def cold(node: Node, folder: Path) -> list[str]:
+def cold(node: Client, folder: Path) -> list[str]:
     """The replies if every message is answered from the disk."""
     return replies(
         replace(node, snapshots=Snapshots(folder / "cold"), recent=RecentSnapshots(limit=0))
     )
 
 
-def loads(node: Node) -> int:
+def loads(node: Client) -> int:
     assert isinstance(node.snapshots, CountedLoads)
     return node.snapshots.loads
 
@@ -110,18 +110,18 @@ HIDDEN_STATE = {
 
 @pytest.mark.parametrize("method", HIDDEN_STATE.values(), ids=HIDDEN_STATE)
 def test_state_that_is_in_no_file_does_not_survive(
-    method: Any, tiny_node: NodeMaker, counted: Callable[[Node], Node], tmp_path: Path
+    method: Any, tiny_client: ClientMaker, counted: Callable[[Client], Client], tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     warm = counted(node)
     assert replies(warm) == cold(node, tmp_path)
     assert loads(warm) == 0
 
 
 def test_a_client_is_not_read_again_while_it_is_in_memory(
-    tiny_node: NodeMaker, counted: Callable[[Node], Node], tmp_path: Path
+    tiny_client: ClientMaker, counted: Callable[[Client], Client], tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", assembled(fedavg()))
+    node = tiny_client("rings", assembled(fedavg()))
     warm = counted(node)
     assert replies(warm) == cold(node, tmp_path)
     assert loads(warm) == 0
@@ -132,9 +132,9 @@ def count_rounds(session: Session) -> None:
 
 
 def test_memory_of_its_own_stays(
-    tiny_node: NodeMaker, counted: Callable[[Node], Node], tmp_path: Path
+    tiny_client: ClientMaker, counted: Callable[[Client], Client], tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", assembled(replace(fedavg(), after=count_rounds)))
+    node = tiny_client("rings", assembled(replace(fedavg(), after=count_rounds)))
     warm = counted(node)
     assert replies(warm) == cold(node, tmp_path)
     assert loads(warm) == 0
@@ -142,9 +142,9 @@ def test_memory_of_its_own_stays(
 
 
 def test_a_file_that_another_process_has_written_counts(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", assembled(fedavg()))
+    node = tiny_client("rings", assembled(fedavg()))
     sent = node.answer(request(1, True, {})).arrays
     other = replace(node, method=assembled(fedavg(), training=LocalTraining(lr=0.5)))
     replace(other, recent=RecentSnapshots()).answer(request(1, True, {}))
@@ -156,23 +156,23 @@ def test_a_file_that_another_process_has_written_counts(
 
 
 def test_a_repeated_round_starts_from_the_state_before_it(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", assembled(fedavg()))
+    node = tiny_client("rings", assembled(fedavg()))
     sent = node.answer(request(1, True, {})).arrays
     first = node.answer(request(2, True, sent, last=1)).arrays
     assert digest(node.answer(request(2, True, sent, last=1)).arrays) == digest(first)
     assert digest(first) == cold_second(node, tmp_path, sent)
 
 
-def cold_second(node: Node, folder: Path, sent: Any) -> str:
+def cold_second(node: Client, folder: Path, sent: Any) -> str:
     other = replace(node, snapshots=Snapshots(folder / "cold"), recent=RecentSnapshots(limit=0))
     other.answer(request(1, True, {}))
     return digest(other.answer(request(2, True, sent, last=1)).arrays)
 
 
-def test_the_copies_stay_below_the_limit(tiny_node: NodeMaker) -> None:
-    nodes = {name: tiny_node(name, assembled(fedavg())) for name in ("rings", "trees", "blocks")}
+def test_the_copies_stay_below_the_limit(tiny_client: ClientMaker) -> None:
+    nodes = {name: tiny_client(name, assembled(fedavg())) for name in ("rings", "trees", "blocks")}
     free = RecentSnapshots()
     for node in nodes.values():
         replace(node, recent=free).answer(request(1, True, {}))

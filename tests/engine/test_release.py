@@ -15,7 +15,7 @@ from federations import Climb, Federation, OfThisRound, Watched, climbing, nodes
 from ramet.data import Batch
 from ramet.engine.messages import request
 from ramet.engine.site.audit import audit_entries
-from ramet.engine.site.node import NotSharedError
+from ramet.engine.site.request import NotSharedError
 from ramet.models import GraphShape
 from ramet.payload import Array, Arrays, Payload
 from ramet.rules.eight_bit import EightBit
@@ -113,7 +113,7 @@ class SneaksNumber(Plus):
 def test_a_site_sends_only_what_the_form_declares(
     release: Plus, message: str, tmp_path: Path
 ) -> None:
-    node = Federation(climbing(release=(release,)), tmp_path).node("a")
+    node = Federation(climbing(release=(release,)), tmp_path).client("a")
     with pytest.raises(NotSharedError, match=f"client a refuses to send {message}"):
         node.answer(request(1, True, {}))
     assert not node.snapshots.steps()

@@ -18,7 +18,7 @@ from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.rules import ServerRules
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
@@ -281,7 +281,7 @@ def test_clients_send_only_what_up_declares(tmp_path: Path) -> None:
 
 
 def test_real_clients_with_arrays_of_one_direction(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
     """One layer crosses the wire only upwards, another one only downwards."""
     method = replace(
@@ -289,14 +289,14 @@ def test_real_clients_with_arrays_of_one_direction(
         up=only("structure.embed.*", "structure.layers.0.*"),
         down=only("structure.embed.*", "structure.layers.1.*"),
     )
-    start = start_shared(method, method.task.shape(tiny_node("rings", method).samples), 0)
+    start = start_shared(method, method.task.shape(tiny_client("rings", method).samples), 0)
     sizes = {
         part: sum(a.nbytes for name, a in start.items() if name.startswith(f"structure.{part}"))
         for part in ("embed", "layers.0", "layers.1")
     }
     records: list[Record] = []
     rounds = Rounds(method, ("rings", "trees"), 2, 0, start, Snapshots(tmp_path / "server"))
-    rounds.run(LocalWire(lambda client: tiny_node(client, method)), records.append)
+    rounds.run(LocalWire(lambda client: tiny_client(client, method)), records.append)
     assert all(sizes.values())
     for record in records:
         assert not record.failed

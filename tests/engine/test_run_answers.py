@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from federations import Climb, Federation, Watched, by_hand, climbing
+from federations import Climb, Federation, Watched, by_hand, climbing, protected
 from ramet.engine.messages import request
+from ramet.engine.site.client import Client
 from ramet.engine.site.kept_models import FINAL
-from ramet.engine.site.node import Node
 from ramet.engine.site.run_answers import AnsweredError, RunAnswers
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import scaffold
@@ -26,8 +26,9 @@ Away = Callable[[str, Payload], bool]
 class Once(Federation):
     """A federation of sites that answer each question once."""
 
-    def node(self, client: str) -> Node:
-        return replace(super().node(client), run_answers=RunAnswers(self.folder / client / "once"))
+    def client(self, client: str) -> Client:
+        answers = RunAnswers(self.folder / client / "once")
+        return protected(super().client(client), run_answers=answers)
 
 
 def away_in(*rounds: int) -> Away:

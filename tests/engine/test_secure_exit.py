@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from federations import protected
 from ramet.engine.messages import request
 from ramet.engine.secure_messages import BATCH, BATCH_ROUNDS, KEYS, STEP, SecureError
 from ramet.engine.server.secure_server import SecureState, with_keys
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
 from ramet.payload import Arrays, Payload
 from ramet.policy import Numbers, Policy
@@ -32,11 +33,11 @@ def experiment() -> Experiment:
     return Experiment(settings)
 
 
-def nodes_of(experiment: Experiment, folder: Path) -> dict[str, Node]:
-    return {client: experiment.node(client, folder / ("0" * 32)) for client in experiment.clients}
+def nodes_of(experiment: Experiment, folder: Path) -> dict[str, Client]:
+    return {client: experiment.client(client, folder / ("0" * 32)) for client in experiment.clients}
 
 
-def message_to(nodes: Mapping[str, Node], arrays: Arrays) -> Payload:
+def message_to(nodes: Mapping[str, Client], arrays: Arrays) -> Payload:
     """A message to train in round 1, after the keys were exchanged."""
 
     def ask(_: str, requests: Mapping[str, Payload], *__: object) -> dict[str, Payload]:
@@ -61,7 +62,7 @@ def test_values_that_do_not_fit_are_no_reason_to_refuse(
 def test_a_withheld_weight_is_inside_the_sum(experiment: Experiment, tmp_path: Path) -> None:
     policy = Policy(numbers=Numbers(weight=False))
     nodes = {
-        client: replace(node, policy=policy)
+        client: protected(node, policy=policy)
         for client, node in nodes_of(experiment, tmp_path).items()
     }
     message = message_to(nodes, experiment.sizes.shared_start())

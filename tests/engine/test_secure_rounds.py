@@ -20,11 +20,12 @@ from federations import (
     Watched,
     climbing,
     graphs_of,
+    protected,
     stopped_and_resumed,
 )
 from ramet.engine.server.secure_server import SecureState
 from ramet.engine.site.audit import audit_entries
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.site.secure_site import simulated_site
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -42,10 +43,10 @@ FIVE = {**CLIMBERS, "d": graphs_of([8], [0]), "e": graphs_of([16], [0])}
 class Secure(Federation):
     """A federation whose server learns sums only."""
 
-    def node(self, client: str) -> Node:
+    def client(self, client: str) -> Client:
         folder = self.folder / client / "secure"
         site = simulated_site(client, "run", folder, 0, tuple(self.samples))
-        return replace(super().node(client), secure=site, clients=len(self.samples))
+        return protected(super().client(client), secure=site, clients=len(self.samples))
 
 
 def method() -> AssembledMethod:
@@ -205,10 +206,10 @@ class Stopped(Secure):
 
 def test_a_policy_that_requires_secure_sums(tmp_path: Path) -> None:
     policy = Policy(secure="required")
-    node = replace(Federation(method(), tmp_path).node("a"), policy=policy)
+    node = protected(Federation(method(), tmp_path).client("a"), policy=policy)
     with pytest.raises(PolicyError, match=r"^`secure`: this site's replies leave inside"):
         node.answer(Payload(numbers={"round": 1, "train": 1, "last": 0}))
-    secure = replace(Secure(method(), tmp_path).node("a"), policy=policy)
+    secure = protected(Secure(method(), tmp_path).client("a"), policy=policy)
     with pytest.raises(RametError, match=r"a answers in secure sums only"):
         secure.answer(Payload(numbers={"round": 1, "train": 1, "last": 0}))
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from federations import CLIMBERS, Federation, OfThisRound, Watched, climbing
 from ramet.engine.messages import request
-from ramet.engine.site.node import NotSharedError
+from ramet.engine.site.request import NotSharedError
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.rules.extras import Extras, Stage
@@ -77,7 +77,7 @@ def test_mistakes_in_stages_and_penalties_are_explained(tmp_path: Path) -> None:
         climbing(stages=MEASURE)
     federation = Federation(climbing(penalty=lambda session: None), tmp_path, TWO_CLIENTS)
     with pytest.raises(RametError, match="the penalty returned NoneType, not a function"):
-        federation.node("a").answer(request(1, True, {}))
+        federation.client("a").answer(request(1, True, {}))
 
 
 def test_a_run_with_stages_goes_on_after_its_end(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_extras_of_training_are_not_sent_in_stages(tmp_path: Path) -> None:
 def test_a_client_refuses_a_stage_that_the_round_does_not_have(
     stage: Stage, number: int, tmp_path: Path
 ) -> None:
-    node = Federation(measuring(replace(MEASURE, last=1)), tmp_path, TWO_CLIENTS).node("a")
+    node = Federation(measuring(replace(MEASURE, last=1)), tmp_path, TWO_CLIENTS).client("a")
     with pytest.raises(NotSharedError, match=f"refuses the stage '{stage.name}': climbing has no"):
         node.answer(request(number, True, {}, stage=stage))
     assert not node.snapshots.steps()
@@ -225,7 +225,7 @@ def train_early(session: Session) -> None:
 
 def test_a_stage_must_not_change_what_is_shared(tmp_path: Path) -> None:
     early = replace(MEASURE, work=train_early)
-    node = Federation(measuring(early), tmp_path, TWO_CLIENTS).node("a")
+    node = Federation(measuring(early), tmp_path, TWO_CLIENTS).client("a")
     with pytest.raises(RametError, match=r"the stage 'measure' changed the shared array 'slope'"):
         node.answer(request(1, True, {}, stage=early))
 

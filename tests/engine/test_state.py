@@ -19,7 +19,7 @@ import ramet
 from ramet.data import Batch
 from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import ClientState, restore, snapshot
 from ramet.engine.store.recent_snapshots import RecentSnapshots
@@ -32,11 +32,11 @@ from ramet.rules.method import assembled
 from ramet.tasks import GraphClassification, GraphSamples, Scores
 from ramet.training.local import LocalTraining, Penalty, Session
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 ROUNDS = (1, 2, 3, 4)
 
 
-def replies(node: Node, new_node_per_message: bool) -> Iterator[tuple[str, dict[str, float]]]:
+def replies(node: Client, new_node_per_message: bool) -> Iterator[tuple[str, dict[str, float]]]:
     """The arrays and numbers of each reply; every message sends back what the last one returned."""
     arrays: Any = {}
     for number in ROUNDS:
@@ -47,7 +47,7 @@ def replies(node: Node, new_node_per_message: bool) -> Iterator[tuple[str, dict[
         yield digest(arrays), {**reply.numbers, "memory": 0}
 
 
-def warm_and_cold(node: Node, folder: Path) -> tuple[list[Any], list[Any]]:
+def warm_and_cold(node: Client, folder: Path) -> tuple[list[Any], list[Any]]:
     """Replies of one node object for all rounds, and of a new one per message."""
     warm = replace(node, snapshots=Snapshots(folder / "warm"))
     cold = replace(node, snapshots=Snapshots(folder / "cold"))
@@ -65,12 +65,12 @@ class Halving(LocalTraining):
 
 
 def test_a_learning_rate_that_training_has_changed_survives(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", assembled(fedavg(), training=Halving(lr=0.01)))
+    node = tiny_client("rings", assembled(fedavg(), training=Halving(lr=0.01)))
     warm, cold = warm_and_cold(node, tmp_path)
     assert warm == cold
-    constant = tiny_node("rings", assembled(fedavg(), training=LocalTraining(lr=0.01)))
+    constant = tiny_client("rings", assembled(fedavg(), training=LocalTraining(lr=0.01)))
     assert warm != [*replies(constant, True)]
     saved = Snapshots(tmp_path / "cold").load(4).facts["optimiser"]["groups"]
     assert [group["lr"] for group in saved] == [0.01 / 2**4]
@@ -105,7 +105,7 @@ class NewNodePerMessage:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, message in requests:
-            node = replace(self.experiment.node(client, self.states), recent=RecentSnapshots())
+            node = replace(self.experiment.client(client, self.states), recent=RecentSnapshots())
             yield client, node.answer(message)
 
 
@@ -165,18 +165,18 @@ OPTIMISERS: dict[str, Callable[[nn.Module], Optimizer]] = {
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_state_of_an_optimiser_survives(
-    name: str, tiny_node: NodeMaker, tmp_path: Path
+    name: str, tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = tiny_node("trees", assembled(fedavg(), training=With(make=OPTIMISERS[name])))
+    node = tiny_client("trees", assembled(fedavg(), training=With(make=OPTIMISERS[name])))
     warm, cold = warm_and_cold(node, tmp_path)
     assert warm == cold
     assert len({arrays for arrays, _ in warm}) == len(ROUNDS)
 
 
-def test_the_saved_tensors_and_numbers_of_optimisers(tiny_node: NodeMaker) -> None:
+def test_the_saved_tensors_and_numbers_of_optimisers(tiny_client: ClientMaker) -> None:
     saved = {}
     for client, name in zip(("rings", "trees", "blocks"), OPTIMISERS, strict=True):
-        node = tiny_node(client, assembled(fedavg(), training=With(make=OPTIMISERS[name])))
+        node = tiny_client(client, assembled(fedavg(), training=With(make=OPTIMISERS[name])))
         node.answer(request(1, True, {}))
         saved[name] = node.snapshots.load(1)
     assert "optimiser/momentum_buffer/embed.bias" in saved["SGD with momentum"].arrays
@@ -185,7 +185,7 @@ def test_the_saved_tensors_and_numbers_of_optimisers(tiny_node: NodeMaker) -> No
     assert counted["embed.bias"] == {"steps": 1}  # 120 graphs fit into one batch of 128
 
 
-def refused(node: Node, *messages: Payload) -> str:
+def refused(node: Client, *messages: Payload) -> str:
     """The error with which a node answers the last message."""
     *earlier, last = messages or [request(1, True, {})]
     for message in earlier:
@@ -215,8 +215,8 @@ class WithClosure(LocalTraining):
         return float(session.optimiser.step(closure))
 
 
-def test_an_optimiser_with_lists_of_tensors_is_refused(tiny_node: NodeMaker) -> None:
-    error = refused(tiny_node("rings", assembled(fedavg(), training=WithClosure())))
+def test_an_optimiser_with_lists_of_tensors_is_refused(tiny_client: ClientMaker) -> None:
+    error = refused(tiny_client("rings", assembled(fedavg(), training=WithClosure())))
     assert "cannot be saved between rounds. Tensors of a parameter, and numbers, can be." in error
 
 
@@ -244,9 +244,9 @@ class ScheduledInFit(LocalTraining):
 
 @pytest.mark.parametrize("training", [Scheduled(), ScheduledInFit()], ids=["changed", "added"])
 def test_a_schedule_that_is_an_attribute_of_the_optimiser_is_refused(
-    training: LocalTraining, tiny_node: NodeMaker
+    training: LocalTraining, tiny_client: ClientMaker
 ) -> None:
-    error = refused(tiny_node("rings", assembled(fedavg(), training=training)))
+    error = refused(tiny_client("rings", assembled(fedavg(), training=training)))
     assert "changed the attribute 'schedule' of the optimiser, which is not saved" in error
     assert "`param_groups`, or compute it from `session.randomness.round`" in error
 
@@ -258,8 +258,8 @@ class AddsAGroup(LocalTraining):
         return loss
 
 
-def test_a_new_group_of_parameters_is_refused(tiny_node: NodeMaker) -> None:
-    error = refused(tiny_node("rings", assembled(fedavg(), training=AddsAGroup())))
+def test_a_new_group_of_parameters_is_refused(tiny_client: ClientMaker) -> None:
+    error = refused(tiny_client("rings", assembled(fedavg(), training=AddsAGroup())))
     assert "Create all groups in `optimiser(model)`" in error
 
 
@@ -292,22 +292,22 @@ class Caches(GIN):
 
 
 def test_an_attribute_of_the_model_that_changes_is_refused_unless_it_is_private(
-    tiny_node: NodeMaker,
+    tiny_client: ClientMaker,
 ) -> None:
-    error = refused(tiny_node("rings", assembled(fedavg(), network=CountsCalls)))
+    error = refused(tiny_client("rings", assembled(fedavg(), network=CountsCalls)))
     assert "changed the attribute 'calls' of the model, which is not saved between" in error
     assert "Use a parameter or a buffer (`register_buffer`)" in error
-    error = refused(tiny_node("rings", assembled(fedavg(), network=CountsCallsInPart)))
+    error = refused(tiny_client("rings", assembled(fedavg(), network=CountsCallsInPart)))
     assert "changed the attribute 'calls' of the model's dropout" in error
-    node = tiny_node("rings", assembled(fedavg(), network=Caches))
+    node = tiny_client("rings", assembled(fedavg(), network=Caches))
     assert node.answer(request(1, True, {})).arrays
 
 
-def test_an_optimiser_of_a_tensor_outside_the_model_is_refused(tiny_node: NodeMaker) -> None:
+def test_an_optimiser_of_a_tensor_outside_the_model_is_refused(tiny_client: ClientMaker) -> None:
     def make(model: nn.Module) -> Optimizer:
         return SGD([*model.parameters(), nn.Parameter(torch.zeros(2, 3))], lr=0.1)
 
-    error = refused(tiny_node("rings", assembled(fedavg(), training=With(make=make))))
+    error = refused(tiny_client("rings", assembled(fedavg(), training=With(make=make))))
     assert "trains a tensor of shape [2, 3] that is no parameter of the model" in error
 
 
@@ -319,8 +319,8 @@ class HasExtraState(GIN):
         """Ignore it."""
 
 
-def test_extra_state_is_refused(tiny_node: NodeMaker) -> None:
-    error = refused(tiny_node("rings", assembled(fedavg(), network=HasExtraState)))
+def test_extra_state_is_refused(tiny_client: ClientMaker) -> None:
+    error = refused(tiny_client("rings", assembled(fedavg(), network=HasExtraState)))
     assert "'_extra_state' is a dict, but only tensors can be saved and shared" in error
     assert "Use a buffer (`register_buffer`) instead of `get_extra_state`" in error
 
@@ -330,8 +330,8 @@ class ReturnsATuple(LocalTraining):
         return super().fit(session, penalty), 1.0  # type: ignore[return-value]
 
 
-def test_a_loss_that_is_no_number_is_refused(tiny_node: NodeMaker) -> None:
-    error = refused(tiny_node("rings", assembled(fedavg(), training=ReturnsATuple())))
+def test_a_loss_that_is_no_number_is_refused(tiny_client: ClientMaker) -> None:
+    error = refused(tiny_client("rings", assembled(fedavg(), training=ReturnsATuple())))
     assert error == "ReturnsATuple.fit returned a tuple instead of the mean loss, a number."
 
 
@@ -340,8 +340,8 @@ class ValidatesOnly(GraphClassification):
         return {"val": super().evaluate(model, samples, device)["val"]}
 
 
-def test_an_evaluation_without_a_test_score_is_refused(tiny_node: NodeMaker) -> None:
-    node = tiny_node("rings", assembled(fedavg(), ValidatesOnly()))
+def test_an_evaluation_without_a_test_score_is_refused(tiny_client: ClientMaker) -> None:
+    node = tiny_client("rings", assembled(fedavg(), ValidatesOnly()))
     error = refused(node, request(1, True, {}), request(2, True, {}))
     assert error == (
         "ValidatesOnly.evaluate returned no 'test', only val. It must return `val` and `test`."
@@ -359,15 +359,15 @@ class Unregistered(GIN):
         return super().forward(batch) * self.scale
 
 
-def answered(node: Node, message: Payload) -> Payload:
+def answered(node: Client, message: Payload) -> Payload:
     torch.set_num_threads(1)  # another number may change the last bits
     return node.answer(message)
 
 
 def test_an_unregistered_random_tensor_is_the_same_in_every_process(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = tiny_node("blocks", assembled(fedavg(), network=Unregistered))
+    node = tiny_client("blocks", assembled(fedavg(), network=Unregistered))
     warm, cold = warm_and_cold(node, tmp_path)
     assert warm == cold
     here = replace(node, snapshots=Snapshots(tmp_path / "here"))
@@ -396,7 +396,7 @@ def test_moments_have_the_strides_of_their_parameter() -> None:
             client.model.weight.grad = step * torch.ones(3, 4)
             client.optimiser.step()
             if restored:
-                saved, client = snapshot(step, client, {}), strided_client()
+                saved, client = snapshot(step, client), strided_client()
                 restore(saved, client, torch.device("cpu"))
         weight: Tensor = client.model.state_dict()["weight"]
         return weight

@@ -12,7 +12,7 @@ import pytest
 
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import start_extras, start_model, start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import MERGES, METHODS
@@ -135,13 +135,13 @@ class Replay:
 
 @pytest.fixture
 def recorded(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> Callable[[Method], tuple[Rounds, Replies]]:
     """Record two rounds of three real clients."""
 
     def record(open_method: Method) -> tuple[Rounds, Replies]:
         method = assembled(open_method)
-        nodes = {client: tiny_node(client, method) for client in CLIENTS}
+        nodes = {client: tiny_client(client, method) for client in CLIENTS}
         replies: dict[tuple[str, int], Payload] = {}
 
         class Recording:

@@ -19,7 +19,7 @@ import pytest
 
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload
@@ -49,7 +49,7 @@ def _attacked(attack: str, sent: Arrays, reply: Payload) -> Payload:
     return replace(reply, arrays=moved)
 
 
-def _with_flipped_labels(node: Node) -> Node:
+def _with_flipped_labels(node: Client) -> Client:
     samples = cast(GraphSamples, node.samples)
     labels = samples.block.labels.clone()
     labels[samples.split.train] = 1 - labels[samples.split.train]
@@ -101,8 +101,8 @@ def _accuracy(data: Path, clients: int, merge: str, attack: str | None) -> float
     with TemporaryDirectory() as folder:
         rounds = experiment.rounds(Path(folder) / "server")
 
-        def node(client: str) -> Node:
-            honest = experiment.node(client, Path(folder) / "run")
+        def node(client: str) -> Client:
+            honest = experiment.client(client, Path(folder) / "run")
             flips = attack == "label flip" and client in malicious
             return _with_flipped_labels(honest) if flips else honest
 

@@ -27,7 +27,7 @@ from ramet.payload import Payload, digest
 from ramet.rules.fixed_point import RingTotal
 from ramet.secure.adverts import Advert, Batch, Secrets
 from ramet.secure.identity import Identity
-from secure_sums import TRAIN, Sums, listed, sign_message, unmask_message
+from secure_sums import TRAIN, Sums, listed, needing, once, sign_message, unmask_message
 
 CASES = 10_000 if os.environ.get("RAMET_FAULTS") == "full" else 300
 
@@ -65,7 +65,7 @@ def test_a_list_below_the_threshold_is_refused(sums: Sums) -> None:
 
 def test_a_sum_below_the_policy_is_refused(sums: Sums) -> None:
     pending = sums.collect(1)
-    site = replace(sums.sites["site00"], smallest=5)
+    site = needing(sums.sites["site00"], 5)
     four = unmask_message(sums, replace(pending, survivors=pending.survivors[:4]), "site00")
     with pytest.raises(SecureError, match=r"refuses a sum of 4 survivors; it needs 5"):
         site.answer(four)
@@ -166,7 +166,7 @@ def test_a_site_that_missed_the_first_keys_begins_later(tmp_path: Path) -> None:
 
 def test_by_default_no_sum_lacks_a_site_that_has_exchanged_keys(tmp_path: Path) -> None:
     sums = Sums(4, tmp_path, {TRAIN: ("site03",)})
-    sums.sites.update({n: replace(site, smallest=None) for n, site in sums.sites.items()})
+    sums.sites.update({n: needing(site, None) for n, site in sums.sites.items()})
     with pytest.raises(SecureError, match=r"all sites .* and site03 is missing.*`members`.* 3 or"):
         sums.run()
 
@@ -174,20 +174,20 @@ def test_by_default_no_sum_lacks_a_site_that_has_exchanged_keys(tmp_path: Path) 
 def test_fewer_than_all_of_its_list_are_refused_unless_the_owner_allows_it(tmp_path: Path) -> None:
     """By default, all of a site's list exchange keys and are in each sum."""
     sums = Sums(6, tmp_path)
-    by_default = {name: replace(site, smallest=None) for name, site in sums.sites.items()}
+    by_default = {name: needing(site, None) for name, site in sums.sites.items()}
     sums.sites.update(by_default)
     sums.away = {"keys": sums.names[5:]}
     with pytest.raises(SecureError, match=r"all sites .* and site05 is missing.*`members`.* 5 or"):
         sums.run()
-    sums.sites.update({name: replace(site, smallest=5) for name, site in by_default.items()})
+    sums.sites.update({name: needing(site, 5) for name, site in by_default.items()})
     assert sums.run()[1] == sums.names[:5]
-    sums.sites.update({name: replace(site, smallest=1) for name, site in by_default.items()})
+    sums.sites.update({name: needing(site, 1) for name, site in by_default.items()})
     sums.state, sums.away = SecureState(), {"keys": sums.names[3:]}
     with pytest.raises(RametError, match=r"3 instead of 4 in keys"):
         sums.run()
     for smallest, reason in ((None, "all sites"), (1, "refuses a sum of 3 members; it needs 4")):
         three = Sums(3, tmp_path)
-        three.sites = {n: replace(by_default[n], smallest=smallest) for n in three.names}
+        three.sites = {n: needing(by_default[n], smallest) for n in three.names}
         with pytest.raises(SecureError, match=reason):
             three.run()
 
@@ -273,7 +273,7 @@ def test_masks_depend_on_the_names_and_shapes_of_terms(sums: Sums) -> None:
         terms = sums.terms(name, 1)
         if name == "site02":
             terms = {"matrix": terms["matrix"].reshape(2, 3), "number": terms["number"]}
-        sent = sums.sites[name].once(sums.train_message(1), partial(Payload, terms))
+        sent = once(sums.sites[name], sums.train_message(1), partial(Payload, terms))
         total.add(
             {
                 key: array.reshape(sums.terms(name, 1)[key].shape)
@@ -326,7 +326,7 @@ def test_no_mutated_request_reveals_a_second_secret(sums: Sums) -> None:
         site = sums.sites[client]
         try:
             is_step = "secure" in message.notes
-            reply = site.answer(message) if is_step else site.once(message, new)
+            reply = site.answer(message) if is_step else once(site, message, new)
         except RametError:
             refused += 1
             continue
@@ -344,7 +344,7 @@ def test_what_the_coordinator_sees_is_uniform(tmp_path: Path) -> None:
     zeros = Payload({"matrix": np.zeros((256, 64), np.uint64)})
     seen = []
     for name in sums.names:
-        sent = sums.sites[name].once(sums.train_message(1), lambda: zeros)
+        sent = once(sums.sites[name], sums.train_message(1), lambda: zeros)
         seen.append(sent.arrays["matrix"])
     pair = seen[0] + seen[1]
     for masked in (*seen, pair):

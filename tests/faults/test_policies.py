@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from federations import Federation, climbing
+from federations import Federation, climbing, protected
 from ramet.engine.messages import request
 from ramet.engine.site.answered import Answered
 from ramet.engine.site.audit import audit_entries
@@ -79,12 +79,12 @@ def test_nothing_forbidden_leaves(part: int, tmp_path: Path) -> None:
         policy = random_policy(draw)
         federation = Federation(climbing(), tmp_path / str(case))
         record = Answered(tmp_path / str(case) / "answered.json", "run")
-        node = replace(federation.node("a"), answered=record)
+        node = protected(federation.client("a"), answered=record)
         limit = None if policy.share is None else SiteLimit(node.method, (only(*policy.share),))
         for _ in range(3):
             try:
                 policy.check("climbing", None, 3, False)
-                reply = replace(node, policy=policy, limit=limit).answer(random_request(draw))
+                reply = protected(node, policy=policy, limit=limit).answer(random_request(draw))
             except RametError:
                 continue
             answered += 1

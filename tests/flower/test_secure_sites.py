@@ -65,6 +65,6 @@ def test_sites_accept_only_members_whose_keys_they_know(
     plain = local.model_copy(update={"secure": False, "merge": "fixed-point"})
     experiment = Experiment(plain)
     experiment.rounds(tmp_path / "plain" / "server").run(
-        LocalWire(lambda client: experiment.node(client, tmp_path / "plain")), lambda _: None
+        LocalWire(lambda client: experiment.client(client, tmp_path / "plain")), lambda _: None
     )
     assert sha256 == merged_sha256(tmp_path / "plain")

@@ -17,7 +17,7 @@ from ramet.data import NodeGraph
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
@@ -173,7 +173,7 @@ def test_only_the_branches_have_gradients(three: NodeGraph) -> None:
 class Recorded(LocalWire):
     """Keeps replies by round, and the extractor that each client has in its newest snapshot."""
 
-    def __init__(self, nodes: dict[str, Node]) -> None:
+    def __init__(self, nodes: dict[str, Client]) -> None:
         super().__init__(nodes.__getitem__)
         self.nodes, self.replies = nodes, list[tuple[int, Payload]]()
         self.extractors: dict[int, set[str]] = {}
@@ -195,10 +195,10 @@ class Recorded(LocalWire):
 
 
 def test_after_the_first_phase_no_array_leaves_and_the_extractor_stays(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
     method = assembled(adafgl(training=TwoPhases(shared_rounds=2, personal_epochs=2)))
-    nodes = {client: tiny_node(client, method) for client in CLIENTS}
+    nodes = {client: tiny_client(client, method) for client in CLIENTS}
     start = start_shared(method, method.task.shape(nodes["rings"].samples), 0)
     wire, snapshots = Recorded(nodes), Snapshots(tmp_path / "server")
     rounds = Rounds(method, CLIENTS, 4, 0, start, snapshots)

@@ -15,7 +15,9 @@ from ramet.engine.messages import request
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node, NotSharedError
+from ramet.engine.site.client import Client
+from ramet.engine.site.inner_gates import Declared
+from ramet.engine.site.request import NotSharedError
 from ramet.engine.start import start_extras, start_model, start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import METHODS
@@ -29,7 +31,7 @@ from ramet.tasks import TASKS, Samples
 from ramet.training.local import LocalTraining
 
 CLIENTS = ("rings", "trees", "blocks")
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 ON_ALL_TASKS = ("fedavg", "fedda", "local")  # test_any_task.py runs the others on all tasks
 SERVER_MOVES = ("fedadam", "fedyogi", "scaffold", "fedproto", "fedtgp", "fedssp", "fedspray")
 SMALLER: dict[str, dict[str, Any]] = {
@@ -60,7 +62,7 @@ def method(request: pytest.FixtureRequest) -> AssembledMethod:
 
 
 def rounds_of(
-    method: AssembledMethod, node: Node, folder: Path, clients: tuple[str, ...]
+    method: AssembledMethod, node: Client, folder: Path, clients: tuple[str, ...]
 ) -> Rounds:
     shape = method.task.shape(node.samples)
     return Rounds(
@@ -86,9 +88,9 @@ def _private_array(method: AssembledMethod) -> tuple[AssembledMethod, str]:
 
 
 def test_replies_hold_only_shared_arrays_and_are_counted(
-    method: AssembledMethod, tiny_node: NodeMaker
+    method: AssembledMethod, tiny_client: ClientMaker
 ) -> None:
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     reply = node.answer(request(1, True, {}))
     assert all(name in method.shared for name in reply.arrays)
     assert bool(reply.extras) == (method.extras is not None)
@@ -98,18 +100,24 @@ def test_replies_hold_only_shared_arrays_and_are_counted(
     assert not reply.notes
 
 
-def test_a_client_accepts_only_shared_arrays(method: AssembledMethod, tiny_node: NodeMaker) -> None:
+def test_a_client_accepts_only_shared_arrays(
+    method: AssembledMethod, tiny_client: ClientMaker
+) -> None:
     method, private = _private_array(method)
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     with pytest.raises(NotSharedError, match=f"rings refuses to accept '{private}'"):
         node.answer(request(1, True, {private: np.zeros(2)}))
 
 
-def test_a_client_sends_only_shared_arrays(method: AssembledMethod, tiny_node: NodeMaker) -> None:
+def test_a_client_sends_only_shared_arrays(
+    method: AssembledMethod, tiny_client: ClientMaker
+) -> None:
     method, private = _private_array(method)
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     with pytest.raises(NotSharedError, match=f"refuses to send '{private}'.*Declare it"):
-        node._check_declared(Payload({private: np.zeros(2, np.float32)}))
+        Declared().check(
+            node.request(request(1, True, {})), Payload({private: np.zeros(2, np.float32)})
+        )
 
 
 def test_initial_shared_arrays_are_equal_and_private_ones_differ(
@@ -127,11 +135,11 @@ def test_initial_shared_arrays_are_equal_and_private_ones_differ(
 
 
 def test_a_single_client_equals_local_training(
-    method: AssembledMethod, tiny_node: NodeMaker, tmp_path: Path
+    method: AssembledMethod, tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
     if method.stages:
         pytest.skip("before training, the server sends what a client alone does not have")
-    federated = tiny_node("trees", method)
+    federated = tiny_client("trees", method)
     records: list[Record] = []
     wire = LocalWire(lambda _: federated)
     rounds_of(method, federated, tmp_path / "server", ("trees",)).run(wire, records.append)
@@ -141,19 +149,19 @@ def test_a_single_client_equals_local_training(
     assert [record.trained["trees"]["loss"] for record in records][:same] == losses[:same]
 
 
-def test_training_reduces_the_loss(method: AssembledMethod, tiny_node: NodeMaker) -> None:
+def test_training_reduces_the_loss(method: AssembledMethod, tiny_client: ClientMaker) -> None:
     assert isinstance(method.training, LocalTraining)
     if method.training.lr < 1e-3:  # too small for twenty rounds
         method = replace(method, training=replace(method.training, lr=0.01))
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     losses = [node.answer(request(number, True, {})).numbers["loss"] for number in range(1, 21)]
     assert losses[-1] < losses[0] * 0.8
 
 
 def test_failures_and_invalid_replies_do_not_stop_a_round(
-    method: AssembledMethod, tiny_node: NodeMaker, tmp_path: Path
+    method: AssembledMethod, tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    nodes = {client: tiny_node(client, method) for client in CLIENTS}
+    nodes = {client: tiny_client(client, method) for client in CLIENTS}
 
     class FaultyWire(LocalWire):
         def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:

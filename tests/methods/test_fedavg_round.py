@@ -15,7 +15,7 @@ from ramet.data import Batch, GraphBlock, Split
 from ramet.engine.messages import request
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import METHODS, fedavg, fedstar
 from ramet.metrics import Record
@@ -126,8 +126,8 @@ def test_two_rounds_by_hand(method: str, tmp_path: Path) -> None:
         )
     )
     nodes = {
-        client: Node(
-            client=client,
+        client: Client(
+            name=client,
             method=by_hand,
             samples=samples,
             seed=0,
@@ -155,9 +155,9 @@ def test_two_rounds_by_hand(method: str, tmp_path: Path) -> None:
     assert records[0].evaluated == {"a": {"val": 1, "test": 0}, "b": {"val": 1, "test": 1}}
 
 
-def test_payload_sizes_match_the_papers(tiny_node: Callable[..., Node]) -> None:
+def test_payload_sizes_match_the_papers(tiny_client: Callable[..., Client]) -> None:
     sent = {
-        method.name: tiny_node("rings", method).answer(request(1, True, {}))
+        method.name: tiny_client("rings", method).answer(request(1, True, {}))
         for method in (fedavg(), fedstar())
     }
     assert sum(array.size for array in sent["fedstar"].arrays.values()) == 14_592

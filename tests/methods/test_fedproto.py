@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from federations import Federation, graphs_of, nodes_of, planted_run, stopped_and_resumed
 from ramet.data import Batch
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import fedproto
@@ -102,7 +102,7 @@ def test_a_class_that_nobody_has_is_left_out_of_the_penalty(tmp_path: Path) -> N
     """The count of class 0 is 0, so its prototype of 100 attracts nobody."""
     training = LocalTraining(lr=1 / 8, weight_decay=0.0, algorithm="sgd")
     method = assembled(replace(fedproto(), model=Scaled, training=training))
-    node = Federation(method, tmp_path, {"a": graphs_of([1, 3], [0, 0])}).node("a")
+    node = Federation(method, tmp_path, {"a": graphs_of([1, 3], [0, 0])}).client("a")
     unknown = {
         "prototypes": np.full((2, 2), 100, np.float32),
         "counts": np.array([0, 5], np.float32),
@@ -112,8 +112,8 @@ def test_a_class_that_nobody_has_is_left_out_of_the_penalty(tmp_path: Path) -> N
     assert sent["counts"].tolist() == [2, 0]
 
 
-def test_only_prototypes_leave_a_client(tiny_node: Callable[..., Node]) -> None:
-    sent = tiny_node("rings", fedproto()).answer(request(1, True, {}))
+def test_only_prototypes_leave_a_client(tiny_client: Callable[..., Client]) -> None:
+    sent = tiny_client("rings", fedproto()).answer(request(1, True, {}))
     assert not sent.arrays
     assert {name: array.shape for name, array in sent.extras.items()} == {
         "prototypes": (2, 64),

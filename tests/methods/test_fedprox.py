@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import start_shared
 from ramet.methods import fedavg, fedprox
 from ramet.methods.fedprox import Proximal
@@ -18,18 +18,18 @@ from ramet.tasks import GraphClassification
 from ramet.training.local import LocalTraining, Session
 
 
-def test_mu_0_equals_fedavg(tiny_node: Callable[..., Node]) -> None:
-    plain = tiny_node("rings", fedavg()).answer(request(1, True, {}))
-    without = tiny_node("rings", fedprox(mu=0.0)).answer(request(1, True, {}))
+def test_mu_0_equals_fedavg(tiny_client: Callable[..., Client]) -> None:
+    plain = tiny_client("rings", fedavg()).answer(request(1, True, {}))
+    without = tiny_client("rings", fedprox(mu=0.0)).answer(request(1, True, {}))
     assert digest(plain.arrays) == digest(without.arrays)
 
 
 def test_a_large_mu_keeps_shared_parameters_near_the_start(
-    tiny_node: Callable[..., Node],
+    tiny_client: Callable[..., Client],
 ) -> None:
     def distance(mu: float) -> float:
         method = assembled(fedprox(mu=mu), training=LocalTraining(epochs=20))
-        node = tiny_node("rings", method)
+        node = tiny_client("rings", method)
         reply = node.answer(request(1, True, {}))
         start = start_shared(method, method.task.shape(node.samples), 0)
         node.snapshots.folder.joinpath("000001.safetensors").unlink()

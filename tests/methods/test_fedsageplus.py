@@ -11,7 +11,7 @@ import torch
 
 import ramet
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import fedavg, fedsage_plus, local
 from ramet.models.node_sage import NodeSAGE
@@ -25,10 +25,10 @@ def on_nodes(method: Method) -> Method:
     return assembled(method, NodeClassification(), NodeSAGE, same_schema=True)
 
 
-def test_the_generator_can_stay_private(tiny_node: Callable[..., Node]) -> None:
-    private = tiny_node("rings", fedsage_plus(generator="home"))
-    shared = tiny_node("trees", fedsage_plus())
-    silent = tiny_node("blocks", on_nodes(local()))
+def test_the_generator_can_stay_private(tiny_client: Callable[..., Client]) -> None:
+    private = tiny_client("rings", fedsage_plus(generator="home"))
+    shared = tiny_client("trees", fedsage_plus())
+    silent = tiny_client("blocks", on_nodes(local()))
     sent = [node.answer(request(1, True, {})).arrays for node in (private, shared, silent)]
     assert {name.partition(".")[0] for name in sent[0]} == {"classifier"}
     assert {name.partition(".")[0] for name in sent[1]} == {"classifier", "generator"}
@@ -36,11 +36,11 @@ def test_the_generator_can_stay_private(tiny_node: Callable[..., Node]) -> None:
 
 
 def test_with_zero_loss_weights_the_generator_does_not_change(
-    tiny_node: Callable[..., Node],
+    tiny_client: Callable[..., Client],
 ) -> None:
     training = LocalTraining(lr=0.01, weight_decay=0)
     idle = assembled(fedsage_plus(count_weight=0, feature_weight=0), training=training)
-    node = tiny_node("rings", idle)
+    node = tiny_client("rings", idle)
     first = node.answer(request(1, True, {})).arrays
     second = node.answer(request(2, True, {})).arrays
     for name, array in first.items():
@@ -50,9 +50,9 @@ def test_with_zero_loss_weights_the_generator_does_not_change(
 
 @pytest.mark.parametrize("factory", [local, fedavg, fedsage_plus])
 def test_a_new_process_continues_from_disk(
-    factory: Callable[[], Method], tiny_node: Callable[..., Node], tmp_path: Path
+    factory: Callable[[], Method], tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", on_nodes(factory()))
+    node = tiny_client("rings", on_nodes(factory()))
     fresh = replace(node, snapshots=Snapshots(tmp_path / "fresh"))
     for number in (1, 2, 3):
         in_memory = node.answer(request(number, True, {}))

@@ -13,7 +13,7 @@ import torch
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.methods import fedspray
 from ramet.methods.fedproto import PrototypeMean
 from ramet.methods.fedspray import divergence, soft_targets
@@ -94,10 +94,10 @@ def test_proxies_are_weighted_by_the_training_nodes_of_the_class() -> None:
 
 
 def test_the_encoder_learns_after_the_gnn_and_the_gnn_stays_private(
-    tiny_node: Callable[..., Node],
+    tiny_client: Callable[..., Client],
 ) -> None:
     method = assembled(fedspray(NodeNetwork(hidden=4)))
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     reply = node.answer(request(1, True, {}))
     assert {name.split(".")[0] for name in reply.arrays} == {"features", "classify", "plain"}
     trained = node.samples.split.train  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from ramet.data import GraphBlock, Split, StructureEncoding
 from ramet.data.client_data import ClientData
 from ramet.data.fingerprint import data_sha256
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.errors import RametError
 from ramet.methods import fedssp
 from ramet.methods.fedssp import MeanOfClients
@@ -106,12 +106,12 @@ def test_the_consensus_is_the_mean_over_clients() -> None:
     assert merged.arrays["known"].tolist() == [1]
 
 
-def test_distance_from_the_consensus_by_hand(tiny_node: Callable[..., Node]) -> None:
+def test_distance_from_the_consensus_by_hand(tiny_client: Callable[..., Client]) -> None:
     """A network of zeros has embeddings of zeros: with the consensus (2, 0) and strength 25 the
     term is 25 / 2 · (4 + 0) / 2 = 25. In round 1 there is none.
     """
     method = assembled(fedssp(SMALL))
-    node = tiny_node("rings", method)
+    node = tiny_client("rings", method)
     model = method.model(method.task.shape(node.samples)).eval()
     for parameter in model.parameters():
         parameter.data.zero_()
@@ -134,12 +134,12 @@ def test_distance_from_the_consensus_by_hand(tiny_node: Callable[..., Node]) -> 
 
 
 def test_graphs_without_links_and_of_one_node_can_be_trained_on(
-    tiny_node: Callable[..., Node],
+    tiny_client: Callable[..., Client],
 ) -> None:
     method = assembled(fedssp(SMALL))
     samples = graphs_of([1], [1])
     samples = replace(samples, block=method.inputs.added_to(samples.block))
-    node = replace(tiny_node("rings", method), samples=samples)
+    node = replace(tiny_client("rings", method), samples=samples)
     reply = node.answer(request(1, True, {}))
     assert reply.numbers["loss"] > 0
     assert np.isfinite(reply.extras["consensus"]).all()

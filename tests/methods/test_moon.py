@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from federations import graphs_of, planted_run, stopped_and_resumed
 from ramet.data import Batch
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.methods import fedavg, moon
 from ramet.methods.moon import Contrast
@@ -88,11 +88,11 @@ def test_before_a_clients_first_round_there_is_no_contrast() -> None:
 
 
 def test_the_contrast_begins_in_a_clients_second_round(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
     """In the first round MOON is FedAvg; in the second one the term pulls at the parameters."""
-    plain = tiny_node("rings", fedavg())
-    contrasted = replace(tiny_node("rings", moon()), snapshots=Snapshots(tmp_path / "moon"))
+    plain = tiny_client("rings", fedavg())
+    contrasted = replace(tiny_client("rings", moon()), snapshots=Snapshots(tmp_path / "moon"))
     first = [node.answer(request(1, True, {})).arrays for node in (plain, contrasted)]
     assert digest(first[0]) == digest(first[1])
     second = [node.answer(request(2, True, first[0], 1)).arrays for node in (plain, contrasted)]

@@ -15,7 +15,7 @@ import torch
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph, Split
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.methods import o_pfgl
 from ramet.methods.opfgl import (
     AdaptiveDistillation,
@@ -54,13 +54,13 @@ def samples_of(graph: NodeGraph) -> NodeSamples:
     return NodeSamples(graph, Split(torch.arange(3), torch.tensor([3]), torch.tensor([4])))
 
 
-def test_statistics_by_hand(path: NodeGraph, tiny_node: Callable[..., Node]) -> None:
+def test_statistics_by_hand(path: NodeGraph, tiny_client: Callable[..., Client]) -> None:
     """With self loops, nodes 0 to 2 have degrees 2, 3, 3. The means over neighbourhoods are
     1/2 + 2/√6 for node 0 and 1/√6 + 2/3 + 4/3 for node 1. Class 1 has one training node, which is
     too few.
     """
     method = assembled(o_pfgl(NodeNetwork(hidden=2)))
-    node = replace(tiny_node("rings", method), samples=samples_of(path))
+    node = replace(tiny_client("rings", method), samples=samples_of(path))
     reply = node.answer(request(1, True, {}, stage=method.stages[0]))
     assert set(reply.extras) == {"counts", "sums", "squares"}
     near = [1 / 2 + 2 / math.sqrt(6), 1 / math.sqrt(6) + 2]
@@ -71,8 +71,8 @@ def test_statistics_by_hand(path: NodeGraph, tiny_node: Callable[..., Node]) -> 
     assert not reply.arrays
 
 
-def test_only_statistics_leave(tiny_node: Callable[..., Node]) -> None:
-    reply = tiny_node("rings", o_pfgl()).answer(request(1, True, {}))
+def test_only_statistics_leave(tiny_client: Callable[..., Client]) -> None:
+    reply = tiny_client("rings", o_pfgl()).answer(request(1, True, {}))
     assert not reply.arrays
     assert not reply.extras
 
@@ -147,18 +147,18 @@ def test_propagated_labels_by_hand(path: NodeGraph) -> None:
     assert rule.weights(path, rows, labels)[3].item() == pytest.approx(0.9 / math.sqrt(2))
 
 
-def test_sites_learn_from_the_surrogate_once(tiny_node: Callable[..., Node]) -> None:
+def test_sites_learn_from_the_surrogate_once(tiny_client: Callable[..., Client]) -> None:
     """The teacher is kept from the first round; without a surrogate a site trains alone."""
     distillation = AdaptiveDistillation(surrogate_epochs=3, strength=0.0)
     method = assembled(o_pfgl(NodeNetwork(hidden=2), distillation=distillation))
-    alone = tiny_node("rings", method).answer(request(1, True, {}))
-    shape = method.task.shape(tiny_node("rings", method).samples)
+    alone = tiny_client("rings", method).answer(request(1, True, {}))
+    shape = method.task.shape(tiny_client("rings", method).samples)
     surrogate = {
         "nodes": np.eye(shape.classes, shape.features, dtype=np.float32),
         "links": np.zeros((shape.classes, shape.classes), np.float32),
         "known": np.ones(shape.classes, np.float32),
     }
-    node = tiny_node("trees", method)
+    node = tiny_client("trees", method)
     assert alone.numbers["loss"] > 0
     node.answer(request(1, True, {}, extras=surrogate))
     first = node.snapshots.load(2).arrays

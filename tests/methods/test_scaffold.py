@@ -11,7 +11,7 @@ import pytest
 
 from federations import LINES, Federation, LeastSquares, by_hand, planted_run, stopped_and_resumed
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -22,7 +22,7 @@ from ramet.rules.method import assembled
 from ramet.training.local import LocalTraining
 from servers import server
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 
 
 def test_two_rounds_by_hand(tmp_path: Path) -> None:
@@ -62,20 +62,20 @@ def test_the_control_is_divided_by_the_number_of_all_clients() -> None:
 
 
 def test_the_first_round_of_a_client_is_that_of_fedavg(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
     training = LocalTraining(lr=0.1, algorithm="sgd")
-    plain = tiny_node("trees", assembled(fedavg(), training=training))
+    plain = tiny_client("trees", assembled(fedavg(), training=training))
     corrected = replace(
-        tiny_node("trees", scaffold(training)), snapshots=Snapshots(tmp_path / "own")
+        tiny_client("trees", scaffold(training)), snapshots=Snapshots(tmp_path / "own")
     )
     first, same = (node.answer(request(1, True, {})) for node in (corrected, plain))
     assert digest(first.arrays) == digest(same.arrays)
     assert ({*first.extras}, {*same.extras}) == ({*first.arrays}, set())
 
 
-def test_controls_cover_shared_parameters_only(tiny_node: NodeMaker) -> None:
-    node = tiny_node("rings", scaffold())
+def test_controls_cover_shared_parameters_only(tiny_client: ClientMaker) -> None:
+    node = tiny_client("rings", scaffold())
     reply = node.answer(request(1, True, {}))
     saved = node.snapshots.load(1).arrays
     kept = {name.removeprefix("memory/method/") for name in saved if name.startswith("memory/")}

@@ -18,7 +18,7 @@ from federations import PLANTED, planted_run
 from ramet.data import GraphBlock
 from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer, Wire
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedstar, local
@@ -94,19 +94,19 @@ def test_a_penalty_on_a_part_of_a_model_is_forward_and_backward() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_reports_its_work_at_first_and_counting_changes_no_result(
-    name: str, tiny_node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+    name: str, tiny_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = METHODS[name]()
-    first = tiny_node("rings", method).answer(request(1, True, {}))
+    first = tiny_client("rings", method).answer(request(1, True, {}))
     assert all(first.numbers[name] > 0 for name in WORK if "avoided" not in name)
     step = step_of(method, 1)
-    state = digest(tiny_node("rings", method).snapshots.load(step).arrays)
-    tiny_node("rings", method).answer(request(2, True, {}, last=1))
-    later = tiny_node("rings", method).answer(request(3, True, {}, last=2))
+    state = digest(tiny_client("rings", method).snapshots.load(step).arrays)
+    tiny_client("rings", method).answer(request(2, True, {}, last=1))
+    later = tiny_client("rings", method).answer(request(3, True, {}, last=2))
     assert not set(WORK) & set(later.numbers)
-    monkeypatch.setattr("ramet.engine.site.node.count_operations", lambda: nullcontext({}))
-    tiny_node("rings", method).answer(request(1, True, {}))
-    assert digest(tiny_node("rings", method).snapshots.load(step).arrays) == state
+    monkeypatch.setattr("ramet.engine.site.work.count_operations", lambda: nullcontext({}))
+    tiny_client("rings", method).answer(request(1, True, {}))
+    assert digest(tiny_client("rings", method).snapshots.load(step).arrays) == state
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_a_first_round_that_costs_less_counts_once(tmp_path: Path) -> None:
         assert total(work) == pytest.approx((one + 2 * two) / 3, abs=4)  # each kind is rounded
 
 
-def test_two_channels_cost_more_than_one(tiny_node: Callable[..., Node]) -> None:
-    one = tiny_node("trees", local()).answer(request(1, True, {})).numbers
-    two = tiny_node("blocks", fedstar()).answer(request(1, True, {})).numbers
+def test_two_channels_cost_more_than_one(tiny_client: Callable[..., Client]) -> None:
+    one = tiny_client("trees", local()).answer(request(1, True, {})).numbers
+    two = tiny_client("blocks", fedstar()).answer(request(1, True, {})).numbers
     assert total(two) > 2 * total(one)
 
 

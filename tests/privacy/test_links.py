@@ -15,10 +15,13 @@ from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 
 import ramet
+from federations import protected
 from ramet.data import NodeGraph
 from ramet.engine.messages import request
+from ramet.engine.site.client import Client
 from ramet.engine.site.ledger import Ledger
-from ramet.engine.site.node import Node
+from ramet.engine.site.outer_gates import Unlinked
+from ramet.engine.site.request import Request
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
 from ramet.models.hops import distinct_links, hops_of, summed_hops, unit_rows
@@ -98,18 +101,24 @@ def test_without_noise_hops_are_normalised_sums() -> None:
 
 def node_of(
     folder: Path, run: str = "a" * 32, ceiling: Ceiling | None = None, deployed: bool = True
-) -> Node:
+) -> Client:
     """A deployed client with its own ledger, which is that of all runs in the folder."""
     given: Any = {"method": "fedavg", "data": Path(), "seed": 1, "dp": LINK, "engine": "local"}
     experiment = Experiment(checked_settings(**given, **CHOSEN, options=SIZE))
-    node = experiment.node(experiment.clients[0], folder / run)
-    assert node.private is not None
+    node = experiment.client(experiment.clients[0], folder / run)
+    assert node.protection.private is not None
     ledger = Ledger(folder / "privacy.json")
-    private = replace(node.private, ledger=ledger, ceiling=ceiling, deployed=deployed)
-    return replace(node, private=private)
+    private = replace(node.protection.private, ledger=ledger, ceiling=ceiling, deployed=deployed)
+    return protected(node, private=private)
 
 
-def weights(node: Node, number: int = 1) -> torch.Tensor:
+def without_links(node: Client) -> Request:
+    assert node.protection.private is not None
+    gate = Unlinked(node.protection.private)
+    return gate.without_links(node.request(request(1, True, {})))
+
+
+def weights(node: Client, number: int = 1) -> torch.Tensor:
     reply = node.answer(request(number, True, {}, last=number - 1))
     return torch.from_numpy(reply.arrays["layers.0.weight"])
 
@@ -117,26 +126,26 @@ def weights(node: Node, number: int = 1) -> torch.Tensor:
 def test_the_noise_is_that_of_the_accountant(tmp_path: Path) -> None:
     node = node_of(tmp_path)
     weights(node)
-    assert node.private is not None
-    (entry,) = node.private.ledger.runs().values()
+    assert node.protection.private is not None
+    (entry,) = node.protection.private.ledger.runs().values()
     assert (entry.steps, entry.sampling, entry.rounds) == (2, 1.0, (1,))
     accountant = PLDAccountant()
     accountant.compose(GaussianDpEvent(entry.noise / math.sqrt(2)), 2)
     exact = accountant.get_epsilon(1e-5)
     assert 3.9 < exact <= 4.0
-    assert node.private.ledger.spent("link", 1e-5) == pytest.approx(exact, abs=1e-6)
+    assert node.protection.private.ledger.spent("link", 1e-5) == pytest.approx(exact, abs=1e-6)
 
 
 def test_a_restarted_site_uses_the_same_noise_and_pays_once(tmp_path: Path) -> None:
     first = node_of(tmp_path)
     weights(first)
-    assert first.private is not None
-    kept = (first.private.folder / NOISE).read_bytes()
+    assert first.protection.private is not None
+    kept = (first.protection.private.folder / NOISE).read_bytes()
     again = node_of(tmp_path)
     weights(again, number=2)
     again.answer(request(3, False, {}, last=2))
-    assert (first.private.folder / NOISE).read_bytes() == kept
-    assert first.private.ledger.runs()["a" * 32].rounds == (1,)
+    assert (first.protection.private.folder / NOISE).read_bytes() == kept
+    assert first.protection.private.ledger.runs()["a" * 32].rounds == (1,)
     assert not torch.equal(weights(node_of(tmp_path, "b" * 32)), weights(first))
 
 
@@ -145,12 +154,12 @@ def test_noise_drawn_before_a_crash_is_used_and_lost_noise_is_not_drawn_again(
 ) -> None:
     node = node_of(tmp_path)
     trained = weights(node)
-    assert node.private is not None
-    assert node.run_answers is not None
+    assert node.protection.private is not None
+    assert node.protection.run_answers is not None
     (tmp_path / "privacy.json").unlink()  # as if killed between the two files
-    rmtree(node.run_answers.folder)
+    rmtree(node.protection.run_answers.folder)
     assert torch.equal(weights(node_of(tmp_path)), trained)
-    (node.private.folder / NOISE).unlink()
+    (node.protection.private.folder / NOISE).unlink()
     with pytest.raises(RametError, match="lost its noisy sums"):
         weights(node_of(tmp_path), number=2)
 
@@ -158,8 +167,8 @@ def test_noise_drawn_before_a_crash_is_used_and_lost_noise_is_not_drawn_again(
 def test_a_site_that_only_evaluates_pays_too(tmp_path: Path) -> None:
     node = node_of(tmp_path)
     node.answer(request(3, False, {}))
-    assert node.private is not None
-    assert node.private.ledger.spent("link", 1e-5) > 3.9
+    assert node.protection.private is not None
+    assert node.protection.private.ledger.spent("link", 1e-5) > 3.9
 
 
 def test_two_runs_add_up_to_the_ceiling(tmp_path: Path) -> None:
@@ -175,7 +184,7 @@ def test_two_runs_add_up_to_the_ceiling(tmp_path: Path) -> None:
 
 
 def test_nothing_but_the_sums_reaches_training(tmp_path: Path) -> None:
-    samples = node_of(tmp_path)._without_links().samples
+    samples = without_links(node_of(tmp_path)).samples
     assert isinstance(samples, NodeSamples)
     assert samples.graph.links == 0
     assert samples.graph.whole.columns.numel() == 0
@@ -186,10 +195,10 @@ def test_evaluation_on_another_graph_is_refused_before_anything_is_spent(tmp_pat
     assert isinstance(node.samples, NodeSamples)
     elsewhere = replace(node.samples, evaluated_on=node.samples.graph)
     with pytest.raises(RametError, match="Set judged=own"):
-        replace(node, samples=elsewhere)._without_links()
-    assert node.private is not None
-    assert not (node.private.folder / "hops.safetensors").exists()
-    assert not node.private.ledger.runs()
+        without_links(replace(node, samples=elsewhere))
+    assert node.protection.private is not None
+    assert not (node.protection.private.folder / "hops.safetensors").exists()
+    assert not node.protection.private.ledger.runs()
 
 
 def test_noise_enters_and_follows_from_the_seed_in_simulations(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from federations import protected
 from ramet.engine.messages import request
+from ramet.engine.site.client import Client
 from ramet.engine.site.ledger import Ledger
-from ramet.engine.site.node import Node
 from ramet.engine.site.private_site import Noise, PrivateSite
 from ramet.engine.site.run_answers import RunAnswers
 from ramet.errors import RametError
@@ -24,26 +25,27 @@ from ramet.privacy.draws import SeededDraws
 from ramet.randomness import Randomness
 from ramet.training.local import LocalTraining
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 GRAPH, SITE = Budget("graph", 1.0, 1e-3), Budget("site", 1.0, 1e-3, 0.5)
 
 
-def private(node: Node, budget: Budget, folder: Path, run: str = "a" * 32) -> Node:
+def private(node: Client, budget: Budget, folder: Path, run: str = "a" * 32) -> Client:
     ledger = Ledger(folder / "privacy.json")
     site = PrivateSite(budget, 3, run, "data", folder / run, ledger)
-    return replace(node, private=site, run_answers=RunAnswers(folder / run / "answers"))
+    return protected(node, private=site, run_answers=RunAnswers(folder / run / "answers"))
 
 
-def deployed(node: Node, ceiling: Ceiling | None = None) -> Node:
-    assert node.private is not None
-    return replace(node, private=replace(node.private, deployed=True, ceiling=ceiling))
+def deployed(node: Client, ceiling: Ceiling | None = None) -> Client:
+    private = node.protection.private
+    assert private is not None
+    return protected(node, private=replace(private, deployed=True, ceiling=ceiling))
 
 
 @pytest.mark.parametrize("budget", [GRAPH, SITE])
 def test_loss_and_counted_work_do_not_leave(
-    budget: Budget, tiny_node: NodeMaker, tmp_path: Path
+    budget: Budget, tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = private(tiny_node("rings", fedavg()), budget, tmp_path)
+    node = private(tiny_client("rings", fedavg()), budget, tmp_path)
     first = node.answer(request(1, True, {}))
     assert set(first.numbers) == {"weight", "up"}
     assert "loss" in first.notes[WITHHELD]
@@ -54,8 +56,8 @@ def test_loss_and_counted_work_do_not_leave(
     assert ("private" in closing.notes) == (budget is GRAPH)
 
 
-def test_a_site_answers_a_round_once(tiny_node: NodeMaker, tmp_path: Path) -> None:
-    node = deployed(private(tiny_node("rings", fedavg()), GRAPH, tmp_path))
+def test_a_site_answers_a_round_once(tiny_client: ClientMaker, tmp_path: Path) -> None:
+    node = deployed(private(tiny_client("rings", fedavg()), GRAPH, tmp_path))
     first = node.answer(request(1, True, {}))
     again = node.answer(request(1, True, {}))
     for name, array in first.arrays.items():
@@ -65,13 +67,15 @@ def test_a_site_answers_a_round_once(tiny_node: NodeMaker, tmp_path: Path) -> No
     assert ledger.runs()["a" * 32].rounds == (1,)
     with pytest.raises(RametError, match="already answered round 1, to another message"):
         node.answer(request(1, True, {}, spared=["layers.0.first.bias"]))
-    with pytest.raises(RametError, match="round 4 is none of them"):
+    with pytest.raises(RametError, match="round 4 is not one of them"):
         node.answer(request(4, True, {}))
 
 
-def test_deployed_noise_does_not_follow_from_the_seed(tiny_node: NodeMaker, tmp_path: Path) -> None:
+def test_deployed_noise_does_not_follow_from_the_seed(
+    tiny_client: ClientMaker, tmp_path: Path
+) -> None:
     def reply(folder: str, is_deployed: bool) -> np.ndarray:
-        node = private(tiny_node("rings", fedavg()), GRAPH, tmp_path / folder)
+        node = private(tiny_client("rings", fedavg()), GRAPH, tmp_path / folder)
         node = deployed(node) if is_deployed else node
         return np.asarray(node.answer(request(1, True, {})).arrays["layers.0.first.weight"])
 
@@ -89,10 +93,10 @@ def test_deployed_dropout_does_not_follow_from_the_seed(tmp_path: Path) -> None:
 
 
 def test_infinite_activations_of_one_graph_do_not_show_in_the_reply(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
     """The sums over the nodes of some graphs overflow, those of the others do not."""
-    node = deployed(private(tiny_node("rings", fedavg()), GRAPH, tmp_path))
+    node = deployed(private(tiny_client("rings", fedavg()), GRAPH, tmp_path))
     arrays = {
         name: np.zeros_like(a) for name, a in node.answer(request(1, True, {})).arrays.items()
     }
@@ -103,10 +107,10 @@ def test_infinite_activations_of_one_graph_do_not_show_in_the_reply(
 
 
 def test_the_ceiling_of_the_policy_stops_a_run_before_its_reply(
-    tiny_node: NodeMaker, tmp_path: Path
+    tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
     ceiling = Ceiling(unit="graph", epsilon=1.0, delta=1e-3)
-    node = tiny_node("rings", fedavg())
+    node = tiny_client("rings", fedavg())
     first = deployed(private(node, GRAPH, tmp_path), ceiling)
     for number in (1, 2, 3):
         first.answer(request(number, True, {}, last=number - 1))
@@ -116,10 +120,10 @@ def test_the_ceiling_of_the_policy_stops_a_run_before_its_reply(
     assert not [*(tmp_path / ("b" * 32)).glob("reply-*")]
 
 
-def test_a_policy_with_a_ceiling_refuses_other_runs(tiny_node: NodeMaker) -> None:
+def test_a_policy_with_a_ceiling_refuses_other_runs(tiny_client: ClientMaker) -> None:
     ceiling = Ceiling(unit="graph", epsilon=4.0, delta=1e-5)
     with pytest.raises(PolicyError, match="with differential privacy only"):
-        replace(tiny_node("rings", fedavg()), policy=Policy(privacy=ceiling)).answer(
+        protected(tiny_client("rings", fedavg()), policy=Policy(privacy=ceiling)).answer(
             request(1, True, {})
         )
     for budget, reason in (

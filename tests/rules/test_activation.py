@@ -16,7 +16,7 @@ from ramet.engine.messages import request
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.wire import Answer
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
@@ -150,7 +150,7 @@ class RecordingWire(LocalWire):
 
 
 def tiny_rounds(
-    node: Callable[..., Node], activation: Any, folder: Path, rounds: int
+    node: Callable[..., Client], activation: Any, folder: Path, rounds: int
 ) -> tuple[list[Record], RecordingWire, str]:
     method = assembled(replace(fedstar(), activation=activation))
     nodes = {client: node(client, method) for client in TINY}
@@ -162,9 +162,9 @@ def tiny_rounds(
 
 
 def test_clients_send_only_requested_arrays_and_bytes_are_counted(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
-    records, wire, _ = tiny_rounds(tiny_node, RandomTensors(0.5), tmp_path / "s", 2)
+    records, wire, _ = tiny_rounds(tiny_client, RandomTensors(0.5), tmp_path / "s", 2)
     shared = len(_start())
     for _, names in wire.__dict__["received"]:
         assert len(names) == round(shared / 2)
@@ -176,24 +176,24 @@ def test_clients_send_only_requested_arrays_and_bytes_are_counted(
 
 
 def test_with_keep_own_spared_arrays_are_not_sent_to_the_client(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
-    records, wire, _ = tiny_rounds(tiny_node, Explore(keep_own=True), tmp_path / "s", 4)
+    records, wire, _ = tiny_rounds(tiny_client, Explore(keep_own=True), tmp_path / "s", 4)
     received, sent = wire.__dict__["received"], wire.__dict__["sent"]
     shared, later = received[0][1], slice(len(TINY), len(received))
     assert all(names == set() for _, names in sent[: len(TINY)])  # nothing to send in round 1
     assert sent[later] == received[later]
     assert any(names < shared for _, names in sent[later])
     assert all(names == shared for _, names in sent[len(received) :])  # the closing message
-    plain, _, _ = tiny_rounds(tiny_node, Explore(), tmp_path / "t", 4)
+    plain, _, _ = tiny_rounds(tiny_client, Explore(), tmp_path / "t", 4)
     assert sum(r.tensors_down for r in records) < sum(r.tensors_down for r in plain)
 
 
 def test_with_train_away_inactive_clients_train_and_send_nothing(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
     rule = Explore(beta=0.4, keep_own=True, train_away=True)
-    records, _, _ = tiny_rounds(tiny_node, rule, tmp_path / "s", 4)
+    records, _, _ = tiny_rounds(tiny_client, rule, tmp_path / "s", 4)
     assert all(record.trained.keys() == record.evaluated.keys() == {*TINY} for record in records)
     silent = [
         (before.down[client], numbers["up"])
@@ -206,9 +206,9 @@ def test_with_train_away_inactive_clients_train_and_send_nothing(
 
 
 def test_a_tensor_that_no_client_sends_keeps_its_value(
-    tiny_node: Callable[..., Node], tmp_path: Path
+    tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
-    tiny_rounds(tiny_node, RandomTensors(0.0), tmp_path / "s", 2)
+    tiny_rounds(tiny_client, RandomTensors(0.0), tmp_path / "s", 2)
     after = Snapshots(tmp_path / "s").load(2).arrays
     assert digest(after) == digest(_start())
 
@@ -219,9 +219,9 @@ def _start() -> Arrays:
 
 
 def test_a_client_that_returns_loads_all_shared_arrays(
-    tiny_node: Callable[..., Node],
+    tiny_client: Callable[..., Client],
 ) -> None:
-    node = tiny_node("rings", fedstar())
+    node = tiny_client("rings", fedstar())
     first = node.answer(request(1, True, {}))
     current = {name: array + np.float32(0.5) for name, array in first.arrays.items()}
     spared = sorted(current)[:5]
@@ -229,7 +229,7 @@ def test_a_client_that_returns_loads_all_shared_arrays(
     assert back.arrays.keys() == current.keys() - set(spared)
     closing = node.answer(request(10, False, current, last=9))
     assert closing.numbers["test"] == pytest.approx(
-        tiny_node("rings", fedstar()).answer(request(10, False, current, last=9)).numbers["test"]
+        tiny_client("rings", fedstar()).answer(request(10, False, current, last=9)).numbers["test"]
     )
     for name in back.arrays:  # trained from the received arrays, not from the client's own
         assert np.abs(back.arrays[name] - current[name]).max() < 0.05

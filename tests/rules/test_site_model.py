@@ -15,7 +15,7 @@ from torch import nn
 
 import ramet
 from ramet.engine.messages import request
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.experiment import RunFolder
 from ramet.methods import fedavg
@@ -23,11 +23,11 @@ from ramet.rules.method import assembled
 from ramet.rules.site_model import SiteModel, with_site_model
 from ramet.training.local import LocalTraining, Session
 
-NodeMaker = Callable[..., Node]
+ClientMaker = Callable[..., Client]
 LONG = LocalTraining(lr=0.01, epochs=20)
 
 
-def scores(node: Node, folder: Path, received: float) -> dict[str, float]:
+def scores(node: Client, folder: Path, received: float) -> dict[str, float]:
     """What the client finds in round 2, in which it is sent this multiple of its own reply."""
     node = replace(node, snapshots=Snapshots(folder))
     trained = node.answer(request(1, True, {}, last=0)).arrays
@@ -38,9 +38,9 @@ def scores(node: Node, folder: Path, received: float) -> dict[str, float]:
 
 @pytest.mark.parametrize(("site_model", "same"), [("trained", True), ("merged", False)])
 def test_scores_are_those_of_the_trained_network(
-    site_model: SiteModel, same: bool, tiny_node: NodeMaker, tmp_path: Path
+    site_model: SiteModel, same: bool, tiny_client: ClientMaker, tmp_path: Path
 ) -> None:
-    node = tiny_node("rings", assembled(fedavg(site_model), training=LONG))
+    node = tiny_client("rings", assembled(fedavg(site_model), training=LONG))
     alone, with_others = (scores(node, tmp_path / str(times), times) for times in (1.0, -1.0))
     assert (with_others == alone) == same
 

@@ -22,6 +22,8 @@ BATCH_ROUNDS = 20
 """For how many rounds sites exchange keys at once; a site has keys for no more in one batch."""
 QUESTIONS = "questions"
 """The note of a reply before it is masked: what was asked about which network. It stays here."""
+SUM = "sum"
+"""The kind of all answers under masks: a round has one, to train or to evaluate."""
 KEYS, SHARES, AGREE, UNMASK = "keys", "shares", "agree", "unmask"
 """The steps: two before the first round of a batch; after each training the sites agree on the list
 of survivors if one of them has dropped out, and unmask the sum."""

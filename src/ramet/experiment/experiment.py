@@ -21,11 +21,12 @@ from ramet.engine.processes.devices import compute_device
 from ramet.engine.server.rounds import Rounds, ServerEvaluation
 from ramet.engine.site.audit import NAME as AUDIT
 from ramet.engine.site.audit import AuditLog
+from ramet.engine.site.client import Client
 from ramet.engine.site.kept_models import evaluated_model, final_model
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.ledger import Ledger
-from ramet.engine.site.node import Node
 from ramet.engine.site.private_site import PrivateSite
+from ramet.engine.site.protection import Protection
 from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.engine.start import START, new_model, start_model, state_names
 from ramet.engine.store.checkpoint import KEPT, Snapshots
@@ -212,21 +213,27 @@ class Experiment:
     def _reading_of(self, client: str) -> Reading:
         return replace(self.reading, kept=self.kept_parts(client) or KeptParts())
 
-    def node(self, client: str, states: Path) -> Node:
+    def client(self, client: str, states: Path) -> Client:
         """A client that saves its state below ``states``, a folder named after the run."""
         self._keep_record(client, states / client)
-        return Node(
-            client=client,
+        return Client(
+            name=client,
             method=self.method,
             samples=self.samples(client),
             seed=self.settings.seed,
             snapshots=Snapshots(states / client, keep=KEPT * (len(self.method.stages) + 1)),
             device=compute_device(self.settings.device),
+            protection=self._protection(client, states),
+            recent=self._recent_snapshots,
+        )
+
+    def _protection(self, client: str, states: Path) -> Protection:
+        """What protects a client's data in a simulation: as at a site, but from the seed."""
+        return Protection(
             clients=len(self.clients),
             secure=self._secure_site(client, states) if self.settings.secure else None,
             private=self._private_site(client, states),
             run_answers=RunAnswers(states / client / ANSWERS) if self.settings.dp else None,
-            recent=self._recent_snapshots,
             audit=AuditLog(
                 states / client / AUDIT,
                 states.name,
@@ -295,7 +302,7 @@ class Experiment:
         )
 
     def final_model(self, client: str, states: Path) -> nn.Module:
-        """A client's final model, from the folder in which its node saved its state."""
+        """A client's final model, from the folder in which it saved its state."""
         seed = self.settings.seed
         return final_model(self.method, self._shape(client), seed, client, states / client)
 

@@ -20,7 +20,7 @@ _WORKER = "ramet.experiment.worker"
 def local_wire(folder: RunFolder) -> LocalWire:
     """The clients of a run in this process."""
     experiment = folder.experiment()
-    return LocalWire(lambda client: experiment.node(client, folder.clients))
+    return LocalWire(lambda client: experiment.client(client, folder.clients))
 
 
 @contextmanager

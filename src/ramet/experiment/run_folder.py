@@ -426,7 +426,7 @@ class RunFolder:
         known = client in experiment.final_clients or client not in experiment.clients
         if known or self.summary() is None or has_final_model(self.clients / client):
             return
-        wire = LocalWire(lambda name: experiment.node(name, self.clients))
+        wire = LocalWire(lambda name: experiment.client(name, self.clients))
         with self.locked("run"):
             experiment.rounds(self.path / "server").deliver(wire, client)
 

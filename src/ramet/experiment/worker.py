@@ -23,7 +23,7 @@ def main() -> None:
 def _answer(run: Path, client: str, message: Payload) -> Payload:
     folder, experiment = _opened(run)
     torch.set_num_threads(experiment.settings.threads)
-    return experiment.node(client, folder.clients).answer(message)
+    return experiment.client(client, folder.clients).answer(message)
 
 
 @lru_cache(maxsize=1)

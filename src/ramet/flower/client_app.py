@@ -34,11 +34,12 @@ from ramet.engine.site.answered import NAME as ANSWERED
 from ramet.engine.site.answered import Answered
 from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
 from ramet.engine.site.audit import NAME as AUDIT
+from ramet.engine.site.client import Client
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.ledger import Ledger
 from ramet.engine.site.limit import SiteLimit
-from ramet.engine.site.node import Node
 from ramet.engine.site.private_site import PrivateSite
+from ramet.engine.site.protection import Protection
 from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
@@ -120,15 +121,15 @@ def answer(message: Message, context: Context) -> Message:
             if answered is not None:  # also if the data then gives a reason to refuse
                 answered.begin(request, policy)
                 check_same_terms(states / name, experiment.terms_digest())
-            node = _node(experiment, name, states)
-            audit, secure = _audited(node.audit, context), _secured(node, context, policy)
-            node = replace(node, audit=audit, limit=limit, policy=policy, secure=secure)
+            client = _client(experiment, name, states)
+            protection = replace(client.protection, limit=limit, policy=policy)
+            protection = _protected(protection, context)
             if _is_deployed(context):
                 answers = RunAnswers(states / name / ANSWERS)
-                private = _private(node, context, policy)
-                node = replace(node, deployed=True, run_answers=answers)
-                node = replace(node, private=private, answered=answered)
-            reply = node.answer(request)
+                private = _private(protection, context)
+                protection = replace(protection, private=private, run_answers=answers)
+                protection = replace(protection, answered=answered, deployed=True)
+            reply = replace(client, protection=protection).answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
         return Message(to_records(signed_reply), reply_to=message)
@@ -255,36 +256,44 @@ def _permitted(
     return experiment, site_limit(experiment, terms, policy), policy
 
 
-def _node(experiment: Experiment, name: str, states: Path) -> Node:
+def _client(experiment: Experiment, name: str, states: Path) -> Client:
     """The site's client, if its data is the same as in the run's first round."""
     data = experiment.setting.data_of(name, experiment.settings.data)
     if experiment.setting.user_defined and data is not None:
         check_same_data(states / name, data)
-    return experiment.node(name, states)
+    return experiment.client(name, states)
 
 
-def _secured(node: Node, context: Context, policy: Policy) -> SecureSite | None:
+def _protected(protection: Protection, context: Context) -> Protection:
+    """The protection with the run config's digest in its audit log, and the site's own keys."""
+    audit, run_config = protection.audit, run_config_digest(context.run_config)
+    audit = audit and replace(audit, run_config=run_config)
+    return replace(protection, audit=audit, secure=_secured(protection, context))
+
+
+def _secured(protection: Protection, context: Context) -> SecureSite | None:
     """The site's side of secure sums, with its own keys if it is a member of a consortium."""
-    config = context.node_config
-    if node.secure is None:
+    config, simulated, policy = context.node_config, protection.secure, protection.policy
+    if simulated is None:
         return None
     if MEMBERS in config and "key" in config:
         from ramet.engine.site.secure_site import deployed_site  # needs an extra
 
         key, members = Path(str(config["key"])), Path(str(config[MEMBERS]))
-        return deployed_site(node.secure, key, members, policy.members)
+        return deployed_site(simulated, key, members, policy.members)
     if SETTINGS in config or policy.secure == "required":
         raise PolicyError("`secure`: this site has no key or no list of members for secure sums.")
-    return node.secure
+    return simulated
 
 
-def _private(node: Node, context: Context, policy: Policy) -> PrivateSite | None:
+def _private(protection: Protection, context: Context) -> PrivateSite | None:
     """The deployed site's side of differential privacy, with its own noise and ledger."""
-    if node.private is None:
+    simulated, ceiling = protection.private, protection.policy.privacy
+    if simulated is None:
         return None
     state = context.node_config.get("state") or context.run_config["folder"]
     ledger = Ledger(Path(str(state)) / LEDGER)
-    return replace(node.private, ledger=ledger, ceiling=policy.privacy, deployed=True)
+    return replace(simulated, ledger=ledger, ceiling=ceiling, deployed=True)
 
 
 def _is_deployed(context: Context) -> bool:
@@ -299,11 +308,6 @@ def _answered(context: Context, request: Payload) -> Answered | None:
     if POLICY not in config or not config.get("state"):
         return None
     return Answered(Path(str(config["state"])) / ANSWERED, request.notes["run"])
-
-
-def _audited(audit: AuditLog | None, context: Context) -> AuditLog | None:
-    """The audit log with the digest of the run config."""
-    return audit and replace(audit, run_config=run_config_digest(context.run_config))
 
 
 def run_config_digest(config: Mapping[str, Any]) -> str:

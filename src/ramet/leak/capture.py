@@ -16,7 +16,7 @@ from ramet.engine.processes.local import LocalWire
 from ramet.engine.secure_messages import STEP
 from ramet.engine.server.state import RunState
 from ramet.engine.server.wire import Answer, Wire
-from ramet.engine.site.node import Node
+from ramet.engine.site.client import Client
 from ramet.engine.start import START
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametWarning
@@ -204,17 +204,17 @@ def _repeated(
 
 
 def _wire(experiment: Experiment, states: Path, samples: Mapping[str, Any] | None) -> LocalWire:
-    return LocalWire(_nodes(experiment, states, samples))
+    return LocalWire(_clients(experiment, states, samples))
 
 
-def _nodes(
+def _clients(
     experiment: Experiment, states: Path, samples: Mapping[str, Any] | None
-) -> Callable[[str], Node]:
-    def node(client: str) -> Node:
-        own = experiment.node(client, states)
-        return own if samples is None else replace(own, samples=samples[client])
+) -> Callable[[str], Client]:
+    def client(name: str) -> Client:
+        own = experiment.client(name, states)
+        return own if samples is None else replace(own, samples=samples[name])
 
-    return node
+    return client
 
 
 def _seen(experiment: Experiment, recorder: _Recorder, sent: Mapping[str, Arrays]) -> Seen:

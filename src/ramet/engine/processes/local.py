@@ -30,7 +30,7 @@ class LocalWire:
     clients are synced only if the last exchange has begun a second ago or more.
     """
 
-    node: Callable[[str], Answering]
+    client: Callable[[str], Answering]
     _begun: float | None = field(default=None, init=False)
     _long: bool = field(default=True, init=False)
 
@@ -47,4 +47,4 @@ class LocalWire:
 
     def ask(self, client: str, request: Payload) -> Payload:
         with syncing(self._long):
-            return self.node(client).answer(request)
+            return self.client(client).answer(request)

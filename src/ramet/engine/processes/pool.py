@@ -52,7 +52,7 @@ class Done:
 
 
 Answering: TypeAlias = Callable[[Path, str, Payload], Payload]
-"""RunAnswers a message to a client of the run in a folder."""
+"""Answers a message to a client of the run in a folder."""
 
 
 class Worker:

@@ -68,16 +68,6 @@ class PrivateSite:
         """Whether single graphs are protected, by noise in every step of training."""
         return self.budget.unit == "graph"
 
-    @property
-    def of_site(self) -> bool:
-        """Whether all data is protected, by noise in every update."""
-        return self.budget.unit == "site"
-
-    @property
-    def of_links(self) -> bool:
-        """Whether links are protected, by noise in the sums that take their place in the run."""
-        return self.budget.unit == "link"
-
     def numbers(self, allowed: Numbers) -> Numbers:
         """Which numbers may leave: none that depend on the data and that no noise covers.
 
@@ -125,10 +115,17 @@ class PrivateSite:
             self.ledger.spend(self.run, entry, 1, self.ceiling)
         return replace(samples, graph=samples.graph.without_links(kept))
 
+    def noise(self, randomness: Randomness, training: Training, samples: Any) -> Noise:
+        """The noise of a round, once it is in the site's ledger."""
+        mechanism = self.spend(randomness.round, training, samples)
+        return Noise(mechanism, self.draws(randomness))
+
     def spend(self, number: int, training: Training, samples: Any) -> Mechanism:
         """Enter a round into the ledger, and return the noise of its steps, in clipping norms."""
         if not 1 <= number <= self.rounds:
-            raise RametError(f"this run has {self.rounds} rounds; round {number} is none of them.")
+            raise RametError(
+                f"this run has {self.rounds} rounds; round {number} is not one of them."
+            )
         sampling, steps = 1.0, 1
         if self.of_graphs:
             assert isinstance(training, LocalTraining)

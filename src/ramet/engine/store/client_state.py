@@ -63,7 +63,8 @@ class ClientState:
     """A client's network with its optimiser, and its private tensors.
 
     Memory goes with the replies that the server has. If a reply was lost or refused, the memory is
-    again as it was ``before`` the round in which the client last ``trained``.
+    again as it was ``before`` the round in which the client last ``trained``. ``evaluated`` is the
+    network that was evaluated before that training.
     """
 
     model: nn.Module
@@ -71,9 +72,10 @@ class ClientState:
     memory: Memory = field(default_factory=lambda: defaultdict(dict))
     before: Memory = field(default_factory=lambda: defaultdict(dict))
     trained: int = 0
+    evaluated: Arrays = field(default_factory=dict)
 
     def begin_training(self, number: int) -> None:
-        """Keep the memory as it is now, for the case that the reply of this round is lost."""
+        """Keep the memory as it is now, in case the reply of this round is lost."""
         self.before = defaultdict(dict)
         for owner, tensors in self.memory.items():
             self.before[owner] = {name: value.clone() for name, value in tensors.items()}
@@ -120,8 +122,8 @@ def _memory_of(prefix: str, arrays: Arrays, device: torch.device) -> Memory:
     return memory
 
 
-def snapshot(step: int, client: ClientState, evaluated: Arrays) -> Snapshot:
-    """The whole state after ``step``, and the model that was ``evaluated`` before training."""
+def snapshot(step: int, client: ClientState) -> Snapshot:
+    """The whole state after ``step``."""
     model, optimiser = client.model, client.optimiser
     numbers: dict[str, dict[str, Any]] = {}
     for name, kind, value in _optimiser_state(model, optimiser):
@@ -133,7 +135,7 @@ def snapshot(step: int, client: ClientState, evaluated: Arrays) -> Snapshot:
     ]
     facts = {_GROUPS: groups, _NUMBERS: numbers}
     arrays = {**full_state(client), **_memory_arrays(_BEFORE, client.before)}
-    arrays |= {EVALUATED + name: array for name, array in evaluated.items()}
+    arrays |= {EVALUATED + name: array for name, array in client.evaluated.items()}
     return Snapshot(step, arrays, {"optimiser": facts, _TRAINED: client.trained})
 
 

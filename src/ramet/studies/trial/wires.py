@@ -21,7 +21,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class ColdWire:
-    """RunAnswers each message with a new client, so that no Python object survives a message.
+    """Answers each message with a new client, so that no Python object survives a message.
 
     The samples are copied, because data sources cache what they have read.
     """
@@ -30,8 +30,8 @@ class ColdWire:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, message in requests:
-            node = self.folder.experiment().node(client, self.folder.clients)
-            yield client, replace(node, samples=deepcopy(node.samples)).answer(message)
+            own = self.folder.experiment().client(client, self.folder.clients)
+            yield client, replace(own, samples=deepcopy(own.samples)).answer(message)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,81 @@
+"""Who may be in a secure sum with a site, and in which sums it has been."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from ramet.disk import write_atomically
+from ramet.engine.secure_messages import SecureError
+from ramet.secure.identity import Peers
+from ramet.secure.shares import SMALLEST, threshold
+
+
+@dataclass(frozen=True)
+class Members:
+    """The sites that a site accepts in a sum.
+
+    Args:
+        site: the site's name.
+        peers: the sites in its own list.
+        smallest: the smallest number of sites in a sum, as the site's owner has set it. None for
+            the default: all of its list exchange keys and are in each sum.
+    """
+
+    site: str
+    peers: Peers
+    smallest: int | None = SMALLEST
+
+    @property
+    def needed(self) -> int:
+        """How many sites must be in a sum: more than half of the site's own list."""
+        return max(threshold(len(self.peers.fingerprints)), self.smallest or 0)
+
+    def check(self, sites: Collection[str], what: str) -> None:
+        """Check who exchanges keys or is in a sum: by default all of the site's own list.
+
+        A coordinator may lie about who has dropped out, and two sums about nearly the same model,
+        of which one lacks a site, differ by the update of that site.
+        """
+        missing = sorted(self.peers.fingerprints.keys() - {*sites})
+        if self.smallest is None and missing:
+            raise SecureError(
+                f"{self.site} takes part in sums of all sites in its list of members, and "
+                f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing. To go on "
+                f"without, its owner sets `members` in policy.toml to {len(sites)} or less, or "
+                "removes who has left from members.toml."
+            )
+        if len(sites) < self.needed:
+            raise SecureError(
+                f"{self.site} refuses a sum of {len(sites)} {what}; it needs {self.needed}."
+            )
+
+
+@dataclass(frozen=True)
+class AskedSums:
+    """What a site was asked in secure sums of all runs, and over which sites."""
+
+    site: str
+    folder: Path
+
+    def check(self, questions: Mapping[str, str], survivors: list[str]) -> None:
+        """Refuse a second sum about the same network over other sites, in whichever run.
+
+        The difference of the two would be the answer of single sites.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(self.folder / ".lock"):
+            for kind, model in questions.items():
+                path = self.folder / f"{kind}-{model}.json"
+                if not path.exists():
+                    write_atomically(path, json.dumps(survivors).encode())
+                if json.loads(path.read_text()) != survivors:
+                    raise SecureError(
+                        f"{self.site} has already answered about this model in a sum over other "
+                        "sites, and the difference of both sums would tell the answer of single "
+                        "sites. Start a new run with another seed."
+                    )
