@@ -1,6 +1,6 @@
 #!/bin/sh
 # FedAvg on `minesweeper`, whose nodes have seven features, with differential privacy per link, 10
-# rounds of 5 epochs; run it again to continue. `python results/dp_links.py` prints the table.
+# rounds of 5 epochs; run it again to continue. `python results/tables.py dp-links` prints the table.
 set -e
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # FedAvg and Local on `cora` with differential privacy per link, 30 rounds of 5 epochs, beside the
 # same network without noise or links, and a GCN; run it again to continue. `python
-# results/dp_links.py` prints the table.
+# results/tables.py dp-links` prints the table.
 set -e
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # FedDense and Local on `single` with differential privacy per graph, 30 rounds; run it again to
-# continue. `python results/dp.py` prints the table.
+# continue. `python results/tables.py dp` prints the table.
 set -e
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,7 @@
-"""FedDA's tables from kept runs: `python results/links.py [--from FOLDER]`.
+"""FedDA's tables from kept runs.
 
-Prints a table for each dataset and number of clients, a table that tests FedDA's claim in each of
-them, and a table of FedDA's activation rules over FedStar and FedDense. `make pages` writes them
-into `docs/results-links.md`.
+A table for each dataset and number of clients, a table that tests FedDA's claim in each of them,
+and a table of FedDA's activation rules over FedStar and FedDense.
 
 Unless a column says otherwise, scores are those after the last round: the server's model on the
 whole graph, or the mean over the clients for Local and for graph classification. Differences and
@@ -12,17 +11,28 @@ brackets hold 95 % intervals of paired t-tests.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence, Set
-from pathlib import Path
-from statistics import fmean, stdev
+from collections.abc import Mapping, Set
+from statistics import fmean
 from typing import TypeAlias
 
-from differences import difference
+from columns import (
+    NBSP,
+    Runs,
+    at_best_validation,
+    count,
+    difference,
+    kept,
+    mean,
+    megabytes,
+    on_all_data,
+    sent_up,
+    spread,
+    worst,
+)
 
 from ramet.experiment import MethodSpec
 from ramet.papers.savings import POINTS_LOST, SHARE_SENT, saving
-from ramet.studies.archive import finished_runs
+from ramet.report.text import markdown_table
 from ramet.studies.choice import Choice
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
@@ -38,9 +48,7 @@ NAMES = {
     "fedda,activation=restart,keep_own=true": "Restart, `keep_own`",
     "fedda,activation=explore,keep_own=true,train_away=true": "Explore, `keep_own`, `train_away`",
 }
-NBSP = "\u00a0"
 Cells: TypeAlias = Mapping[tuple[str, int], FinishedRuns]
-Score: TypeAlias = Callable[[FinishedRun], float]
 OVER = ("fedstar", "feddense,width=32")
 HEADS_OVER = (
     *("method", "activation", "seeds", "last round", "difference", "p", "best validation"),
@@ -66,53 +74,85 @@ HEADS_STEPS = (
     *("protocol", "FedAvg", "MRR", "Restart", "MRR", "tensors"),
     *("Explore", "MRR", "tensors"),
 )
-HEADS = (
-    *("method", "seeds", "last round", "worst seed", "last ten rounds", "best validation"),
-    *("MRR", "MB both ways", "MB up", "tensors up"),
+SCORES = (
+    ("seeds", count),
+    ("last round", spread(on_all_data, space=NBSP)),
+    ("worst seed", worst(on_all_data)),
+    ("last ten rounds", spread(lambda run: _last_ten(run), space=NBSP)),
+    ("best validation", mean(at_best_validation)),
+    ("MRR", mean(lambda run: 100 * run.mrr)),
+)
+SENT = (
+    ("MB both ways", mean(megabytes, ",.1f")),
+    ("MB up", mean(sent_up("bytes", 1e6), ",.1f")),
+    ("tensors up", mean(sent_up("tensors"), ",.0f")),
 )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--from", dest="folder", type=Path, default=Path(__file__).parent)
-    for place, made in tables(parser.parse_args().folder).items():
-        print(f"{place}\n\n{made}\n")
-
-
-def tables(folder: Path) -> dict[str, str]:
+def tables() -> dict[str, str]:
     """All tables by the name of their place in the page."""
     cells: Cells = {
-        (setting, clients): named(folder / f"{setting}-{clients}")
+        (setting, clients): _named(f"{setting}-{clients}")
         for setting, numbers in CLIENTS.items()
         for clients in numbers
     }
     made = {
-        f"{setting}-{clients}": table(folder / CENTRAL[setting], runs)
+        f"{setting}-{clients}": _table(CENTRAL[setting], runs)
         for (setting, clients), runs in cells.items()
     }
-    made |= {f"{place}, steps": steps(folder / place, 8) for place in ("amazon-8",)}
-    return {**made, "claim": claim(cells), "single": over_methods(kept(folder / "single"))}
+    made["amazon-8, steps"] = _steps("amazon-8", 8)
+    return {**made, "claim": _claim(cells), "single": _over_methods(kept("single"))}
 
 
-def table(central: Path, own: FinishedRuns) -> str:
-    if not own:
-        return "Not run yet."
+def _named(folder: str) -> dict[str, Runs]:
+    """Kept runs by their name in the table; runs with other options are left out."""
+    found = {}
+    for label, runs in kept(folder).items():
+        spec = MethodSpec.parse(label)
+        method = str(MethodSpec(spec.method, activation=spec.activation))
+        if spec.options.keys() <= {"clients"} and method in NAMES:
+            found[NAMES[method]] = runs
+    return found
+
+
+def _last_ten(run: FinishedRun) -> float:
+    last = run.rounds[-10:]
+    return 100 * fmean(one.test if one.overview is None else one.overview for one in last)
+
+
+def _table(central: str, own: FinishedRuns) -> str:
     runs = {"Global": kept(central).get("fed-hgn,partition=central", {}), **own}
-    rows = [
-        row(name, runs[name], runs.get("FedAvg", {}))
-        for name in ("Global", *NAMES.values())
-        if runs.get(name)
+    return markdown_table(
+        ["method", *(head for head, _ in (*SCORES, *SENT))],
+        [
+            _row(name, runs[name], runs.get("FedAvg", {}))
+            for name in ("Global", *NAMES.values())
+            if runs.get(name)
+        ],
+    )
+
+
+def _row(name: str, own: Runs, fedavg: Runs) -> tuple[str, ...]:
+    every = [*own.values()]
+    scores = [name, *(cell(every) for _, cell in SCORES)]
+    if name in ("Global", "Local"):
+        return *scores, *("–",) * len(SENT)
+    saved = None if name == "FedAvg" else saving("", name, own, fedavg)
+    shares = (saved.bytes_both, saved.bytes_up, saved.tensors_up) if saved else (None,) * len(SENT)
+    sent = [
+        cell(every) + ("" if share is None else f"{NBSP}({100 * share:.0f}{NBSP}%)")
+        for (_, cell), share in zip(SENT, shares, strict=True)
     ]
-    return in_markdown(HEADS, rows)
+    return *scores, *sent
 
 
-def steps(folder: Path, clients: int) -> str:
+def _steps(folder: str, clients: int) -> str:
     """Seed 1 step by step under the authors' protocol; tensors are shares of what FedAvg sends."""
-    runs = {meaning(label): own for label, own in kept(folder).items()}
+    runs = {_meaning(label): own for label, own in kept(folder).items()}
 
     def seed_1(method: str, options: str, activation: str) -> FinishedRun | None:
         label = ",".join(filter(None, (method, f"clients={clients}", options, activation)))
-        own = runs.get(meaning(label), {})
+        own = runs.get(_meaning(label), {})
         return next((run for draw, run in own.items() if draw.seed == 1), None)
 
     whole = seed_1("fed-hgn", "", "")
@@ -121,31 +161,31 @@ def steps(folder: Path, clients: int) -> str:
         scores = [
             cell
             for method, activation in RULES
-            for cell in of_step(seed_1(method, options, activation), method == "fedda", whole)
+            for cell in _of_step(seed_1(method, options, activation), method == "fedda", whole)
         ]
         if any(cell != "–" for cell in scores):
             rows.append((step, *scores))
-    return in_markdown(HEADS_STEPS, rows)
+    return markdown_table(HEADS_STEPS, rows)
 
 
-def meaning(label: str) -> tuple[str, str, frozenset[tuple[str, str]]]:
+def _meaning(label: str) -> tuple[str, str, frozenset[tuple[str, str]]]:
     """What a label says, whatever the order of its options."""
     spec = MethodSpec.parse(label)
     return spec.method, str(spec.activation), frozenset(spec.options.items())
 
 
-def of_step(run: FinishedRun | None, saves: bool, whole: FinishedRun | None) -> list[str]:
+def _of_step(run: FinishedRun | None, saves: bool, whole: FinishedRun | None) -> list[str]:
     """ROC-AUC, MRR and, if the method saves any, the share of tensors that are sent."""
     if run is None:
         return ["–"] * (3 if saves else 2)
-    cells = [f"{100 * run.score:.2f}", f"{100 * run.mrr:.2f}"]
-    if saves and whole and run.summary.sent and whole.summary.sent:
-        share = run.summary.sent.tensors.up / whole.summary.sent.tensors.up
-        cells.append(f"{100 * share:.0f}{NBSP}%")
+    cells = [f"{on_all_data(run):.2f}", f"{100 * run.mrr:.2f}"]
+    if saves and whole:
+        tensors = sent_up("tensors")
+        cells.append(f"{100 * tensors(run) / tensors(whole):.0f}{NBSP}%")
     return cells
 
 
-def claim(cells: Cells) -> str:
+def _claim(cells: Cells) -> str:
     """Each rule compared with FedAvg; the bounds are those of `ramet reproduce`."""
     rows = []
     for (setting, clients), runs in cells.items():
@@ -167,129 +207,39 @@ def claim(cells: Cells) -> str:
                         saved.as_good_for_less,
                     )
                 )
-    return in_markdown(HEADS_CLAIM, rows)
+    return markdown_table(HEADS_CLAIM, rows)
 
 
-def over_methods(runs: FinishedRuns) -> str:
+def _over_methods(runs: FinishedRuns) -> str:
     """FedDA's rules over methods for graphs, on the seeds that some rule was run with."""
     rows = []
     for whole in OVER:
         asked_less = [label for label in runs if label.startswith(f"{whole},activation=")]
-        if asked_less:
-            common = set.union(*(set(runs[label]) for label in asked_less))
-            rows += [
-                row_over(whole, label, runs[label], runs[whole], common)
-                for label in [whole, *sorted(asked_less)]
-            ]
-    return in_markdown(HEADS_OVER, rows)
+        common = {draw for label in asked_less for draw in runs[label]}
+        labels = [whole, *sorted(asked_less)] if asked_less else []
+        rows += [_row_over(whole, label, runs, common) for label in labels]
+    return markdown_table(HEADS_OVER, rows)
 
 
-def row_over(
-    whole: str,
-    label: str,
-    own: Mapping[Draw, FinishedRun],
-    everyone: Mapping[Draw, FinishedRun],
-    common: Set[Draw],
-) -> tuple[str, ...]:
-    """The rule's mean over the common seeds, and its difference from `everyone`."""
-    seeds = sorted(own.keys() & everyone.keys() & common)
-    ours, theirs = ({seed: runs[seed] for seed in seeds} for runs in (own, everyone))
-    last, best = (
-        [100 * score(run) for run in ours.values()]
-        for score in (after_last_round, at_best_validation)
-    )
-    sent, all_sent = (
-        fmean(run.summary.traffic.total for run in runs.values()) for runs in (ours, theirs)
-    )
-    itself = own is everyone
+def _row_over(whole: str, label: str, runs: FinishedRuns, common: Set[Draw]) -> tuple[str, ...]:
+    """The rule's mean over the common seeds, and its difference from the method without it."""
+    seeds = sorted(runs[label].keys() & runs[whole].keys() & common)
+    ours, theirs = ({seed: runs[name][seed] for seed in seeds} for name in (label, whole))
+    own, others = [*ours.values()], [*theirs.values()]
+
+    def gain(choice: Choice) -> tuple[str, str]:
+        return ("–", "–") if label == whole else difference(ours, theirs, choice, by_server=False)
+
+    share = sum(map(megabytes, own)) / sum(map(megabytes, others))
     return (
         f"`{whole}`",
         f"`{label.partition('activation=')[2] or 'everyone'}`",
         str(len(seeds)),
-        spread(last),
-        *(("–", "–") if itself else difference(ours, theirs, Choice.LAST, by_server=False)),
-        spread(best),
-        *(
-            ("–", "–")
-            if itself
-            else difference(ours, theirs, Choice.BEST_VALIDATION, by_server=False)
-        ),
-        f"{min(last):.2f}",
-        f"{sent / 1e6:.1f}",
-        f"{100 * sent / all_sent:.1f} %",
+        spread(on_all_data, space=NBSP)(own),
+        *gain(Choice.LAST),
+        spread(at_best_validation, space=NBSP)(own),
+        *gain(Choice.BEST_VALIDATION),
+        worst(on_all_data)(own),
+        mean(megabytes, ".1f")(own),
+        f"{100 * share:.1f} %",
     )
-
-
-def in_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
-    return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
-
-
-def kept(folder: Path) -> FinishedRuns:
-    """The kept runs of a folder; empty if it has none yet."""
-    return finished_runs([folder]) if folder.exists() and any(folder.iterdir()) else {}
-
-
-def named(folder: Path) -> dict[str, Mapping[Draw, FinishedRun]]:
-    """Kept runs by their name in the table; runs with other options are left out."""
-    found = {}
-    for label, runs in kept(folder).items():
-        spec = MethodSpec.parse(label)
-        method = str(MethodSpec(spec.method, activation=spec.activation))
-        if spec.options.keys() <= {"clients"} and method in NAMES:
-            found[NAMES[method]] = runs
-    return found
-
-
-def row(
-    name: str, own: Mapping[Draw, FinishedRun], fedavg: Mapping[Draw, FinishedRun]
-) -> tuple[str, ...]:
-    scores = [100 * after_last_round(run) for run in own.values()]
-    cells = (
-        name,
-        str(len(own)),
-        spread(scores),
-        f"{min(scores):.2f}",
-        spread(
-            [
-                100 * fmean(one.test if one.overview is None else one.overview for one in last)
-                for last in (run.rounds[-10:] for run in own.values())
-            ]
-        ),
-        f"{100 * fmean(at_best_validation(run) for run in own.values()):.2f}",
-        f"{100 * fmean(run.mrr for run in own.values()):.2f}",
-    )
-    if name in ("Global", "Local"):
-        return *cells, *("–",) * 3
-    amounts = [run.summary.sent for run in own.values() if run.summary.sent]
-    tensors = fmean(amount.tensors.up for amount in amounts)
-    up = fmean(amount.bytes.up for amount in amounts)
-    both = fmean(run.summary.traffic.total for run in own.values())
-    saved = saving("", name, own, fedavg)
-    shares = (
-        [
-            f"{NBSP}({100 * s:.0f}{NBSP}%)"
-            for s in (saved.bytes_both, saved.bytes_up, saved.tensors_up)
-        ]
-        if saved and name != "FedAvg"
-        else [""] * 3
-    )
-    sent = (f"{both / 1e6:,.1f}", f"{up / 1e6:,.1f}", f"{tensors:,.0f}")
-    return *cells, *(amount + share for amount, share in zip(sent, shares, strict=True))
-
-
-def spread(scores: Sequence[float]) -> str:
-    return f"{fmean(scores):.2f}" + (f"{NBSP}±{NBSP}{stdev(scores):.2f}" if len(scores) > 1 else "")
-
-
-def after_last_round(run: FinishedRun) -> float:
-    return run.score
-
-
-def at_best_validation(run: FinishedRun) -> float:
-    on_all_data = run.on_all_data
-    return run.summary.scores.test_at_best_val if on_all_data is None else on_all_data
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,6 @@ from pathlib import Path
 import links
 import partitions
 import printed
-import splits
 import tables
 
 from ramet.papers.board import board
@@ -33,6 +32,7 @@ DOCS = HERE.parent / "docs"
 BASELINES = ("local", "fedavg", "fedprox", "fedper", "fedsage", "gcfl", "gcfl+")
 METHODS = (*BASELINES, "fedstar", "feddense,width=16", "feddense,width=32")
 BOARD = sorted(HERE.glob("tuned-*/"))
+PARTS = ("part-07", "part-08", "part-09")
 SAME_SIZE = ("local", "local,hidden=94", "fedavg", "fedavg,hidden=94", "fedstar")
 
 
@@ -61,7 +61,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "single": _table("single", 0.75, METHODS),
             "cross-diff": _table("cross-diff", 0.65, METHODS),
             "cross-sim": _table("cross-sim", 0.70, METHODS),
-            "splits": splits.table("single"),
+            "splits": printed.deviations("single"),
             "same size": _table("single", None, SAME_SIZE),
         },
         DOCS / "results-nodes.md": {
@@ -70,10 +70,10 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             for name, table in partitions.tables(setting).items()
         }
         | {
-            "acm-links, parts": partitions.of_clients("acm-links", "part-07", "part-08", "part-09"),
+            "acm-links, parts": partitions.tables("acm-links", *PARTS)["last round"],
             "fedpub": printed.table("fedpub table1"),
         },
-        DOCS / "results-links.md": links.tables(HERE),
+        DOCS / "results-links.md": links.tables(),
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {
             "claims": claims_markdown(found.claims),
@@ -84,7 +84,8 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
 
 def _table(setting: str, target: float | None, methods: tuple[str, ...]) -> str:
     runs = finished_runs([HERE / setting])
-    return tables.both({label: own for label, own in runs.items() if label in methods}, target)
+    chosen = {label: own for label, own in runs.items() if label in methods}
+    return "\n\n".join(tables.of_setting(chosen, target))
 
 
 def filled(text: str, place: str, made: str) -> str:

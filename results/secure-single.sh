@@ -1,6 +1,6 @@
 #!/bin/sh
 # FedStar and FedDense on `single` with plain, fixed-point and secure sums, 50 rounds; run it again to
-# continue. `python results/secure.py` prints the table.
+# continue. `python results/tables.py secure` prints the table.
 set -e
 cd "$(dirname "$0")/.."
 

@@ -31,6 +31,7 @@ from ramet.experiment.named import NamedParts, method_factory
 from ramet.methods import METHODS, PAPER_NAMES
 from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.networks import NETWORKS
+from ramet.report.text import markdown_table
 from ramet.rules.method import switchable_arrays
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRun
@@ -90,7 +91,7 @@ def overview() -> str:
     return (
         "# Methods\n\nOne paper, one file. [Choosing a method](../choosing.md) helps to pick one, "
         "and [Your own method](../your-own-method.md) shows how to write another.\n\n"
-        + table(["page", "names", "idea"], rows)
+        + markdown_table(["page", "names", "idea"], rows)
     )
 
 
@@ -239,7 +240,7 @@ def costs(methods: Sequence[str]) -> str:
         )
     heads = ["method", "setting", "scalars per client", "scalars sent", "tensors sent"]
     return (
-        table([*heads, "bytes each way, per client and round"], rows)
+        markdown_table([*heads, "bytes each way, per client and round"], rows)
         + "\n\nComputed from the code with default arguments when this page was built. Bytes are "
         "those of the arrays if every shared tensor is asked for. What is sent includes extras and "
         "a model's buffers, such as FedLIT's centres; the scalars per client do not. The [cost of "
@@ -280,7 +281,7 @@ def results(methods: Sequence[str]) -> str:
         return "There are no kept runs yet."
     heads = ["setting", "method", "runs", "mean over clients, %", "server's model on all data, %"]
     return (
-        table([*heads, "KB up per client and round"], rows)
+        markdown_table([*heads, "KB up per client and round"], rows)
         + "\n\nMean ± standard deviation over the runs, after the last round: ROC-AUC for link "
         "prediction, `minesweeper`, `tolokers`, `questions` and `twitch`, accuracy otherwise. The "
         "server's model is evaluated only if everything is "
@@ -335,8 +336,3 @@ def _runs_on(name: str, setting: str) -> bool:
     except RametError:
         return False
     return True
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(cells) + " |" for cells in rows])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ramet.papers.board import Entry, Panel, Terms
 from ramet.report.drawing import COLOURS, new_figure
-from ramet.report.text import percent, plural, size
+from ramet.report.text import markdown_table, percent, plural, size
 from ramet.studies.gains import Gain
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def overview_markdown(panels: Sequence[Panel]) -> str:
         "Mean test score in %, the highest in bold, and in brackets the rank with its ties, or the "
         "method whose algorithm it is here.",
         "",
-        "| method | " + " | ".join(heads) + " |",
-        "|---" * (len(heads) + 1) + "|",
-        *(f"| `{name}` | " + " | ".join(cells[name]) + " |" for name in rows),
+        markdown_table(["method", *heads], [(f"`{name}`", *cells[name]) for name in rows]),
     ]
     return "\n".join(lines)
 
@@ -95,9 +93,7 @@ def _panel_markdown(panel: Panel, figures: str) -> str:
         "per client and round."
         + (f" Majority class: {percent(panel.majority)}." if panel.majority is not None else ""),
         "",
-        "| " + " | ".join(_HEADS) + " |",
-        "|---" * len(_HEADS) + "|",
-        *("| " + " | ".join(cells) + " |" for cells in rows),
+        markdown_table(_HEADS, rows),
         *(["", _unranked_sentence(panel)] if any(one.same_as for one in panel.entries) else []),
         "",
         f"![Test scores with their intervals, and bytes]({figures}{figure_name(panel)}.png)",

@@ -10,7 +10,7 @@ from rich.table import Table
 from ramet.papers.claims import Outcome
 from ramet.papers.ledger import STATUSES, Command, Entry, Ledger
 from ramet.report.plain_table import list_table
-from ramet.report.text import plural
+from ramet.report.text import markdown_table, plural
 from ramet.studies.choice import Choice
 
 _BLANK = "–"
@@ -61,7 +61,7 @@ def _hours(hours: float | None) -> str:
 
 def claims_markdown(outcomes: Sequence[Outcome]) -> str:
     """A row per comparison that was run, by claim."""
-    lines = ["| paper | claim | comparison | | difference | runs |", "|---" * 6 + "|"]
+    rows: list[tuple[str, ...]] = []
     left, before = 0, ("", "")
     for one in outcomes:
         if one.status == "not run":
@@ -71,12 +71,10 @@ def claims_markdown(outcomes: Sequence[Outcome]) -> str:
         paper, says = ("", "") if now == before else now
         before = now
         comparison = f"`{one.claim.better}` over `{one.claim.than}` on `{one.claim.folder}`"
-        cells = (paper, says, comparison, f"**{one.status}**", _difference(one), _runs(one))
-        lines.append("| " + " | ".join(cells) + " |")
-    more = (
-        f"\n\n{plural(left, 'further comparison')} of these claims {'is' if left == 1 else 'are'}"
-    )
-    return "\n".join(lines) + (f"{more} not run." if left else "")
+        rows.append((paper, says, comparison, f"**{one.status}**", _difference(one), _runs(one)))
+    table = markdown_table(("paper", "claim", "comparison", "", "difference", "runs"), rows)
+    further = f"{plural(left, 'further comparison')} of these claims"
+    return f"{table}\n\n{further} {'is' if left == 1 else 'are'} not run." if left else table
 
 
 def _difference(one: Outcome) -> str:
@@ -131,11 +129,11 @@ def _grid(cells: Sequence[Entry]) -> str:
     """Rows and columns as printed."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     by_place = {(cell.row, cell.column): cell for cell in cells}
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for row in dict.fromkeys(cell.row for cell in cells):
-        texts = (_place(by_place.get((row, column))) for column in columns)
-        lines.append(f"| {row} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
+    rows = dict.fromkeys(cell.row for cell in cells)
+    return markdown_table(
+        ["", *columns],
+        [(row, *(_place(by_place.get((row, column))) for column in columns)) for row in rows],
+    )
 
 
 def _place(cell: Entry | None) -> str:
@@ -156,8 +154,7 @@ def _queue(queue: Sequence[Command]) -> Iterator[str]:
         "Core-hours are estimated from the seconds of kept runs; ? if there are none. A command "
         "continues where it stopped, and kept runs are not repeated."
     )
-    lines = ["| core-hours | runs | now | command |", "|---" * 4 + "|"]
-    lines += [
-        f"| {_hours(one.hours)} | {one.runs} | {one.status} | `{one.text}` |" for one in queue
-    ]
-    yield "\n".join(lines)
+    yield markdown_table(
+        ("core-hours", "runs", "now", "command"),
+        [(_hours(one.hours), str(one.runs), one.status, f"`{one.text}`") for one in queue],
+    )

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from ramet.papers.deviations import deviations, methods_of_papers, not_followed
 from ramet.report.plain_table import list_table
+from ramet.report.text import markdown_table
 
 _HEADS = ("--set", "ours", "authors'", "where they say it")
 
@@ -26,13 +27,9 @@ def protocols_markdown() -> str:
 def _paper(methods: tuple[str, ...]) -> Iterator[str]:
     names = [f"`{name}`" for name in methods]
     yield f"### {names[0] if len(names) == 1 else ', '.join(names[:-1]) + ' and ' + names[-1]}"
-    heads = ("option", *_HEADS[1:])
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    lines += [
-        f"| `{one.option}` | `{one.ours}` | {one.authors} | {one.where} |"
-        for one in deviations(*methods)
-    ]
-    yield "\n".join(lines)
+    found = deviations(*methods)
+    rows = [(f"`{one.option}`", f"`{one.ours}`", one.authors, one.where) for one in found]
+    yield markdown_table(("option", *_HEADS[1:]), rows)
     left = not_followed(methods[0])
     if left:
         yield "Not followed:\n\n" + "\n".join(f"- {one}" for one in left)

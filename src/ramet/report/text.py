@@ -1,8 +1,8 @@
-"""Formatting of numbers."""
+"""Formatting of numbers, and of tables in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isnan
 
 _OPERATIONS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -37,3 +37,8 @@ def operations(count: float | None) -> str:
     """Format floating-point operations. A multiply-add counts as two."""
     unit, factor = operations_unit([count])
     return "–" if count is None else f"{count / factor:.2f} {unit}"
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"| {head} " if head else "| " for head in heads) + "|"
+    return "\n".join([head, "|---" * len(heads) + "|", *(f"| {' | '.join(row)} |" for row in rows)])
