@@ -67,7 +67,7 @@ def as_data(samples: GraphSamples) -> list[Data]:
         x = batch.features
         if not x.is_floating_point():
             x = functional.one_hot(x, samples.block.feature_width).float()
-        links = torch.stack([batch.rows, batch.columns.long()])
+        links = torch.stack([batch.whole.rows, batch.columns.long()])
         graphs.append(Data(x=x, structure=batch.structure, edge_index=links, y=batch.labels))
     return graphs
 

@@ -139,7 +139,7 @@ def test_a_cut_on_a_device_has_the_shapes_of_one_on_the_host(
     samples = tiny_samples("rings", METHODS["fedstar"]())
     chosen = samples.split.train[:5]
     here, there = samples.block.cut(chosen), samples.to(META).block.cut(chosen)
-    for one in ("features", "structure", "row_starts", "columns", "graph", "labels", "rows"):
+    for one in ("features", "structure", "row_starts", "columns", "graph", "labels", "edge_index"):
         assert getattr(there, one).shape == getattr(here, one).shape
         assert getattr(there, one).device == META
 

@@ -23,9 +23,7 @@ from command_line import ramet as command
 from own_sites import graph_site, link_site, messy_site
 from ramet.data import NodeGraph
 from ramet.errors import RametError
-from ramet.export.facts import form_of
 from ramet.export.inputs import flat, inputs_of
-from ramet.export.networks import standalone
 from ramet.export.programs import ONNX, PT2, run_onnx
 from ramet.prediction import Trained, client_input
 from ramet.runs import Result
@@ -57,10 +55,8 @@ class Case:
     def inputs(self) -> dict[str, Tensor]:
         """The site's graph as the network's arguments; of links, also the predicted pairs."""
         trained = Trained.open(self.result.folder)
-        given, form = client_input(trained, "north"), form_of(trained, "north")
-        found = standalone(trained.model("north"), form.relations)
-        assert found is not None
-        inputs = inputs_of(given.graph, found.network)
+        given = client_input(trained, "north")
+        inputs = inputs_of(given.graph, trained.model("north"))
         if self.relation is not None:
             frame = self.result.predict("north", relation=self.relation)
             ids = {name: pd.Index(of_type) for name, of_type in given.ids.items()}
@@ -159,12 +155,13 @@ save_file({"x": features(nodes, "patient"), "edge_index": edge_index}, sys.argv[
 @pytest.mark.e2e
 @pytest.mark.thorough
 def test_predictions_are_equal_in_a_clean_environment(tmp_path: Path) -> None:
-    """A new virtual environment with PyTorch, PyG and safetensors; programs and ONNX too."""
+    """A new virtual environment with the packages that the card names; programs and ONNX too."""
     handed = [*cases(tmp_path, programs=True)]
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     python = str(environment / "bin" / "python")
-    packages = [f"torch=={torch.__version__.partition('+')[0]}", "torch_geometric", "safetensors"]
+    packages = [f"torch=={torch.__version__.partition('+')[0]}", "torch_geometric", "pydantic"]
+    packages.append("safetensors")
     subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
     missing = subprocess.run([python, "-I", "-c", "import ramet"], capture_output=True, text=True)
     assert "No module named 'ramet'" in missing.stderr
@@ -238,7 +235,7 @@ def test_the_command_lists_what_it_wrote(handed: list[Case], tmp_path: Path) -> 
     run = handed[0].result.folder
     done = command("export", run, tmp_path / "model", "--site", "north", "--no-programs")
     assert done.code == 0, done.stderr
-    assert "network.py" in done.stdout
+    assert "ramet_code" in done.stdout
     assert "unknown client 'nroth'. Did you mean 'north'?" in (
         command("export", run, tmp_path / "other", "--site", "nroth").stderr
     )

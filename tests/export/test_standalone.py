@@ -1,8 +1,9 @@
-"""Every network has a standalone counterpart that gives the same output."""
+"""Every network gives the same output with PyG's arguments, and its code needs nothing of Ramet."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,6 @@ from ramet.export import standalone as standalone_files
 from ramet.export.example import Example, Form, invented
 from ramet.export.inputs import inputs_of
 from ramet.export.networks import standalone
-from ramet.export.standalone.dual_channel import structure_encoding
 from ramet.models import (
     NETWORKS,
     DenseDualChannel,
@@ -35,6 +35,7 @@ from ramet.models import (
     MultiChannelNetwork,
     NodeNetwork,
     NodeShape,
+    ProxyGCN,
     SimpleHGN,
 )
 
@@ -64,6 +65,7 @@ def networks() -> Iterator[tuple[str, type, Build]]:
     inputs = DenseNetwork(activate="inputs", width=7, hidden=9, layers=2)
     yield "feddense-inputs", GraphShape, partial(DenseDualChannel, settings=inputs)
     yield "fedsage+", NodeShape, MendedSAGE
+    yield "fedspray", NodeShape, ProxyGCN
     yield "fedpub", NodeShape, partial(MaskedNodeGCN, threshold=0.9)
     loops = GCNNetwork(loops=True, activate=False, hidden=5)
     yield "fedlit-gcn-loops", NodeShape, partial(GCN, settings=loops)
@@ -116,39 +118,51 @@ def output(model: Any, example: Example) -> torch.Tensor:
 def test_a_standalone_network_gives_the_same_output(shape: type, build: Build) -> None:
     form = FORMS[shape]
     model = trained(build, form.shape)
-    found = standalone(model, form.relations)
+    found = standalone(model, form.shape, getattr(build, "keywords", {}))
     assert found is not None
     for nodes in (12, 25):
         example = invented(form, nodes, seed=nodes)
-        logits = found.network(**inputs_of(example.graph, found.network, example.pairs))
+        logits = found.network(**inputs_of(example.graph, found.model, example.pairs))
         if isinstance(logits, dict):
             logits = torch.cat([*logits.values()])
         torch.testing.assert_close(logits, output(model, example), atol=1e-5, rtol=1e-5)
 
 
-def test_a_network_of_the_user_has_no_counterpart() -> None:
-    assert standalone(nn.Linear(2, 2)) is None
+def test_a_network_of_the_user_is_not_copied() -> None:
+    assert standalone(nn.Linear(2, 2), NodeShape(2, 2), {}) is None
 
 
-def test_structure_encodings_are_those_of_training() -> None:
-    block = invented(FORMS[GraphShape], 25, seed=3).graph
-    assert isinstance(block, GraphBlock)
-    batch = block.cut(torch.arange(block.graphs))
-    for encoding in (ENCODING, StructureEncoding(3, 2, isolated_as_one=True)):
-        facts = encoding.degrees, encoding.walk, encoding.isolated_as_one
-        found = structure_encoding(batch.edge_index, batch.batch, *facts)
-        torch.testing.assert_close(found, encoding(block))
+def imported(text: str) -> Iterator[str]:
+    """The modules that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
 
 
-def test_standalone_files_import_neither_ramet_nor_each_other() -> None:
-    known = {"torch", "torch_geometric", "safetensors"}
-    standard = {"__future__", "abc", "collections", "csv", "datetime", "importlib", "json", "math"}
-    standard |= {"pathlib", "types", "typing"}
+def needed(text: str) -> set[str]:
+    """What a file imports besides the standard library and the packages that the card names."""
+    given = {*sys.stdlib_module_names, "torch", "torch_geometric", "pydantic", "safetensors"}
+    given.add("numpy")  # PyG needs it
+    return {name for name in imported(text) if name.partition(".")[0] not in given}
+
+
+def test_scripts_import_nothing_of_ramet() -> None:
     for path in Path(standalone_files.__file__ or "").parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert {name.partition(".")[0] for name in names} <= known | standard, path
+        assert not needed(path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    ("shape", "build"), [pytest.param(shape, build, id=name) for name, shape, build in networks()]
+)
+def test_the_code_of_a_network_has_all_that_it_imports(shape: type, build: Build) -> None:
+    model = build(FORMS[shape].shape)
+    found = standalone(model, FORMS[shape].shape, getattr(build, "keywords", {}))
+    assert found is not None
+    assert found.file in found.code
+    for text in found.code.values():
+        assert {f"{name.replace('.', '/')}.py" for name in needed(text)} <= {*found.code}
 
 
 def test_a_graph_of_nodes_without_links_is_fine() -> None:

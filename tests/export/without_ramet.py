@@ -49,8 +49,9 @@ if __name__ == "__main__":
     sys.meta_path.insert(0, Refuse())
     files, *folders = map(Path, sys.argv[1:])
     for folder in folders:
-        for module in ("predict", "network", "prepare"):
-            sys.modules.pop(module, None)
+        for module in [*sys.modules]:
+            if module.partition(".")[0] in ("predict", "network", "prepare", "ramet_code"):
+                del sys.modules[module]
         sys.path.insert(0, str(folder))
         predict: Any = import_module("predict")
         inputs = nested(load_file(files / f"{folder.name}.inputs"))

@@ -87,7 +87,7 @@ def test_link_weights_of_a_node_add_up_to_one(with_spectrum: GraphBlock) -> None
     """Node 2 has three neighbours, with scores 0, ln 2 and ln 5: weights 1/8, 2/8 and 5/8."""
     batch = with_spectrum.cut(torch.tensor([0]))
     scores = torch.zeros(8, 1)
-    assert batch.rows.tolist() == [0, 0, 1, 1, 2, 2, 2, 3]
+    assert batch.whole.rows.tolist() == [0, 0, 1, 1, 2, 2, 2, 3]
     scores[4:7, 0] = torch.tensor([0.0, math.log(2), math.log(5)])
     weights = link_softmax(scores, batch).flatten()
     expected = torch.tensor([0.5, 0.5, 0.5, 0.5, 1 / 8, 2 / 8, 5 / 8, 1])

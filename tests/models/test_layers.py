@@ -97,7 +97,7 @@ def test_layers_equal_pygs_on_a_batch_with_an_isolated_node(
     layer, theirs, _ = make(4, 6)
     batch = two_graphs.cut(torch.tensor([1, 0]))
     values = torch.randn(batch.nodes, 4)
-    assert_close([layer(values, batch)], [theirs(values, batch.edge_index)])
+    assert_close([layer(values, batch.whole)], [theirs(values, batch.edge_index)])
 
 
 @pytest.mark.data

@@ -32,7 +32,7 @@ def test_sizes_match_the_papers() -> None:
 def test_the_sum_over_neighbours_and_its_gradient_by_hand(two_graphs: GraphBlock) -> None:
     batch = two_graphs.cut(torch.tensor([0]))
     values = torch.tensor([[1.0], [10.0], [100.0], [1000.0]], requires_grad=True)
-    sums = self_and_neighbours(values, batch)
+    sums = self_and_neighbours(values, batch.whole)
     assert sums.flatten().tolist() == [111, 111, 1111, 1100]
     (sums * torch.tensor([[1.0], [2.0], [4.0], [8.0]])).sum().backward()  # type: ignore[no-untyped-call]
     assert values.grad is not None
@@ -44,7 +44,7 @@ def test_dual_channel_equals_the_papers_equations_in_pyg(two_graphs: GraphBlock)
     shape = GraphShape(two_graphs.feature_width, two_graphs.structure.size(1), 3)
     model = DualChannel(shape, GraphNetwork(hidden=8, layers=3)).eval()
     batch = two_graphs.cut(torch.tensor([1, 0]))
-    links = torch.stack([batch.columns.long(), batch.rows])
+    links = torch.stack([batch.columns.long(), batch.whole.rows])
     x = model.embed(nn.functional.one_hot(batch.features, 2).float())
     s = model.structure.embed(batch.structure)
     for gin, gcn in zip(model.layers, model.structure.layers, strict=True):

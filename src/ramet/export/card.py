@@ -11,10 +11,10 @@ from typing import Any
 from ramet.data.own import Preparation, Schema
 from ramet.data.splits import PARTS
 from ramet.experiment import RunSettings
-from ramet.export.networks import EdgeType
 from ramet.leak import ATTACKS, Audit
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
+from ramet.models.pyg import EdgeType
 from ramet.privacy.budget import Unit
 from ramet.rules.method import AssembledMethod
 
@@ -35,7 +35,8 @@ class Facts:
         settings: of the run.
         method: of the run.
         clients: all that took part.
-        network: the class of the standalone network.
+        network: its class.
+        file: the file of the network.
         scalars: number of the model's parameters.
         shared: names of the arrays that left each client.
         classes: their names; empty for links.
@@ -61,6 +62,7 @@ class Facts:
     method: AssembledMethod
     clients: Sequence[str]
     network: str
+    file: str
     scalars: int
     shared: Sequence[str]
     classes: Sequence[str]
@@ -97,6 +99,7 @@ def card(facts: Facts) -> str:
         classes=facts.classes,
         relations=[" → ".join(relation) for relation in facts.relations],
         usage=_usage(facts),
+        file=facts.file,
         tables=facts.tables,
         schema=facts.schema,
         setting=facts.settings.setting,
@@ -190,7 +193,7 @@ def _procedure(facts: Facts) -> Iterator[tuple[str, str]]:
     settings, method, summary = facts.settings, facts.method, facts.summary
     yield "sites", ", ".join(facts.clients)
     yield "method", f"{method.name} ({method.paper})"
-    yield "network", f"`{facts.network}` in `network.py`, {facts.scalars:,} parameters"
+    yield "network", f"`{facts.network}` in `{facts.file}`, {facts.scalars:,} parameters"
     yield "rounds", str(summary.rounds if summary is not None else settings.rounds)
     if summary is not None:
         yield "round with the best validation score", str(summary.scores.best_val_round)

@@ -17,8 +17,8 @@ from ramet.data.own import Preparation, Schema
 from ramet.data.own.columns import EPOCH, ColumnPart, ColumnValues, parsed
 from ramet.data.own.preparation import PreparedColumn
 from ramet.export.inputs import Graph
-from ramet.export.networks import EdgeType
 from ramet.models import GraphShape, LinkShape, NodeShape
+from ramet.models.pyg import EdgeType
 
 Table: TypeAlias = dict[str, list[str]]
 """The cells of each column."""

@@ -71,6 +71,7 @@ def facts_of(
         method=experiment.method,
         clients=experiment.clients,
         network=found.name,
+        file=found.file,
         scalars=sum(parameter.numel() for parameter in found.network.parameters()),
         shared=experiment.sizes.shared_names(),
         classes=class_names(form),

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from ramet.data import GraphBlock, HeteroGraph
+from ramet.data import GraphBlock, HeteroGraph, StructureEncoding
 from ramet.errors import RametError
 from ramet.experiment.files import filling
 from ramet.export.card import card
 from ramet.export.example import Example, Form, invented
 from ramet.export.facts import class_names, facts_of, form_of
 from ramet.export.inputs import Inputs, by_relation, flat, inputs_of
-from ramet.export.networks import Standalone, standalone
+from ramet.export.networks import CODE, Standalone, copied, standalone
 from ramet.export.programs import ONNX, PT2, write_programs
 from ramet.export.standalone import predict
 from ramet.export.user_defined import user_network
@@ -32,6 +32,7 @@ _EXAMPLE, _OTHER = (12, 0), (17, 1)
 _CONTENTS = {
     "README.md": "this card",
     "network.py": "the network, in PyTorch and PyTorch Geometric",
+    CODE: "the code that the network needs of Ramet",
     "model.safetensors": "its weights",
     "config.json": "the arguments of the network, and the classes",
     "predict.py": "loads the network and predicts",
@@ -64,16 +65,17 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RametError(f"{folder} is not an empty folder. Choose a new one.")
     model, form = trained.model(client), form_of(trained, client)
-    found = standalone(model, form.relations)
+    options: Mapping[str, Any] = getattr(trained.experiment.method.model, "keywords", {})
+    found = standalone(model, form.shape, options)
     if found is None:
-        found = user_network(trained.experiment, model, form.shape)
+        found = user_network(trained.experiment, model, form.shape, options)
     example = invented(form, *_EXAMPLE)
     inputs, expected = _inputs(found, example), _expected(model, example)
     _check(found, inputs, expected)
     other = _inputs(found, invented(form, *_OTHER))
     with filling(folder):
         (folder / "example").mkdir()
-        _write_code(found, folder)
+        _write_code(found, "structure" in inputs, folder)
         _write_form(form, found, [*inputs], folder)
         _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
         left_out = write_programs(found.network, inputs, other, folder) if programs else {}
@@ -84,7 +86,7 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
 
 
 def _inputs(found: Standalone, example: Example) -> Inputs:
-    return inputs_of(example.graph, found.network, example.pairs)
+    return inputs_of(example.graph, found.model, example.pairs)
 
 
 @torch.no_grad()
@@ -119,21 +121,23 @@ def _check(found: Standalone, inputs: Inputs, expected: Any) -> None:
         )
 
 
-def _write_code(found: Standalone, folder: Path) -> None:
-    shutil.copyfile(found.file, folder / "network.py")
+def _write_code(found: Standalone, structure: bool, folder: Path) -> None:
+    encoding = copied(StructureEncoding.__module__) if structure else {}
+    for path, text in {**found.code, **encoding}.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
     for script in _SCRIPTS:
         shutil.copyfile(Path(predict.__file__).with_name(script), folder / script)
-    arrays = {name: array.contiguous() for name, array in found.network.state_dict().items()}
+    arrays = {name: array.contiguous() for name, array in found.model.state_dict().items()}
     save_file(arrays, folder / "model.safetensors")
 
 
 def _write_form(form: Form, found: Standalone, inputs: list[str], folder: Path) -> None:
-    shape = {} if found.shape is None else {"shape": found.shape}
     encoding = asdict(form.encoding)
     encoding.pop("spectrum")  # no network that reads it can be exported
     encodings = {"structure_encoding": encoding} if form.encoding.width else {}
-    config = {"network": found.name, "arguments": found.arguments, **shape, **encodings}
-    _write_json(folder / "config.json", {**config, "inputs": inputs, "classes": class_names(form)})
+    config = {**found.config, **encodings, "inputs": inputs, "classes": class_names(form)}
+    _write_json(folder / "config.json", config)
     if form.tables is not None:
         _write_json(folder / "tables.json", form.tables)
     if form.schema is not None and form.preparation is not None:

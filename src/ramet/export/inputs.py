@@ -1,4 +1,4 @@
-"""Graphs as the arguments of standalone networks."""
+"""Graphs as the arguments of networks with PyG's signature."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph
 from ramet.data.graphs.hetero_graph import Links
-from ramet.export.networks import EdgeType
-from ramet.export.standalone.graph_network import GraphNetwork
-from ramet.export.standalone.multi_channel_gcn import MultiChannelGCN
+from ramet.models import FindsLinkKinds
+from ramet.models.pyg import EdgeType
+from ramet.models.single_channel import SingleChannel
 
 Inputs: TypeAlias = dict[str, Any]
 """Arguments of a network's ``forward``: tensors, or tensors by node type or relation."""
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
 
-def inputs_of(graph: Graph, network: nn.Module, pairs: Links | None = None) -> Inputs:
-    """The arguments of a standalone network; for links, the pairs to score."""
+def inputs_of(graph: Graph, model: nn.Module, pairs: Links | None = None) -> Inputs:
+    """The arguments with which a network reads a graph; for links, the pairs to score."""
     if isinstance(graph, HeteroGraph):
         asked = pairs if pairs is not None else graph.links
         return {
@@ -32,12 +32,12 @@ def inputs_of(graph: Graph, network: nn.Module, pairs: Links | None = None) -> I
         left, right = graph.left.long(), graph.right.long()
         ends = torch.stack([torch.cat([left, right]), torch.cat([right, left])])
         plain = {"x": graph.features, "edge_index": ends}
-        if isinstance(network, MultiChannelGCN) and not network.cluster:
+        if isinstance(model, FindsLinkKinds) and not model.cluster:
             plain["edge_type"] = torch.cat([graph.kinds, graph.kinds]).long()
         return plain
     batch = graph.cut(torch.arange(graph.graphs))
     plain = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
-    if isinstance(network, GraphNetwork) or not batch.structure.size(1):
+    if isinstance(model, SingleChannel) or not batch.structure.size(1):
         return plain
     return {**plain, "structure": batch.structure}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from ramet.models import GraphShape, NodeShape
 from ramet.options import name_and_options
 
 
-def user_network(experiment: Experiment, model: nn.Module, shape: Any) -> Standalone:
+def user_network(
+    experiment: Experiment, model: nn.Module, shape: Any, options: Mapping[str, Any]
+) -> Standalone:
     """The network of a user's file; raises RametError if it cannot be used without Ramet."""
     name, _ = name_and_options(experiment.settings.network or "")
     files = {
@@ -40,8 +43,14 @@ def user_network(experiment: Experiment, model: nn.Module, shape: Any) -> Standa
             f"{file.name} imports {', '.join(imported)}. Write it with PyTorch and PyTorch "
             "Geometric alone, in one file, and train again.",
         )
-    options = dict(getattr(experiment.method.model, "keywords", {}))
-    return Standalone(OfData(model), file, name.rpartition(":")[2], options, asdict(shape))
+    config = {
+        "module": "network",
+        "network": name.rpartition(":")[2],
+        "shape": asdict(shape),
+        "arguments": dict(options),
+    }
+    code = {"network.py": file.read_text()}
+    return Standalone(model, OfData(model), config, code, "network.py")
 
 
 def _refused(model: nn.Module, reason: str) -> RametError:

@@ -56,7 +56,7 @@ def softmax(scores: Tensor, flow: Flow) -> Tensor:  # [links, heads]
 
 
 def _largest(scores: Tensor, flow: Flow) -> Tensor:  # [nodes, heads]
-    if has_csr_products(scores):
+    if flow.sums is None and has_csr_products(scores):
         return torch.segment_reduce(scores, "max", offsets=flow.starts, unsafe=True)
     targets = flow.targets.unsqueeze(1).expand_as(scores)
     lowest = scores.new_full((flow.nodes, scores.size(1)), -torch.inf)

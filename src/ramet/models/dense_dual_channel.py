@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ramet.data import Batch
+from ramet.data.graphs.graph_block import Batch
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, graph_sums
 from ramet.models.settings import DenseNetwork
 from ramet.models.shape import GraphShape
@@ -48,10 +48,10 @@ class DenseDualChannel(nn.Module):
         for feature_layer, structure_layer in zip(self.layers, self.structure.layers, strict=True):
             inputs = torch.cat(features + structures, dim=1)
             if self.activate == "inputs":
-                features.append(feature_layer(self._h(inputs), batch))
+                features.append(feature_layer(self._h(inputs), batch.whole))
             else:
-                features.append(self._h(feature_layer(inputs, batch)))
-            structure = structure_layer(structures[-1], batch)
+                features.append(self._h(feature_layer(inputs, batch.whole)))
+            structure = structure_layer(structures[-1], batch.whole)
             structures.append(
                 self._h(structure) if self.structure_maps == "relu" else structure.tanh_()
             )

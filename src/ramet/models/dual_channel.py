@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ramet.data import Batch
+from ramet.data.graphs.graph_block import Batch
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, graph_sums
 from ramet.models.settings import GraphNetwork
 from ramet.models.shape import GraphShape
@@ -42,8 +42,8 @@ class DualChannel(nn.Module):
         x = self.embed(batch.features)  # [nodes, hidden]
         s = self.structure.embed(batch.structure)  # [nodes, hidden]
         for feature_layer, structure_layer in zip(self.layers, self.structure.layers, strict=True):
-            x = self.dropout.after(torch.relu, feature_layer(torch.cat([x, s], dim=1), batch))
-            s = structure_layer(s, batch).tanh_()
+            x = self.dropout.after(torch.relu, feature_layer(torch.cat([x, s], dim=1), batch.whole))
+            s = structure_layer(s, batch.whole).tanh_()
         nodes = self.mix(torch.cat([x, s], dim=1))  # [nodes, hidden]
         pooled = self.hidden(graph_sums(nodes, batch)).relu_()  # [graphs, hidden]
         logits: Tensor = self.classify(self.dropout(pooled))

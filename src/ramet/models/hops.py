@@ -13,7 +13,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from ramet.data.graphs.channel import by_row
+from ramet.data.graphs.channel import GivenLinks, by_row
 from ramet.data.graphs.node_graph import NodeGraph
 
 Noise: TypeAlias = Callable[[Sequence[int]], Tensor]
@@ -35,13 +35,11 @@ def hops_of(graph: NodeGraph, count: int) -> Tensor:
 
 def summed_hops(graph: NodeGraph, count: int, noise: Noise | None = None) -> Tensor:
     """The features and the sums of each hop, in rows of norm 1; noise is added to the sums."""
-    links = distinct_links(graph)
+    whole = graph.whole
+    links = whole if isinstance(whole, GivenLinks) else distinct_links(graph)
     rows = [unit_rows(graph.features)]
     for _ in range(count):
-        if graph.sums is not None and noise is None:  # of an explainer, which masks links
-            total = graph.sums(rows[-1], rows[-1].new_ones((2 * graph.links, 1)))
-        else:
-            total = links @ rows[-1]
+        total = links.sums(rows[-1]) if isinstance(links, GivenLinks) else links @ rows[-1]
         rows.append(unit_rows(total if noise is None else total + noise(total.shape)))
     return torch.cat(rows, dim=1).float()
 

@@ -9,52 +9,26 @@ than its input. What a layer has just computed is changed in place, so that less
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Batch
+from ramet.data.graphs.channel import Channel, GivenLinks
 from ramet.data.graphs.copies import has_csr_products
-from ramet.data.graphs.flow import Flow, LinkSums
+from ramet.data.graphs.graph_block import Batch
 from ramet.data.graphs.node_graph import NodeGraph, SparseFeatures
 
 Rows: TypeAlias = Tensor | SparseFeatures
 """A row per node: what a layer takes as input."""
-
-
-class Linked(Protocol):
-    """Undirected links between nodes, each stored in both directions."""
-
-    @property
-    def adjacency(self) -> Tensor: ...
-
-    @property
-    def rows(self) -> Tensor: ...
-
-    @property
-    def columns(self) -> Tensor: ...
-
-    @property
-    def degrees(self) -> Tensor: ...
-
-    @property
-    def gcn_scale(self) -> Tensor: ...
-
-    @property
-    def mean_scale(self) -> Tensor: ...
-
-    @property
-    def flow(self) -> Flow: ...
-
-    @property
-    def sums(self) -> LinkSums | None: ...
+Linked: TypeAlias = Channel | GivenLinks
+"""Undirected links between nodes, each in both directions."""
 
 
 class _NeighbourSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, links: Linked, with_self: bool) -> Tensor:
+    def forward(ctx: Any, values: Tensor, links: Channel, with_self: bool) -> Tensor:
         ctx.links, ctx.with_self = links, with_self
         return _neighbour_sum(values, links, with_self)
 
@@ -63,7 +37,7 @@ class _NeighbourSum(torch.autograd.Function):
         return _neighbour_sum(grad_outputs[0].contiguous(), ctx.links, ctx.with_self), None, None
 
 
-def _neighbour_sum(values: Tensor, links: Linked, with_self: bool) -> Tensor:
+def _neighbour_sum(values: Tensor, links: Channel, with_self: bool) -> Tensor:
     if not has_csr_products(values):
         base = values if with_self else torch.zeros_like(values)
         return base.index_add(0, links.rows, values[links.columns])
@@ -72,16 +46,16 @@ def _neighbour_sum(values: Tensor, links: Linked, with_self: bool) -> Tensor:
 
 def self_and_neighbours(values: Tensor, links: Linked) -> Tensor:
     """(A + I) values: the sum of each node's row and its neighbours' rows."""
-    if links.sums is not None:
-        return values + neighbours(values, links)
+    if isinstance(links, GivenLinks):
+        return values + links.sums(values)
     result: Tensor = _NeighbourSum.apply(values, links, True)  # type: ignore[no-untyped-call]
     return result
 
 
 def neighbours(values: Tensor, links: Linked) -> Tensor:
     """A values: the sum of each node's neighbours' rows."""
-    if links.sums is not None:
-        return links.sums(values, values.new_ones((links.columns.numel(), 1)))
+    if isinstance(links, GivenLinks):
+        return links.sums(values)
     result: Tensor = _NeighbourSum.apply(values, links, False)  # type: ignore[no-untyped-call]
     return result
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.data import NodeGraph
+from ramet.data.graphs.node_graph import NodeGraph
 
 LINKS_AT_ONCE = 2**19
 _SEEDING_SAMPLE = 10_000
@@ -42,11 +42,17 @@ def assign(nodes: Tensor, left: Tensor, right: Tensor, centres: Tensor) -> Tenso
     unit = functional.normalize(centres)
     by_left, by_right = nodes @ unit[:, :width].T, nodes @ unit[:, width:].T  # [nodes, k]
     by_left = by_left.masked_fill(unset(centres), -torch.inf)
+
+    def nearest(one: Tensor, other: Tensor) -> Tensor:
+        score = by_left.index_select(0, one).add_(by_right.index_select(0, other))
+        return score.argmax(dim=1)
+
+    if torch.compiler.is_compiling():  # a program is for any number of links
+        return nearest(left, right)
     kinds = torch.empty(left.numel(), dtype=torch.uint8, device=left.device)
     for start in range(0, left.numel(), LINKS_AT_ONCE):
         chunk = slice(start, start + LINKS_AT_ONCE)
-        score = by_left.index_select(0, left[chunk]).add_(by_right.index_select(0, right[chunk]))
-        kinds[chunk] = score.argmax(dim=1)
+        kinds[chunk] = nearest(left[chunk], right[chunk])
     return kinds
 
 

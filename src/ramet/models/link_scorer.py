@@ -47,6 +47,11 @@ class LinkScorer(nn.Module, ABC):
                 result = result.index_add(0, index, own)
         return result
 
+    def scores_of_kind(self, nodes: Tensor, heads: Tensor, tails: Tensor, kind: int) -> Tensor:
+        """[pairs] The same scores for pairs of one relation."""
+        products = nodes[heads] * nodes[tails]
+        return products @ self.decode[self.relations[kind]] if self.decode else products.sum(dim=1)
+
     def scores_of_all(self, nodes: Tensor, heads: Tensor, tails: Tensor, kind: int) -> Tensor:
         """[heads, tails] The same scores for all pairs of some heads and tails, by one product."""
         weighted = nodes[heads]

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from ramet.data.graphs.channel import Channel, scale
 from ramet.data.graphs.node_graph import NodeGraph
-from ramet.models import link_kinds
 from ramet.models.layers import (
     Dropout,
     apply_linear,
@@ -21,6 +20,7 @@ from ramet.models.layers import (
     neighbours,
     self_and_neighbours,
 )
+from ramet.models.link_kinds import assign, means, seeded
 from ramet.models.settings import GCNNetwork, LinkClustering, MultiChannelNetwork
 from ramet.models.shape import NodeShape
 
@@ -176,11 +176,11 @@ class MultiChannelGCN(nn.Module):
             return graph.kinds
         ends = graph.left, graph.right
         if not self.training:
-            return link_kinds.assign(nodes, *ends, self.kinds.centres)
-        centres = link_kinds.seeded(nodes, *ends, self.kinds.centres)
+            return assign(nodes, *ends, self.kinds.centres)
+        centres = seeded(nodes, *ends, self.kinds.centres)
         for _ in range(self.steps):
-            kinds = link_kinds.assign(nodes, *ends, centres)
-            centres = link_kinds.means(nodes, *ends, kinds, centres)
+            kinds = assign(nodes, *ends, centres)
+            centres = means(nodes, *ends, kinds, centres)
         self.kinds.centres.copy_(centres)
         return kinds
 

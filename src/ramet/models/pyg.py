@@ -1,20 +1,26 @@
 """Networks with PyG's signature, ``forward(x, edge_index, …)``, for tools such as its explainers.
 
-Networks take a whole graph, which holds what training computes once. Here the graph is built in
-every call, and messages pass through PyG's ``MessagePassing``, so that explainers can mask links.
+Networks take a whole graph, which holds what training computes once. Here the graph is as PyG has
+it, and messages pass through PyG's ``MessagePassing``, so that explainers can mask links.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from ramet.data import Batch, NodeGraph
-from ramet.data.graphs.channel import by_row
-from ramet.data.graphs.flow import offsets
+from ramet.data.graphs.channel import GivenLinks
+from ramet.data.graphs.flow import Flow
+from ramet.data.graphs.hetero_graph import NodeType
+
+EdgeType: TypeAlias = tuple[str, str, str]
+"""Type of the source, name of the relation, type of the target."""
 
 
 class _Messages(MessagePassing):  # type: ignore[misc]
@@ -23,69 +29,124 @@ class _Messages(MessagePassing):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(aggr="add", node_dim=0)
 
-    def forward(self, edge_index: Tensor, order: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        """``order``: the position of each edge's weight."""
-        sums: Tensor = self.propagate(edge_index, x=values, weights=weights[order])
+    def forward(self, edge_index: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+        sums: Tensor = self.propagate(edge_index, x=values, weights=weights)
         return sums
 
     def message(self, x_j: Tensor, weights: Tensor) -> Tensor:
         return x_j * weights
 
 
-class PyGNodeNetwork(nn.Module):
+@dataclass(frozen=True)
+class _Given:
+    """What networks read of a ``NodeGraph`` or a ``Batch``; links are edges, in both directions."""
+
+    x: Tensor  # [nodes, features]
+    whole: GivenLinks
+    edge_type: Tensor  # [edges]
+    batch: Tensor  # [nodes]
+    structure: Tensor  # [nodes, structure]
+    spectrum: Tensor
+    hops: None = None
+    sparse_features: None = None
+
+    @property
+    def features(self) -> Tensor:
+        return self.x
+
+    @property
+    def compact_features(self) -> Tensor:
+        return self.x
+
+    @property
+    def edge_index(self) -> Tensor:
+        return self.whole.edge_index
+
+    @property
+    def nodes(self) -> int:
+        return self.whole.nodes
+
+    @property
+    def degrees(self) -> Tensor:
+        return self.whole.degrees
+
+    @property
+    def gcn_scale(self) -> Tensor:
+        return self.whole.gcn_scale
+
+    @property
+    def left(self) -> Tensor:
+        return self.edge_index.amin(dim=0)
+
+    @property
+    def right(self) -> Tensor:
+        return self.edge_index.amax(dim=0)
+
+    @property
+    def kinds(self) -> Tensor:
+        return self.edge_type
+
+    def channels(self, kinds: Tensor, count: int) -> Iterator[GivenLinks]:
+        return (replace(self.whole, chosen=kinds == kind) for kind in range(count))
+
+    @property
+    def graph(self) -> Tensor:
+        return self.batch
+
+    @cached_property
+    def graphs(self) -> Any:
+        """A number; while a program is written, one that is not known yet."""
+        return self.batch.max().item() + 1 if self.batch.numel() else 0
+
+
+class _PyGNetwork(nn.Module):
+    """A network whose messages pass through PyG."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.messages: nn.Module = _Messages()
+
+    def logits(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_type: Tensor | None,
+        batch: Tensor | None,
+        structure: Tensor | None,
+    ) -> Tensor:
+        nodes = x.size(0)
+        given = _Given(
+            x=x,
+            whole=GivenLinks(edge_index, nodes, self.messages),
+            edge_type=torch.zeros_like(edge_index[0]) if edge_type is None else edge_type,
+            batch=edge_index.new_zeros(nodes) if batch is None else batch,
+            structure=x.new_zeros((nodes, 0)) if structure is None else structure,
+            spectrum=x.new_zeros(0),
+        )
+        logits: Tensor = self.network(given)
+        return logits
+
+
+class PyGNodeNetwork(_PyGNetwork):
     """A network for node classification with PyG's signature.
 
     ``edge_index`` has each link in both directions and no self loops. ``edge_type`` is the kind of
     each edge, for networks that read the true kinds.
     """
 
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.messages: nn.Module = _Messages()
-
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_type: Tensor | None = None
     ) -> Tensor:  # [nodes, classes]
-        nodes = x.size(0)
-        once = edge_index[0] < edge_index[1]
-        left, right = edge_index[:, once].to(torch.int32)
-        kinds = torch.zeros_like(left) if edge_type is None else edge_type[once]
-        graph = NodeGraph(
-            features=x,
-            labels=x.new_zeros(nodes, dtype=torch.int64),
-            classes=0,
-            left=left,
-            right=right,
-            kinds=kinds.to(torch.uint8),
-            kind_names=(),
-            trained=x.new_zeros(nodes, dtype=torch.bool),
-            sums=partial(self.messages, edge_index, _positions(edge_index, left, right, nodes)),
-        )
-        graph.__dict__["edge_index"] = edge_index  # for networks of PyG's layers
-        logits: Tensor = self.network(graph)
-        return logits
+        return self.logits(x, edge_index, edge_type, None, None)
 
 
-def _positions(edge_index: Tensor, left: Tensor, right: Tensor, nodes: int) -> Tensor:  # [edges]
-    """The position of each edge among the links in CSR format."""
-    starts, columns, _ = by_row(left, right, nodes)
-    keys = torch.repeat_interleave(starts.diff()) * nodes + columns
-    ascending = keys.argsort()
-    return ascending[torch.searchsorted(keys[ascending], edge_index[1] * nodes + edge_index[0])]
-
-
-class PyGGraphNetwork(nn.Module):
+class PyGGraphNetwork(_PyGNetwork):
     """A network for graph classification with PyG's signature.
 
     ``edge_index`` has each link in both directions and no self loops; ``batch`` is the graph of
     each node, and ``structure`` its structure encoding, for networks that read one.
     """
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.messages: nn.Module = _Messages()
 
     def forward(
         self,
@@ -94,20 +155,61 @@ class PyGGraphNetwork(nn.Module):
         batch: Tensor | None = None,
         structure: Tensor | None = None,
     ) -> Tensor:  # [graphs, classes]
-        graph = x.new_zeros(x.size(0), dtype=torch.int64) if batch is None else batch
-        order = edge_index[1].argsort(stable=True)
-        position = torch.empty_like(order)
-        position[order] = torch.arange(order.numel(), device=order.device)
-        given = Batch(
-            features=x,
-            structure=x.new_zeros((x.size(0), 0)) if structure is None else structure,
-            row_starts=offsets(edge_index[1], x.size(0)).to(torch.int32),
-            columns=edge_index[0][order].to(torch.int32),
-            graph=graph,
-            labels=graph.new_zeros(int(graph.max()) + 1 if graph.numel() else 0),
-            feature_width=x.size(1),
-            sums=partial(self.messages, edge_index, position),
-        )
-        given.__dict__["edge_index"] = edge_index
-        logits: Tensor = self.network(given)
-        return logits
+        return self.logits(x, edge_index, None, batch, structure)
+
+
+@dataclass(frozen=True)
+class _GivenTypes:
+    """What networks read of a ``HeteroGraph``."""
+
+    types: list[NodeType]
+    whole: GivenLinks
+    flow_kinds: Tensor  # [edges of the flow]
+
+    @property
+    def flow(self) -> Flow:
+        return self.whole.flow
+
+
+class PyGLinkNetwork(nn.Module):
+    """A network for link prediction with the attributes of PyG's ``HeteroData`` as arguments.
+
+    Returns a logit for each pair of ``edge_label_index_dict``, by relation. ``edge_index_dict`` has
+    the known links, each in the direction of its relation. A node type that had no features in
+    training is left out of ``x_dict``: its nodes are those of training, in the same order.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.messages: nn.Module = _Messages()
+
+    def forward(
+        self,
+        x_dict: Mapping[str, Tensor],
+        edge_index_dict: Mapping[EdgeType, Tensor],
+        edge_label_index_dict: Mapping[EdgeType, Tensor],
+    ) -> dict[EdgeType, Tensor]:
+        starts, types, nodes = {}, [], 0
+        for name, layer in self.network.project.items():
+            x = x_dict.get(name)
+            types.append(NodeType(name, layer.in_features if x is None else x.size(0), x))
+            starts[name], nodes = nodes, nodes + types[-1].nodes
+
+        def numbered(of: EdgeType, ends: Tensor) -> Tensor:
+            """[2, pairs] with nodes numbered across all types."""
+            return torch.stack([ends[0] + starts[of[0]], ends[1] + starts[of[2]]])
+
+        known = {of[1]: numbered(of, ends) for of, ends in edge_index_dict.items()}
+        relations: list[str] = [*self.network.relations]
+        links = torch.cat([known[name] for name in relations], dim=1)
+        kinds = [torch.full_like(known[name][0], kind) for kind, name in enumerate(relations)]
+        kinds += [one + len(relations) for one in kinds]
+        kinds.append(links.new_full((nodes,), 2 * len(relations)))
+        edges = torch.cat([links, links.flip(0)], dim=1)
+        whole = GivenLinks(edges, nodes, self.messages)
+        z = self.network.encode(_GivenTypes(types, whole, torch.cat(kinds)))
+        return {
+            of: self.network.scores_of_kind(z, *numbered(of, ends), relations.index(of[1]))
+            for of, ends in edge_label_index_dict.items()
+        }

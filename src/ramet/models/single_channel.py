@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Batch
+from ramet.data.graphs.graph_block import Batch
 from ramet.models.attention import GATLayer
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, SAGELayer, graph_sums
 from ramet.models.settings import GraphAttentionNetwork, GraphNetwork
 from ramet.models.shape import GraphShape
 
 
-class _SingleChannel(nn.Module):
+class SingleChannel(nn.Module):
     """Linear, layers of [message passing, activation, dropout], sum over nodes, two-layer head.
 
     Parameters: ``embed``, ``layers.0`` …, ``hidden``, ``classify``.
@@ -45,7 +45,7 @@ class _SingleChannel(nn.Module):
     def encode(self, batch: Batch) -> Tensor:  # [graphs, hidden]
         x = self.embed(batch.features)  # [nodes, hidden]
         for layer in self.layers:
-            x = self.dropout.after(self.activation, layer(x, batch))
+            x = self.dropout.after(self.activation, layer(x, batch.whole))
         pooled: Tensor = self.hidden(graph_sums(x, batch)).relu_()
         return pooled
 
@@ -54,28 +54,28 @@ class _SingleChannel(nn.Module):
         return logits
 
 
-class GIN(_SingleChannel):
+class GIN(SingleChannel):
     """Graph isomorphism network."""
 
     def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GINLayer)
 
 
-class GraphGCN(_SingleChannel):
+class GraphGCN(SingleChannel):
     """Graph convolutional network."""
 
     def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GCNLayer)
 
 
-class GraphSAGE(_SingleChannel):
+class GraphSAGE(SingleChannel):
     """GraphSAGE with mean aggregation."""
 
     def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, SAGELayer)
 
 
-class GraphGAT(_SingleChannel):
+class GraphGAT(SingleChannel):
     """Graph attention network."""
 
     def __init__(

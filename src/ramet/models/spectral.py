@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.data import Batch
+from ramet.data.graphs.graph_block import Batch
 from ramet.errors import RametError
 from ramet.models.layers import Dropout, InputLinear, graph_sums
 from ramet.models.settings import SpectralNetwork
@@ -88,8 +88,8 @@ class FilteredLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, rows: Tensor, weights: Tensor, batch: Batch) -> Tensor:
-        sent = functional.gelu(self.message(rows)).index_select(0, batch.columns) * weights
-        rows = rows + self.dropout(torch.zeros_like(rows).index_add(0, batch.rows, sent))
+        sent = functional.gelu(self.message(rows)).index_select(0, batch.whole.columns) * weights
+        rows = rows + self.dropout(torch.zeros_like(rows).index_add(0, batch.whole.rows, sent))
         updated: Tensor = self.dropout(self.update(rows))
         return rows + updated
 
@@ -138,10 +138,10 @@ class SpectralGNN(nn.Module):
         values, real = padded_eigenvalues(batch)
         filtered = self.decode(self.attend(self.eigenvalues(values), real))
         modes, entries = batch.spectrum[:, 1:], []
-        other_ends = modes.index_select(0, batch.columns)
+        other_ends = modes.index_select(0, batch.whole.columns)
         for head in filtered.unbind(dim=2):  # [graphs, eigenvalues]
             scaled = modes * head.index_select(0, batch.graph)
-            entries.append((scaled.index_select(0, batch.rows) * other_ends).sum(dim=1))
+            entries.append((scaled.index_select(0, batch.whole.rows) * other_ends).sum(dim=1))
         return torch.stack(entries, dim=1)
 
 
@@ -157,8 +157,8 @@ def padded_eigenvalues(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def link_softmax(scores: Tensor, batch: Batch) -> Tensor:  # [links, width]
     """Softmax over the links of each node."""
-    targets = batch.rows.long().unsqueeze(1).expand_as(scores)
+    targets = batch.whole.rows.long().unsqueeze(1).expand_as(scores)
     none = scores.new_zeros((batch.nodes, scores.size(1)))
     largest = none.scatter_reduce(0, targets, scores.detach(), "amax")
-    powers = (scores - largest.index_select(0, batch.rows)).exp()
-    return powers / none.index_add(0, batch.rows, powers).index_select(0, batch.rows)
+    powers = (scores - largest.index_select(0, batch.whole.rows)).exp()
+    return powers / none.index_add(0, batch.whole.rows, powers).index_select(0, batch.whole.rows)

@@ -18,10 +18,10 @@ def test_cut_by_hand(two_graphs: GraphBlock) -> None:
     assert batch.labels.tolist() == [1, 0]
     assert batch.graph.tolist() == [0, 0, 0, 1, 1, 1, 1]
     assert batch.features.tolist() == [1, 0, 1, 0, 1, 1, 0]
-    assert batch.degrees.tolist() == [1, 1, 0, 2, 2, 3, 1]
+    assert batch.whole.degrees.tolist() == [1, 1, 0, 2, 2, 3, 1]
     assert batch.row_starts.tolist() == [0, 1, 2, 2, 4, 6, 9, 10]
     assert batch.columns.tolist() == [1, 0, 4, 5, 3, 5, 3, 4, 6, 5]
-    dense = batch.adjacency.to_dense()
+    dense = batch.whole.adjacency.to_dense()
     assert torch.equal(dense, dense.t())
     assert dense.sum() == 10
 

@@ -23,7 +23,7 @@ def test_clustering_equals_networkx(
     batch = block.cut(torch.arange(12))
     graph = nx.Graph()
     graph.add_nodes_from(range(batch.nodes))
-    graph.add_edges_from(zip(batch.rows.tolist(), batch.columns.tolist(), strict=True))
+    graph.add_edges_from(zip(batch.whole.rows.tolist(), batch.columns.tolist(), strict=True))
     expected = nx.clustering(graph)
     actual = clustering_coefficients(batch)
     assert actual.tolist() == pytest.approx([expected[node] for node in range(batch.nodes)])

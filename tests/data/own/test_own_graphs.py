@@ -112,8 +112,8 @@ def test_graph_tables_are_read_as_written(tmp_path: Path) -> None:
     assert block.labels.tolist() == [0, 1] * 10
     assert block.node_starts.diff().tolist() == [4 + n % 3 for n in range(20)]
     ring, path = (block.cut(torch.tensor([number])) for number in (0, 1))
-    assert ring.degrees.tolist() == [2, 2, 2, 2]
-    assert path.degrees.tolist() == [1, 2, 2, 2, 1]
+    assert ring.whole.degrees.tolist() == [2, 2, 2, 2]
+    assert path.whole.degrees.tolist() == [1, 2, 2, 2, 1]
     counts = statistics(site, 123)
     assert counts["classes"] == {"ring": 10, "path": 10}
     assert counts["split"] == {"train": 16, "val": 2, "test": 2}

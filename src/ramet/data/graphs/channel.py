@@ -1,14 +1,16 @@
-"""Undirected links in CSR format, the form in which message passing reads them."""
+"""Undirected links in the forms that message passing reads: in CSR format, or as PyG has them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from ramet.data.graphs.flow import Flow, LinkSums, offsets
+from ramet.data.graphs.flow import Flow, offsets
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,6 @@ class Channel:
 
     row_starts: Tensor  # [nodes + 1]
     columns: Tensor  # [2 · links]
-    sums: LinkSums | None = None
-    """How to sum over neighbours; None for sparse products."""
 
     @cached_property
     def degrees(self) -> Tensor:  # [nodes]
@@ -32,7 +32,7 @@ class Channel:
     def mean_scale(self) -> Tensor:  # [nodes, 1]
         return mean_scale(self.degrees)
 
-    @property
+    @cached_property
     def rows(self) -> Tensor:  # [2 · links]
         return torch.repeat_interleave(self.degrees, output_size=self.columns.numel())
 
@@ -47,7 +47,64 @@ class Channel:
     @cached_property
     def flow(self) -> Flow:
         """Both directions of each link, and self loops."""
-        return Flow.of_rows(self.row_starts, self.columns, self.sums)
+        return Flow.of_rows(self.row_starts, self.columns)
+
+
+Messages: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Takes an ``edge_index``, [nodes, …] rows and [edges, …] weights, and sums at the targets."""
+
+
+@dataclass(frozen=True)
+class GivenLinks:
+    """Links as columns of PyG's ``edge_index``, in both directions and any order.
+
+    Nothing depends on their number, so that programs for graphs of any size can be written.
+    """
+
+    edge_index: Tensor  # [2, edges]
+    nodes: int
+    messages: Messages
+    chosen: Tensor | None = None
+    """[edges] which edges count; None for all."""
+
+    @property
+    def columns(self) -> Tensor:  # [edges]
+        return self.edge_index[0]
+
+    @property
+    def rows(self) -> Tensor:  # [edges]
+        return self.edge_index[1]
+
+    @cached_property
+    def degrees(self) -> Tensor:  # [nodes]
+        counted = torch.ones_like(self.rows) if self.chosen is None else self.chosen.long()
+        return self.rows.new_zeros(self.nodes).scatter_add(0, self.rows, counted)
+
+    @cached_property
+    def gcn_scale(self) -> Tensor:  # [nodes, 1]
+        return scale(self.degrees)
+
+    @cached_property
+    def mean_scale(self) -> Tensor:  # [nodes, 1]
+        return mean_scale(self.degrees)
+
+    def sums(self, values: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The sums of the neighbours' rows, each times the weight of its link."""
+        if weights is None:
+            chosen = torch.ones_like(self.rows) if self.chosen is None else self.chosen
+            weights = chosen.to(values.dtype).unsqueeze(1)
+        return self.messages(self.edge_index, values, weights)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """All edges, and self loops at the end."""
+        edges, loops = self.rows.numel(), torch.arange(self.nodes, device=self.rows.device)
+
+        def with_loops(values: Tensor, weights: Tensor) -> Tensor:
+            return self.sums(values, weights[:edges]) + values * weights[edges:]
+
+        sources, targets = (torch.cat([ends, loops]) for ends in (self.columns, self.rows))
+        return Flow(self.nodes, sources, targets, with_loops)
 
 
 def scale(degrees: Tensor) -> Tensor:  # [nodes, 1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -44,42 +45,34 @@ class Flow:
     """Links sorted by target, for sums over incoming links; every node has a self loop."""
 
     nodes: int
-    starts: Tensor  # [nodes + 1] offset of each target's links
     sources: Tensor  # [links]
     targets: Tensor  # [links]
-    back_order: Tensor  # [links] indices of the links sorted by source
     sums: LinkSums | None = field(default=None, repr=False, compare=False)
-    """How to sum over incoming links; None for sparse products."""
+    """How to sum over incoming links, which may be in any order; None for sparse products."""
     _by_heads: dict[int, tuple[Csr, Csr]] = field(default_factory=dict, repr=False, compare=False)
 
-    @staticmethod
-    def of(sources: Tensor, targets: Tensor, nodes: int) -> Flow:
-        """A flow along links that are sorted by target and include the self loops."""
-        back_order = torch.argsort(sources, stable=True)
-        return Flow(nodes, offsets(targets, nodes), sources, targets, back_order)
+    @cached_property
+    def starts(self) -> Tensor:
+        """[nodes + 1] offset of each target's links"""
+        return offsets(self.targets, self.nodes)
+
+    @cached_property
+    def back_order(self) -> Tensor:
+        """[links] indices of the links sorted by source"""
+        return torch.argsort(self.sources, stable=True)
 
     @staticmethod
-    def of_rows(row_starts: Tensor, columns: Tensor, sums: LinkSums | None = None) -> Flow:
+    def of_rows(row_starts: Tensor, columns: Tensor) -> Flow:
         """A flow from each row's columns to the row, and a self loop at the end of each row."""
         nodes, links_and_loops = row_starts.numel() - 1, columns.numel() + row_starts.numel() - 1
         loops = torch.arange(nodes, device=columns.device)
         rows = torch.repeat_interleave(row_starts.diff(), output_size=columns.numel())
         sources = columns.new_empty(links_and_loops, dtype=torch.int64)
-        links = torch.arange(columns.numel(), device=columns.device) + rows
-        at_end = row_starts[1:] + loops
-        sources[links] = columns.long()
-        sources[at_end] = loops
+        sources[torch.arange(columns.numel(), device=columns.device) + rows] = columns.long()
+        sources[row_starts[1:] + loops] = loops
         sizes = row_starts.diff() + 1
         targets = torch.repeat_interleave(sizes, output_size=links_and_loops).long()
-        starts = functional.pad(sizes.cumsum(0), (1, 0))
-        flow = Flow(nodes, starts, sources, targets, torch.argsort(sources, stable=True))
-        if sums is None:
-            return flow
-
-        def with_loops(values: Tensor, weights: Tensor) -> Tensor:
-            return sums(values, weights[links]) + values * weights[at_end]
-
-        return replace(flow, sums=with_loops)
+        return Flow(nodes, sources, targets)
 
     def for_heads(self, heads: int) -> tuple[Csr, Csr]:
         """The links and their reverse as matrices with a block for each attention head."""

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.data.graphs.channel import mean_scale, scale
+from ramet.data.graphs.channel import Channel
 from ramet.data.graphs.copies import copy_on
-from ramet.data.graphs.flow import Flow, LinkSums
 from ramet.errors import RametError
 
 with warnings.catch_warnings():
@@ -46,8 +45,6 @@ class Batch:
     labels: Tensor
     """[graphs]"""
     feature_width: int
-    sums: LinkSums | None = None
-    """How to sum over neighbours; None for sparse products."""
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))
     """[nodes, 1 + nodes of the largest graph]: an eigenvalue of the graph's Laplacian, and the
     node's components in all eigenvectors; empty if the method's ``inputs`` have no spectrum."""
@@ -63,38 +60,9 @@ class Batch:
         return self.labels.numel()
 
     @cached_property
-    def degrees(self) -> Tensor:  # [nodes]
-        return self.row_starts.diff()
-
-    @cached_property
-    def gcn_scale(self) -> Tensor:
-        """[nodes, 1] (degree + 1)^-1/2, the factor of GCN's symmetric norm with self loops."""
-        return scale(self.degrees)
-
-    @cached_property
-    def mean_scale(self) -> Tensor:
-        """[nodes, 1] 1 / degree, or 1 without links: the factor of a mean over neighbours."""
-        return mean_scale(self.degrees)
-
-    @cached_property
-    def adjacency(self) -> Tensor:
-        """[nodes, nodes] in CSR format, 1 for each link."""
-        return torch.sparse_csr_tensor(
-            self.row_starts,
-            self.columns,
-            torch.ones(self.columns.numel(), device=self.columns.device),
-            (self.nodes, self.nodes),
-            check_invariants=False,
-        )
-
-    @cached_property
-    def rows(self) -> Tensor:  # [links]
-        return torch.repeat_interleave(self.degrees, output_size=self.columns.numel())
-
-    @cached_property
-    def flow(self) -> Flow:
-        """Both directions of each link, and self loops."""
-        return Flow.of_rows(self.row_starts, self.columns, self.sums)
+    def whole(self) -> Channel:
+        """All links in one channel."""
+        return Channel(self.row_starts, self.columns)
 
     @cached_property
     def x(self) -> Tensor:
@@ -106,7 +74,7 @@ class Batch:
     @cached_property
     def edge_index(self) -> Tensor:
         """[2, links] sources and targets; each link in both directions."""
-        return torch.stack([self.columns.to(torch.int64), self.rows])
+        return torch.stack([self.columns.to(torch.int64), self.whole.rows])
 
     @property
     def batch(self) -> Tensor:

@@ -128,7 +128,7 @@ class HeteroGraph:
     def flow(self) -> Flow:
         """Links in both directions, and a self loop per node."""
         sources, targets, _ = self._by_target
-        return Flow.of(sources, targets, self.nodes)
+        return Flow(self.nodes, sources, targets)
 
     @property
     def flow_kinds(self) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from ramet.data.graphs.channel import Channel, by_row, scale
 from ramet.data.graphs.copies import copy_on, has_csr_products
-from ramet.data.graphs.flow import LinkSums
 
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
@@ -49,9 +48,6 @@ class NodeGraph:
     kind_names: tuple[str, ...]
     trained: Tensor
     """[nodes] whether training may use the node's label."""
-    sums: LinkSums | None = None
-    """How to sum over neighbours, with weights in the order of ``whole``; None for sparse products
-    of links and of features."""
     hops: Tensor | None = None
     """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
     see :mod:`ramet.models.hops`."""
@@ -102,7 +98,7 @@ class NodeGraph:
     def sparse_features(self) -> SparseFeatures | None:
         """None unless the features are mostly zero and the device supports sparse products."""
         density = self.features.count_nonzero() / max(self.features.numel(), 1)
-        if self.sums is not None or density > _MAX_DENSITY or not has_csr_products(self.features):
+        if density > _MAX_DENSITY or not has_csr_products(self.features):
             return None
         by_feature = self.features.T.contiguous().to_sparse_csr()
         return SparseFeatures(self.features.to_sparse_csr(), by_feature)
@@ -115,7 +111,7 @@ class NodeGraph:
     @cached_property
     def whole(self) -> Channel:
         """All links in one channel."""
-        return Channel(self._row_starts, self._columns, self.sums)
+        return Channel(self._row_starts, self._columns)
 
     def channels(self, kinds: Tensor, count: int) -> Iterator[Channel]:
         """Yield a channel with the links of each kind."""
@@ -123,15 +119,7 @@ class NodeGraph:
         for kind in range(count):
             chosen = by_row == kind
             before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
-            sums = None if self.sums is None else partial(self._sums_of, chosen)
-            yield Channel(before[self._row_starts], self._columns[chosen], sums)
-
-    def _sums_of(self, chosen: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        """Sum over the chosen entries of the rows, which have these weights."""
-        assert self.sums is not None
-        of_all = weights.new_zeros((chosen.numel(), *weights.shape[1:]))
-        of_all[chosen] = weights
-        return self.sums(values, of_all)
+            yield Channel(before[self._row_starts], self._columns[chosen])
 
     def edge_subgraph(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
         """Return the graph of the chosen links and their end nodes, and these nodes' indices."""

@@ -44,7 +44,7 @@ def portrait(block: GraphBlock, graphs: Tensor) -> Portrait:
     for group in size_groups(graphs[torch.argsort(sizes[graphs])], sizes):
         batch = block.cut(group)
         feature += _counts(_similarity(batch), -1.0, 1.0)
-        bins = torch.bucketize(batch.degrees, _DEGREE_EDGES).clamp(max=degrees.numel() - 1)
+        bins = torch.bucketize(batch.whole.degrees, _DEGREE_EDGES).clamp(max=degrees.numel() - 1)
         degrees += torch.bincount(bins, minlength=degrees.numel())
         clustering += _counts(clustering_coefficients(batch), 0.0, 1.0)
     structure = torch.cat([degrees, clustering])
@@ -58,7 +58,7 @@ def divergences(sites: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 def clustering_coefficients(batch: Batch) -> Tensor:  # [nodes]
     """Share of each node's pairs of neighbours that are linked; 0 below two neighbours."""
-    pairs = batch.degrees * (batch.degrees - 1)
+    pairs = batch.whole.degrees * (batch.whole.degrees - 1)
     return _closed_pairs(batch) / pairs.clamp(min=1)
 
 
@@ -73,7 +73,7 @@ def _closed_pairs(batch: Batch) -> Tensor:  # [nodes]
 
 
 def _similarity(batch: Batch) -> Tensor:  # [links]
-    ends = batch.features[batch.rows], batch.features[batch.columns]
+    ends = batch.features[batch.whole.rows], batch.features[batch.columns]
     if not batch.features.is_floating_point():  # the index of a one-hot feature
         return (ends[0] == ends[1]).to(torch.float64)
     return functional.cosine_similarity(*ends).to(torch.float64)

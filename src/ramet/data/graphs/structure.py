@@ -111,8 +111,8 @@ def _nodes(block: GraphBlock, graphs: Tensor) -> Tensor:
 
 def _values(batch: Batch) -> Tensor:  # [links]
     """Return the entries of S for the batch's links."""
-    scale = batch.degrees.clamp(min=1).to(torch.float32).rsqrt()
-    return scale[batch.rows] * scale[batch.columns]
+    scale = batch.whole.degrees.clamp(min=1).to(torch.float32).rsqrt()
+    return scale[batch.whole.rows] * scale[batch.columns]
 
 
 def dense_adjacency(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -121,16 +121,18 @@ def dense_adjacency(batch: Batch) -> tuple[Tensor, Tensor]:
     local_index = torch.arange(batch.nodes) - (sizes.cumsum(0) - sizes)[batch.graph]
     largest = int(sizes.max())
     matrix = torch.zeros((batch.graphs, largest, largest))
-    matrix[batch.graph[batch.rows], local_index[batch.rows], local_index[batch.columns]] = 1.0
+    matrix[
+        batch.graph[batch.whole.rows], local_index[batch.whole.rows], local_index[batch.columns]
+    ] = 1.0
     return matrix, local_index
 
 
 def _dense_returns(block: GraphBlock, graphs: Tensor, walk: int) -> Tensor:
     batch = block.cut(graphs)
     matrix, local_index = dense_adjacency(batch)
-    matrix[batch.graph[batch.rows], local_index[batch.rows], local_index[batch.columns]] = _values(
-        batch
-    )
+    matrix[
+        batch.graph[batch.whole.rows], local_index[batch.whole.rows], local_index[batch.columns]
+    ] = _values(batch)
     powers = [matrix]
     while 2 * len(powers) < walk:
         powers.append(powers[-1] @ matrix)

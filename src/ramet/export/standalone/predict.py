@@ -1,4 +1,4 @@
-"""Load the model and predict. Needs PyTorch, PyTorch Geometric and safetensors.
+"""Load the model and predict. Needs PyTorch, PyTorch Geometric, pydantic and safetensors.
 
 ``python predict.py`` checks that this machine gives the expected output for the example.
 """
@@ -21,12 +21,16 @@ HERE = Path(__file__).parent
 def load(folder: Path = HERE) -> nn.Module:
     """The trained network, in evaluation mode."""
     config = _config(folder)
-    build = getattr(import_module("network"), config["network"])
-    if "shape" in config:  # a network that takes the sizes and the data as one object each
-        model: nn.Module = OfData(build(SimpleNamespace(**config["shape"]), **config["arguments"]))
-    else:
-        model = build(**config["arguments"])
-    model.load_state_dict(load_file(folder / "model.safetensors"))
+    build = getattr(import_module(config["module"]), config["network"])
+    options = {
+        name: SimpleNamespace(**value) if isinstance(value, dict) else value
+        for name, value in config["arguments"].items()
+    }
+    network: nn.Module = build(SimpleNamespace(**config["shape"]), **options)
+    network.load_state_dict(load_file(folder / "model.safetensors"))
+    if "adapter" not in config:
+        return OfData(network).eval()
+    model: nn.Module = getattr(import_module("ramet_code.pyg"), config["adapter"])(network)
     return model.eval()
 
 

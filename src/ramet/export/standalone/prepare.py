@@ -82,8 +82,17 @@ def _graph_inputs(
     x, batch, config = features(nodes, node_type)[order], batch[order], _json("config.json")
     inputs = {"x": x, "edge_index": edge_index, "batch": batch}
     if "structure" in config["inputs"]:
-        encode = import_module("network").structure_encoding
-        inputs["structure"] = encode(edge_index, batch, **config["structure_encoding"])
+        encoding = import_module("ramet_code.structure").StructureEncoding
+        block = import_module("ramet_code.graph_block").GraphBlock.from_links(
+            rows=edge_index[1],
+            columns=edge_index[0],
+            node_starts=torch.bincount(batch + 1, minlength=len(graphs) + 1).cumsum(0),
+            features=x,
+            feature_width=x.size(1),
+            labels=torch.zeros(len(graphs)),
+            name="the tables",
+        )
+        inputs["structure"] = encoding(**config["structure_encoding"])(block)
     return inputs
 
 
