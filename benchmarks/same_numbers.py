@@ -124,8 +124,6 @@ def real_processes() -> Iterator[tuple[str, list[str]]]:
         for method, task, words in ENGINES:
             name = " ".join([method, *words, "--engine", engine])
             yield name, [method, *TASKS[task], *words, "--engine", engine]
-    regional = ["fedavg", *TASKS["graphs"], *CAPABILITIES["regions"], "--engine", "superlink"]
-    yield "fedavg --regions 2 --engine superlink", regional
 
 
 def parts(work: Path) -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -136,7 +136,8 @@ def test_methods_that_compare_replies_are_refused_by_name(tmp_path: Path) -> Non
         ({"method": "fedbuff"}, "its pace depends on single replies"),
         ({"secure": True}, "masks do not cancel out within a region"),
         ({"regions": 4}, "4 regions are more than the 3 clients of tiny"),
-        ({"engine": "ray"}, "Flower's simulation has one server"),
+        ({"engine": "ray"}, "over Flower, one server asks all clients"),
+        ({"engine": "superlink"}, "over Flower, one server asks all clients"),
         ({"regions": 0}, "regions: Input should be greater than or equal to 1"),
     ],
 )

@@ -87,8 +87,6 @@ def check_names(experiment: Experiment) -> None:
     if settings.regions is not None:
         check_regions(method)
         _check_region_settings(settings, clients)
-        if settings.engine == "superlink":
-            _check_region_data(experiment)
     if settings.budget is not None:
         check_installed()
         check_privacy(settings.budget, method, [*shared], _buffers(experiment))
@@ -143,19 +141,10 @@ def _check_region_settings(settings: RunSettings, clients: int) -> None:
             "a secure sum is over all clients, whose masks do not cancel out within a region. "
             "Leave out --regions or --secure."
         )
-    if settings.engine == "ray":
+    if settings.engine != "local":
         raise RametError(
-            "Flower's simulation has one server, so it has no regions. Leave out --regions, or use "
-            "--engine local or superlink."
-        )
-
-
-def _check_region_data(experiment: Experiment) -> None:
-    """Check that the central server knows the data without asking the sites."""
-    if experiment.setting.user_defined:
-        raise RametError(
-            "regions over SuperLinks work with built-in data only: the schemas of sites do not "
-            "reach the central server through a region yet. Use --engine local."
+            "over Flower, one server asks all clients, so there are no regions. Leave out "
+            "--regions, or use --engine local."
         )
 
 

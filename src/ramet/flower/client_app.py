@@ -6,8 +6,7 @@ restarts. Private state is therefore stored on the site's disk.
 The SuperNode's node config describes the site: ``client`` is its name, ``state`` the folder for its
 private state, ``data`` its data, ``key`` the private key that signs its replies, and ``settings``
 the file with what it allows (see :mod:`ramet.flower.terms`). Flower's simulation sets none of
-these: the partition id selects the client, and state is stored in the run's folder. The node of a
-regional coordinator has a name and a ``mailbox`` (see :mod:`ramet.flower.region`).
+these: the partition id selects the client, and state is stored in the run's folder.
 """
 
 from __future__ import annotations
@@ -56,13 +55,11 @@ from ramet.flower.permission import (
 )
 from ramet.flower.records import (
     COLUMNS,
-    MAILBOX,
     PREPARATION,
     from_records,
     from_run_config,
     to_records,
 )
-from ramet.flower.region import passed_on
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
 from ramet.flower.told_sums import NAME as TOLD
@@ -84,8 +81,6 @@ def introduce(message: Message, context: Context) -> Message:
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
         check_request(request, str(context.node_id), context.node_config)
-        if MAILBOX in context.node_config:
-            return _introduced_region(message, context)
         experiment, _, policy = _permitted(context)
         name = _name(context, experiment)
         facts |= {"client": name}
@@ -108,8 +103,6 @@ def answer(message: Message, context: Context) -> Message:
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
         check_request(request, str(context.node_config.get("client")), context.node_config)
-        if MAILBOX in context.node_config:
-            return _answered_by_region(message, request, context)
         states, preparation = _states(context, request), request.notes.get(PREPARATION, "")
         experiment, limit, policy = _permitted(context, preparation, states)
         torch.set_num_threads(experiment.settings.threads)
@@ -133,20 +126,6 @@ def answer(message: Message, context: Context) -> Message:
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
         return Message(to_records(signed_reply), reply_to=message)
-
-
-def _introduced_region(message: Message, context: Context) -> Message:
-    """Reply with the name of this node's region."""
-    name, request = str(context.node_config["client"]), from_records(message.content)
-    reply = _signed(Payload(notes={"client": name}), context, request, name, INTRODUCTION)
-    return Message(to_records(reply), reply_to=message)
-
-
-def _answered_by_region(message: Message, request: Payload, context: Context) -> Message:
-    """Reply with the sum over the clients of this node's region."""
-    name, number = str(context.node_config["client"]), int(request.numbers["round"])
-    reply = _signed(passed_on(request, context), context, request, name, number)
-    return Message(to_records(reply), reply_to=message)
 
 
 @contextmanager

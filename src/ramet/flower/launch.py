@@ -1,9 +1,7 @@
 """Run over Flower on this machine: start its programs, wait for the run, and stop them.
 
 The engine `ray` uses a SuperLink in simulation mode, which starts Ray. The engine `superlink` uses
-a real SuperLink and one SuperNode per client. With regions, each region has a SuperLink with its
-clients' SuperNodes, and is a SuperNode of the central SuperLink itself. All start the run with
-`flwr run` on the thin app.
+a real SuperLink and one SuperNode per client. Both start the run with `flwr run` on the thin app.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from ramet.engine.server.rounds import Observer
 from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Check, Flower, free_ports
-from ramet.flower.records import MAILBOX, REGION, to_run_config
+from ramet.flower.records import to_run_config
 
 
 def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None:
@@ -40,9 +38,7 @@ def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None
         simulated = settings.engine == "ray"
         stack.enter_context(flower.superlink(port, simulated))
         checks = [reporter(folder, observe)]
-        for region in experiment.regions:
-            checks += _start_region(stack, flower, folder, region, port)
-        if not simulated and not experiment.regions:
+        if not simulated:
             checks += _start_sites(stack, flower, folder, clients, port)
 
         def on_poll() -> None:
@@ -68,21 +64,6 @@ def _start_sites(
         node = {"client": client, "data": own_data, "state": str(folder.path)}
         checks.append(stack.enter_context(flower.supernode(client, port, node)))
     return checks
-
-
-def _start_region(
-    stack: ExitStack, central: Flower, folder: RunFolder, region: str, central_port: int
-) -> list[Check]:
-    """Start a region: its SuperLink, its sites and its run, and its SuperNode of the centre."""
-    experiment, flower = folder.experiment(), Flower(central.home / region, central.logs / region)
-    (port,) = free_ports(1)
-    stack.enter_context(flower.superlink(port, simulated=False))
-    checks = _start_sites(stack, flower, folder, experiment.regions[region], port)
-    mailbox = {MAILBOX: str(flower.home / MAILBOX)}
-    config = to_run_config(experiment.settings, folder.path)
-    flower.submit(THIN_APP, {**config, REGION: region, **mailbox})
-    node = {"client": region, **mailbox}
-    return [*checks, stack.enter_context(central.supernode(region, central_port, node))]
 
 
 def _kill_orphans(folder: RunFolder) -> None:

@@ -168,13 +168,6 @@ class Flower:
         if outcome["status"] != _COMPLETED:
             raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
 
-    def submit(self, app: Path, config: Mapping[str, str | int | float]) -> None:
-        """`flwr run` an app that goes on until its SuperLink ends."""
-        with self._process("run", "flwr", *self._submission(app, config)) as submitting:
-            submitting.wait()
-        if self.run_id() is None:
-            raise RametError(f"Flower did not accept the run. See {self._run_log}.")
-
     def _submission(self, app: Path, config: Mapping[str, str | int | float]) -> list[str]:
         """The arguments of `flwr` that start a run."""
         copied, run_config = self.home / "app", self.logs / "run.toml"
@@ -215,16 +208,12 @@ class Flower:
             time.sleep(0.05)
 
     def processes(self) -> list[int]:
-        """Ids of the processes with this home, including those that are still exiting.
-
-        Those of regions have a home inside it.
-        """
-        own, inside = (f"FLWR_HOME={self.home}{end}".encode() for end in ("\0", os.sep))
+        """Ids of the processes with this home, including those that are still exiting."""
+        own = f"FLWR_HOME={self.home}\0".encode()
         pids = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # another user's process, or one that has ended
-                environment = (process / "environ").read_bytes()
-                if own in environment or inside in environment:
+                if own in (process / "environ").read_bytes():
                     pids.append(int(process.name))
         return pids
 

@@ -12,9 +12,7 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from flwr.app.typing import ConfigRecordValues
-from flwr.common.constant import SType
+from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, RecordDict
 from google.protobuf.message import DecodeError
 from numpy.lib import format as npy
 from numpy.typing import NDArray
@@ -32,8 +30,6 @@ _ARRAYS, _EXTRAS = "arrays", "extras"
 _NUMBER, _NOTE = "number:", "note:"
 COLUMNS, PREPARATION = "columns", "preparation"
 """The notes in which a site sends the sums of its columns, and gets the agreed preparation."""
-REGION, MAILBOX = "region", "mailbox"
-"""A region's name and its folder of messages, in the run config of its server app."""
 DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
 """What Flower raises when it cannot assemble a message from its parts."""
 
@@ -101,18 +97,8 @@ def _starting_with(prefix: str, header: ConfigRecord) -> Iterator[tuple[str, Any
             yield name.removeprefix(prefix), value
 
 
-def to_array(array: Array) -> NDArray[Any]:
-    """Decode a numeric array; refuse pickles, archives, and shapes that do not match the data."""
-    if array.stype != SType.NUMPY:
-        raise ValueError(f"'{array.stype}' is not a NumPy array")
-    stream = BytesIO(array.data)
-    decoded = _read_array(stream)
-    _check_end(stream)
-    return decoded
-
-
 def _read_array(stream: BytesIO) -> NDArray[Any]:
-    """Read the next array; memory is allocated only for bytes that are there."""
+    """Read the next numeric array; memory is allocated only for bytes that are there."""
     try:
         if npy.read_magic(stream) != (1, 0):
             raise ValueError("unsupported version of the NPY format")
@@ -174,7 +160,7 @@ def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | 
 def from_run_config(config: Mapping[str, Any]) -> RunSettings:
     given = {**config, "split_seed": config["split-seed"]}
     given["norm_bound"] = given.get("norm-bound") or None
-    for name in ("split-seed", "norm-bound", "folder", "keys", REGION, MAILBOX):
+    for name in ("split-seed", "norm-bound", "folder", "keys"):
         given.pop(name, None)
     given["rounds"] = given["rounds"] or None
     given["data"] = Path(given["data"] or default_data())

@@ -15,8 +15,7 @@ from ramet.data.own import Schema, agreed, distant_sums
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.code import BUILT_IN
-from ramet.flower.records import REGION, from_run_config
-from ramet.flower.region import coordinate, regional_deadline
+from ramet.flower.records import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
 from ramet.flower.waits import pull_objects_quickly
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
@@ -34,19 +33,13 @@ def main(grid: Grid, context: Context) -> None:
         allow_code(*(context.run_config.get(kind) for kind in BUILT_IN), remember=False)
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
-    if region := str(context.run_config.get(REGION) or ""):
-        experiment = Experiment(settings)
-        clients, deadline = experiment.regions[region], regional_deadline(settings)
-        coordinate(_wire(grid, clients, deadline, context), experiment, context.run_config)
-        return
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
     folder = RunFolder(path)
     if folder.started:
         folder.check_same(settings)
     if not folder.started or folder.summary() is None:
         experiment = Experiment(settings)
-        members = experiment.regions or experiment.clients
-        wire = _wire(grid, members, settings.deadline, context)
+        wire = _wire(grid, experiment.clients, settings.deadline, context)
         schemas = _schemas(experiment, wire.schema_texts)
         if folder.started:
             folder.check_sites(schemas)
@@ -61,14 +54,14 @@ def main(grid: Grid, context: Context) -> None:
     log(INFO, "The run has ended: %s", path)
 
 
-def _wire(grid: Grid, members: Iterable[str], deadline: float, context: Context) -> GridWire:
-    """The wire to clients or regions, which have to sign their replies if the run names keys."""
+def _wire(grid: Grid, clients: Iterable[str], deadline: float, context: Context) -> GridWire:
+    """The wire to clients, which have to sign their replies if the run names keys."""
     keys = str(context.run_config.get("keys") or "")
     keyring = Keyring(Path(keys)) if keys else None
     # Without keys, the SuperNodes were started together with the run, and all of them will connect.
     patience = CONNECT_TIMEOUT if keyring else max(CONNECT_TIMEOUT, deadline)
     signer = CoordinatorKey.of_this_process()
-    return GridWire(grid, members, deadline, patience, keyring, _names(keyring), signer)
+    return GridWire(grid, clients, deadline, patience, keyring, _names(keyring), signer)
 
 
 def _schemas(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Schema]:
