@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -152,4 +153,20 @@ def test_only_the_flower_unit_imports_flower() -> None:
         if _unit(path) != "flower"
         and any(module.split(".")[0] == "flwr" for module in _modules(path))
     ]
+    assert not outside
+
+
+def test_private_modules_of_flower_have_one_door() -> None:
+    """Elsewhere neither an import nor a text names them."""
+    public = {"flwr", "flwr.app", "flwr.clientapp", "flwr.common", "flwr.serverapp"}
+    outside = set()
+    for path in _files():
+        if path.parent == ROOT / "flower" / "patches":
+            continue
+        for node in ast.walk(_tree(path)):
+            named = [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [str(node.value)] if isinstance(node, ast.Constant) else []
+            found = [name for name in named if re.fullmatch(r"flwr(\.\w+)*(:\w+)?", name)]
+            outside |= {f"{_name(path)}: {name}" for name in found if name not in public}
     assert not outside

@@ -21,7 +21,7 @@ from ramet.events import read_lines
 from ramet.flower import THIN_APP
 from ramet.flower.client_app import run_config_digest
 from ramet.flower.programs import Flower
-from ramet.flower.records import MAILBOX, REGION, to_run_config
+from ramet.flower.records import to_run_config
 
 pytestmark = [
     pytest.mark.e2e,
@@ -94,7 +94,7 @@ def test_the_permitted_run_gives_the_local_engines_model(members: Members, tmp_p
     summary = run.summary()
     assert summary is not None
     assert summary.sha256 == merged_sha256(local.folder)
-    config = {**_config(members, run.path), "data": str(tmp_path), REGION: "", MAILBOX: ""}
+    config = {**_config(members, run.path), "data": str(tmp_path)}
     for site in members.sites:
         entries, _ = audit_entries(site.folder / "state")
         assert {entry.run for entry in entries} == {run.run_name}, "a refused run left a reply"

@@ -72,7 +72,7 @@ def test_the_hash_depends_only_on_the_content(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "pyproject.toml").write_bytes((THIN_APP / "pyproject.toml").read_bytes())
     assert app_hash(tmp_path / "one") == app_hash(tmp_path / "two") == app_hash(THIN_APP)
-    changed = (THIN_APP / "pyproject.toml").read_text().replace("client_app:app", "other_app:app")
+    changed = (THIN_APP / "pyproject.toml").read_text().replace("client_app:app", "server_app:app")
     (tmp_path / "two" / "pyproject.toml").write_text(changed)
     assert app_hash(tmp_path / "two") != app_hash(THIN_APP)
 

@@ -12,8 +12,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.nodestate import NodeStateFactory
 from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
-from ramet.errors import RametError
-from ramet.flower.node_state import KEPT, SteadyNodeState, use_steady_state
+from ramet.flower.patches.node_state import KEPT, SteadyNodeState, use_steady_state
 
 FACTORY = import_module("flwr.supernode.nodestate.nodestate_factory")
 
@@ -60,11 +59,3 @@ def test_the_message_of_a_killed_app_is_answered(
     assert len(flower.get_messages_legacy(is_reply=True)) == fetched
     (answer,) = ours.get_messages_legacy(is_reply=True)
     assert answer.has_error()
-
-
-def test_a_release_of_flower_that_moved_the_state_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delattr(FACTORY, "InMemoryNodeState")
-    with pytest.raises(RametError, match="has no InMemoryNodeState"):
-        use_steady_state()

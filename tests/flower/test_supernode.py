@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import ssl
@@ -36,9 +35,9 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from ramet.deploy import keys
 from ramet.deploy.alive import last_news
-from ramet.errors import RametError
-from ramet.flower import supernode
-from ramet.flower.supernode import Contact, SteadyClient, SteadyClients, use_steady_client
+from ramet.flower.contact import Contact
+from ramet.flower.patches import connection
+from ramet.flower.patches.connection import SiteClient, SiteClients, SteadyClient
 
 EMPTY = PullMessagesResponse().SerializeToString()
 ONE_MESSAGE = PullMessagesResponse(messages_list=[Message()]).SerializeToString()
@@ -75,7 +74,14 @@ class Coordinator:
         self.context.load_cert_chain(folder / "server.pem", folder / "server.key")
 
     def client(self, news: Path | None = None, certificate: Path | None = None) -> SteadyClient:
-        clients = SteadyClients(Contact(news), certificate)
+        client = self.client_of(SteadyClient, news, certificate)
+        assert isinstance(client, SteadyClient)
+        return client
+
+    def client_of(
+        self, kind: type[SiteClient], news: Path | None, certificate: Path | None
+    ) -> SiteClient:
+        clients = SiteClients(kind, Contact(news), certificate)
         return clients.from_server_address(self.address, False, self.authority, [])
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -134,7 +140,7 @@ def test_an_expired_certificate_is_retried_until_it_is_renewed(
 def test_a_handshake_that_takes_too_long_is_retried(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supernode, "_TIMEOUT", httpx.Timeout(0.2))
+    monkeypatch.setattr(connection, "_TIMEOUT", httpx.Timeout(0.2))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         coordinator.address = f"127.0.0.1:{silent.getsockname()[1]}"
         client = coordinator.client()
@@ -254,17 +260,20 @@ def _client_certificate() -> tuple[str, str]:
     return certificate.decode(), private.decode()
 
 
-def test_a_flower_without_the_replaced_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = importlib.import_module("flwr.supernode.fleet_http_connection")
-    with monkeypatch.context() as patched:
-        patched.delattr(connection, "FleetHttpClient")
-        with pytest.raises(RametError, match="has no FleetHttpClient"):
-            use_steady_client(SteadyClients(Contact(None)))
-    with monkeypatch.context() as patched:
-        patched.setattr(connection, "FleetHttpClient", FleetHttpClient)
-        clients = SteadyClients(Contact(None))
-        use_steady_client(clients)
-        assert connection.FleetHttpClient is clients
+def test_without_retries_the_certificate_is_shown_and_news_is_noted(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    coordinator.context.verify_mode = ssl.CERT_REQUIRED
+    public, private = _client_certificate()
+    coordinator.context.load_verify_locations(cadata=public)
+    certificate, news = tmp_path / "client.pem", tmp_path / "news"
+    certificate.write_text(public + private)
+    client = coordinator.client_of(SiteClient, news, certificate)
+    coordinator.answers = [(200, PROTOBUF, ACCEPTED), (500, JSON, b"{}")]
+    assert client.SendNodeHeartbeat(SendNodeHeartbeatRequest()).success
+    assert news.exists()
+    with pytest.raises(httpx.HTTPStatusError):
+        client.SendNodeHeartbeat(SendNodeHeartbeatRequest())
 
 
 @contextmanager
@@ -285,7 +294,7 @@ def _program(code: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
 MAIN = """
 import sys, threading, time
 import flwr.supernode.cli as cli
-from ramet.flower import supernode
+from ramet.flower import contact, supernode
 def other_thread():
     time.sleep(600)
 def flower_supernode():
@@ -303,8 +312,8 @@ supernode.main()
         ("return", "", 1, ""),
         ("raise ValueError('a bug')", "", 1, "ValueError: a bug"),
         ("sys.exit(0)", "", 0, ""),
-        ("time.sleep(600)", "supernode._MAX_SILENCE = 0.5", 1, "has not called the coordinator"),
-        ("time.sleep(600)", "supernode._MAX_ABSENCE = 0.5", 1, "has not accepted a call"),
+        ("time.sleep(600)", "contact._MAX_SILENCE = 0.5", 1, "has not called the coordinator"),
+        ("time.sleep(600)", "contact._MAX_ABSENCE = 0.5", 1, "has not accepted a call"),
     ],
 )
 def test_the_process_ends_when_its_main_thread_ends_or_it_is_silent(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-import types
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -13,26 +12,35 @@ from typing import Any
 import pytest
 from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
 
-from ramet.errors import RametError
-from ramet.flower.waits import REPLY_INTERVAL, find_replies_quickly, pull_objects_quickly
+from ramet.flower.patches.waits import (
+    REPLY_INTERVAL,
+    find_replies_quickly,
+    pull_app_objects_quickly,
+    pull_node_objects_quickly,
+    pull_server_objects_quickly,
+)
 
 SUPERNODE = "flwr.supernode.start_client_internal"
 PULLS = [
-    (SUPERNODE, "pull_objects"),
-    ("flwr.superlink.grid.http_grid", "pull_objects"),
-    ("flwr.supernode.runtime.run_clientapp", "pull_and_inflate_object_from_tree"),
+    (pull_node_objects_quickly, SUPERNODE, "pull_objects"),
+    (pull_server_objects_quickly, "flwr.superlink.grid.http_grid", "pull_objects"),
+    (
+        pull_app_objects_quickly,
+        "flwr.supernode.runtime.run_clientapp",
+        "pull_and_inflate_object_from_tree",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("module", "function"), PULLS)
+@pytest.mark.parametrize(("patch", "module", "function"), PULLS)
 def test_objects_that_are_announced_are_pulled_again_soon(
-    module: str, function: str, monkeypatch: pytest.MonkeyPatch
+    patch: Callable[[], None], module: str, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flower = import_module(module)
     monkeypatch.setattr(flower, function, getattr(flower, function))  # restored after the test
     assert f"{function}(" in inspect.getsource(flower)
     parameters = inspect.signature(getattr(flower, function)).parameters
-    pull_objects_quickly(module, function)
+    patch()
     assert getattr(flower, function).keywords.keys() <= parameters.keys()
 
 
@@ -41,7 +49,7 @@ def test_the_second_attempt_comes_within_a_fraction_of_a_second(
 ) -> None:
     flower = import_module(SUPERNODE)
     monkeypatch.setattr(flower, "pull_objects", flower.pull_objects)
-    pull_objects_quickly(SUPERNODE, "pull_objects")
+    pull_node_objects_quickly()
     waits: list[float] = []
 
     class Recording(threading.Event):
@@ -74,11 +82,3 @@ def test_the_supernode_finds_its_apps_reply_at_once(monkeypatch: pytest.MonkeyPa
     assert slept == [REPLY_INTERVAL, REPLY_INTERVAL, 3.0]
     assert REPLY_INTERVAL < 0.1
     assert "time.monotonic" not in inspect.getsource(flower), "only sleep is replaced"
-
-
-def test_a_release_of_flower_that_moved_them_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RametError, match="has no pull_all"):
-        pull_objects_quickly(SUPERNODE, "pull_all")
-    monkeypatch.setattr(import_module(SUPERNODE), "time", types.SimpleNamespace())
-    with pytest.raises(RametError, match="has no time"):
-        find_replies_quickly()

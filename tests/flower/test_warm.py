@@ -11,7 +11,7 @@ import pytest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec
 
-from ramet.flower.warm import WarmExecutor
+from ramet.flower.patches.executor import ForkingExecutor, HidingExecutor
 
 TOKEN = "0123456789abcdef" * 4
 PROGRAM = f"""#!{sys.executable}
@@ -28,11 +28,18 @@ os.rename("seen.new", "seen.json")
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-@pytest.mark.parametrize("kind", [TaskType.SERVER_APP, TaskType.SIMULATION])
+@pytest.mark.parametrize(
+    ("executor", "kind"),
+    [
+        (ForkingExecutor, TaskType.SERVER_APP),
+        (ForkingExecutor, TaskType.SIMULATION),
+        (HidingExecutor, TaskType.CLIENT_APP),
+    ],
+)
 def test_a_program_gets_its_token_without_showing_it(
-    kind: TaskType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: type[HidingExecutor], kind: TaskType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("flwr-serverapp", "flwr-simulation"):
+    for name in ("flwr-serverapp", "flwr-simulation", "flwr-clientapp"):
         (tmp_path / name).write_text(PROGRAM)
         (tmp_path / name).chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -48,7 +55,7 @@ def test_a_program_gets_its_token_without_showing_it(
         suppress_output=False,
         task_id=1,
     )
-    WarmExecutor().launch(spec)
+    executor().launch(spec)
     end = time.monotonic() + 60
     while not (tmp_path / "seen.json").exists():
         assert time.monotonic() < end

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -31,7 +32,7 @@ from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
 from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed
-from ramet.flower.wire import IN_FLIGHT, GridWire
+from ramet.flower.wire import IN_FLIGHT, LOST, GridWire
 from ramet.payload import Payload
 
 RUN = "0" * 32
@@ -419,3 +420,7 @@ def test_invalid_messages_do_not_stop_the_round() -> None:
     assert isinstance(answers["rings"], Payload)
     assert isinstance(answers["trees"], Refused)
     assert "not a Ramet message" in answers["trees"]
+
+
+def test_codes_of_lost_messages_are_flowers() -> None:
+    assert {code: name for name, code in vars(ErrorCode).items() if code in LOST} == LOST

@@ -20,9 +20,9 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower import THIN_APP
 from ramet.flower.guard import app_hash, read_accepted
+from ramet.flower.patches import PATCHES, TESTED
 from ramet.policy import PolicyError, checked_policy
 
-_FLOWER_VERSION = "1.41."
 _MIN_FREE_BYTES = 2 * 10**9
 _WARN_DAYS = 30
 
@@ -95,8 +95,10 @@ def _check_python() -> Finding:
 
 def _check_flower() -> Finding:
     version = importlib.metadata.version("flwr")
-    remedy = "All members need the same version: pip install 'ramet[flower]'."
-    return Finding("Flower", version.startswith(_FLOWER_VERSION), version, remedy)
+    unfit = [name for name, patch in PATCHES.items() if patch.missing()]
+    detail = f"{version}, without the parts for {', '.join(unfit)}" if unfit else version
+    remedy = f"A consortium's protections need another: pip install 'flwr=={TESTED}*'."
+    return Finding("Flower", version.startswith(TESTED) and not unfit, detail, remedy)
 
 
 def _check_disk(folder: Path) -> Finding:

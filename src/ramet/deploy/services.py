@@ -17,7 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from ramet.flower.programs import LOOPBACK, QUIET
+from ramet.flower import QUIET
+from ramet.flower.programs import LOOPBACK
 
 SYSTEM_PROGRAMS = ("/usr/sbin", "/usr/local/sbin")
 """Folders where nginx may be installed; not in every user's PATH."""

@@ -15,19 +15,23 @@ built-in ones run.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import entry_points
 from logging import ERROR
 from pathlib import Path
-from typing import Any
 
 from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.events import NAME, events_written_to, log_event
+from ramet.flower import QUIET
+from ramet.flower.patches import applied
 
 LIST_VARIABLE = "RAMET_ACCEPTED_APPS"
 """The environment variable with the path of the list."""
@@ -47,11 +51,19 @@ _GUARDED = {
 _DISABLED = ("flwr-agentapp", "flwr-connector", "flwr-model")
 
 
+@cache
 def app_hash(app: Path) -> str:
-    """The SHA-256 of a Flower app in the form in which sites receive it."""
-    from flwr.cli.build import build_fab_from_disk
-
-    return hashlib.sha256(build_fab_from_disk(app)).hexdigest()
+    """The SHA-256 of a Flower app in the form in which sites receive it, built once."""
+    command = [str(Path(sys.executable).parent / "flwr"), "build", "--app", str(app.absolute())]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, **QUIET, "FLWR_HOME": folder}
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        bundles = [*Path(folder).glob("*.fab")]
+        if len(bundles) != 1:
+            raise RametError(f"`{' '.join(command)}` failed: {done.stderr or done.stdout}")
+        return hashlib.sha256(bundles[0].read_bytes()).hexdigest()
 
 
 def write_guard(folder: Path, accepted: Iterable[str], events: Path | None = None) -> Path:
@@ -132,7 +144,7 @@ def site_events() -> Iterator[None]:
 def main() -> None:
     """Run Flower's `flwr-clientapp`, with a check before it unpacks an app."""
     _enable_guard(Path(os.environ[LIST_VARIABLE]))
-    importlib.import_module("flwr.supernode.cli").flwr_clientapp()
+    flowers_program("flwr-clientapp")()
 
 
 def enable_guard_if_configured() -> None:
@@ -142,16 +154,25 @@ def enable_guard_if_configured() -> None:
 
 
 def _enable_guard(accepted: Path) -> None:
-    flower = importlib.import_module("flwr.supernode.runtime.run_clientapp")
-    unpack = flower.install_from_fab
-
-    def unpack_if_accepted(fab_file: bytes, *args: Any, **kwargs: Any) -> Path:
+    @contextmanager
+    def checked(app: bytes) -> Iterator[None]:
         with write_errors_kept_local("unpack the app"), site_events():
-            check_app(fab_file, accepted)
-            unpacked: Path = unpack(fab_file, *args, **kwargs)
-        return unpacked
+            check_app(app, accepted)
+            yield
 
-    flower.install_from_fab = unpack_if_accepted  # type: ignore[attr-defined]
+    applied("accepted-apps", checked, needed=True)
+
+
+def is_consortium() -> bool:
+    """Whether this process is a site's, which has a list, or the coordinator's, which has a key."""
+    return LIST_VARIABLE in os.environ or KEY_VARIABLE in os.environ
+
+
+def flowers_program(name: str) -> Callable[[], None]:
+    """The function that Flower runs as the program of this name."""
+    (program,) = entry_points(group="console_scripts", name=name)
+    main: Callable[[], None] = program.load()
+    return main
 
 
 @contextmanager

@@ -26,14 +26,9 @@ import tomli_w
 
 from ramet.disk import write_atomically
 from ramet.errors import RametError
+from ramet.flower import QUIET
 from ramet.flower.guard import write_program
 
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "OMP_NUM_THREADS": "1",
-}
-"""Environment variables for all of Flower's programs."""
 LOOPBACK = "127.0.0.1"
 """Never reached through an HTTP proxy, whatever the environment says."""
 _LINK = "ramet"

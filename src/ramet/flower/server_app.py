@@ -15,9 +15,9 @@ from ramet.data.own import Schema, agreed, distant_sums
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.code import BUILT_IN
+from ramet.flower.patches import applied
 from ramet.flower.records import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
-from ramet.flower.waits import pull_objects_quickly
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
 from ramet.metrics import Record
 from ramet.options import allow_code
@@ -28,7 +28,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Start the run that the run config describes, or resume it if its folder exists."""
-    pull_objects_quickly("flwr.superlink.grid.http_grid", "pull_objects")
+    applied("quick-server-objects")
     if CoordinatorKey.of_this_process() is None:  # whoever started the run has named its code
         allow_code(*(context.run_config.get(kind) for kind in BUILT_IN), remember=False)
     settings = from_run_config(context.run_config)

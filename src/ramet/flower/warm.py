@@ -1,124 +1,19 @@
-"""A SuperExec whose client apps start with PyTorch already imported, and that hides its tokens.
+"""A SuperExec that hides its tokens, and whose client apps start with PyTorch already imported.
 
-Flower starts a new `flwr-clientapp` for every message, which spends seconds on imports alone. Here
-Python's fork server does these imports once. Each message still gets its own process, forked from
-the fork server.
-
-Flower starts all other programs with a token on the command line, which every account of the
-machine can read, and which lets anyone speak for the app. Here they inherit it in a file without a
-name. Everything else is Flower's `flower-superexec`.
+Everything else is Flower's `flower-superexec` (see :mod:`ramet.flower.patches`).
 """
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
-import os
-import subprocess
-import sys
-import tempfile
-import time
-from typing import Any
-
-from flwr.supercore.constant import (
-    TASK_TYPE_TO_APPIO_API_ADDRESS_ARG,
-    TASK_TYPE_TO_COMMAND,
-    TaskType,
-)
-from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, SubprocessExecutor
-from flwr.supercore.tls import validate_and_resolve_root_certificates
-
-from ramet.flower.guard import enable_guard_if_configured
-from ramet.flower.waits import pull_objects_quickly
-
-_CLIENT_APP = "flwr.supernode.runtime.run_clientapp"
-_PRELOADED = (
-    _CLIENT_APP,
-    "httpcore",
-    "ramet.flower.client_app",
-    "ramet.flower.signing",
-    "ramet.flower.warm",
-)
-
-
-_FIRST_PAUSE, _LAST_PAUSE, _PAUSE_GROWTH = 0.02, 1.0, 1.1
-"""Seconds between two requests for a task, in addition to Flower's own interval."""
-
-
-class WarmExecutor(SubprocessExecutor):
-    """Forks client apps; starts all other programs as Flower does, but for the token."""
-
-    def __init__(self) -> None:
-        self._pause = _FIRST_PAUSE
-        self._forkserver = multiprocessing.get_context("forkserver")
-        self._forkserver.set_forkserver_preload([*_PRELOADED])
-
-    def launch(self, spec: ExecutionSpec) -> LaunchResult:
-        self._pause = _FIRST_PAUSE
-        if spec.task_type != TaskType.CLIENT_APP:
-            _start(spec)
-            return LaunchResult.accepted()
-        self._forkserver.Process(target=_client_app, args=(spec,), daemon=True).start()
-        return LaunchResult.accepted()
-
-    def reconcile(self) -> None:
-        """Reap children, and wait: Flower calls this before it asks for a task.
-
-        The longer there was no task, the longer the pause.
-        """
-        multiprocessing.active_children()
-        time.sleep(self._pause)
-        self._pause = min(_PAUSE_GROWTH * self._pause, _LAST_PAUSE)
-
-
-def _start(spec: ExecutionSpec) -> None:
-    """Start a program of Flower that reads its token from an inherited file."""
-    program, option = TASK_TYPE_TO_COMMAND, TASK_TYPE_TO_APPIO_API_ADDRESS_ARG
-    words = [program[spec.task_type], option[spec.task_type], spec.runtime_api_address]
-    if spec.insecure:
-        words += ["--insecure"]
-    elif spec.root_certificates_path is not None:
-        words += ["--root-certificates", spec.root_certificates_path]
-    if spec.parent_pid is not None:
-        words += ["--parent-pid", str(spec.parent_pid)]
-    if spec.runtime_dependency_install:
-        words += ["--allow-runtime-dependency-installation"]
-    output = subprocess.DEVNULL if spec.suppress_output else None
-    with tempfile.TemporaryFile() as token:
-        token.write(spec.token.encode())
-        token.seek(0)
-        words += ["--token-file", f"/dev/fd/{token.fileno()}"]
-        subprocess.Popen(words, stdout=output, stderr=output, pass_fds=[token.fileno()])
-
-
-def _client_app(spec: ExecutionSpec) -> None:
-    sys.argv = ["flwr-clientapp"]
-    enable_guard_if_configured()
-    pull_objects_quickly(_CLIENT_APP, "pull_and_inflate_object_from_tree")
-    importlib.import_module(_CLIENT_APP).run_clientapp(
-        runtime_api_address=spec.runtime_api_address,
-        token=spec.token,
-        insecure=spec.insecure,
-        certificates=validate_and_resolve_root_certificates(
-            spec.root_certificates_path, spec.insecure
-        ),
-        parent_pid=spec.parent_pid,
-        runtime_dependency_install=spec.runtime_dependency_install,
-    )
+from ramet.flower.guard import flowers_program, is_consortium
+from ramet.flower.patches import applied
 
 
 def main() -> None:
-    """Run `flower-superexec` with the executor above."""
-
-    def warm_executor(*_: Any, **__: Any) -> WarmExecutor:
-        return WarmExecutor()
-
-    from flwr.supercore.cli import flower_superexec  # not at the top: forks import this module
-
-    os.environ["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.01"  # the executor has its own pause
-    superexec = importlib.import_module("flwr.supercore.superexec.run_superexec")
-    superexec.get_executor = warm_executor  # type: ignore[attr-defined]
-    flower_superexec()
+    """Run `flower-superexec` with executors of our own."""
+    applied("hidden-tokens", needed=is_consortium())
+    applied("forked-apps")
+    flowers_program("flower-superexec")()
 
 
 if __name__ == "__main__":

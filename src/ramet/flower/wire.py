@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import islice
 
 from flwr.app import Message, MessageType
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from ramet.data.own import Preparation, Schema, SiteSums
@@ -41,13 +40,13 @@ _ANSWER_TIME = 300.0
 """Seconds after which a node that has not said which client it is, is asked again."""
 _RETRIES = (1.0, 5.0)
 """Seconds before a node whose answer was lost is asked again."""
-_LOST = {
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
-    ErrorCode.CLIENT_APP_CRASHED,
+LOST = {
+    3: "MESSAGE_UNAVAILABLE",
+    4: "REPLY_MESSAGE_UNAVAILABLE",
+    5: "NODE_UNAVAILABLE",
+    8: "CLIENT_APP_CRASHED",
 }
-"""Flower's errors that are no answer of the site."""
+"""Flower's errors that did not come from the site, by the code in messages."""
 _LONGEST_REASON = 2000
 """Characters of a site's reason for not answering."""
 _NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
@@ -316,7 +315,7 @@ def _content(reply: Message) -> Payload | str:
     if reply.has_error():
         said = one_line(reply.error.reason or "failed")[:_LONGEST_REASON]
         reason = f"{said} (Flower's code {reply.error.code})"
-        return _Lost(reason) if reply.error.code in _LOST else reason
+        return _Lost(reason) if reply.error.code in LOST else reason
     try:
         return from_records(reply.content)
     except RametError as error:

@@ -7,15 +7,13 @@ answers the message, and the SuperNode waits for the answer forever.
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
+from typing import Any
 
 from flwr.common.constant import Status
 from flwr.proto.task_pb2 import Task
 from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
-from ramet.errors import RametError
-
-_FACTORY = "flwr.supernode.nodestate.nodestate_factory"
 KEPT = 100
 """The number of finished tasks that are kept."""
 
@@ -42,10 +40,6 @@ class SteadyNodeState(InMemoryNodeState):
 
 
 def use_steady_state() -> None:
-    """Make Flower's SuperNode use this state; raise an error if Flower has moved its own."""
-    factory = importlib.import_module(_FACTORY)
-    if getattr(factory, "InMemoryNodeState", None) is not InMemoryNodeState:
-        raise RametError(
-            f"{_FACTORY} has no InMemoryNodeState. Install the version of Flower that Ramet needs."
-        )
-    factory.InMemoryNodeState = SteadyNodeState  # type: ignore[attr-defined]
+    """Make Flower's SuperNode use this state."""
+    factory: Any = import_module("flwr.supernode.nodestate.nodestate_factory")
+    factory.InMemoryNodeState = SteadyNodeState
