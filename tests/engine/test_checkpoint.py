@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save
 
 from ramet.engine.store.checkpoint import DamagedError, Snapshot, Snapshots
 from ramet.payload import digest
@@ -72,17 +70,6 @@ def test_a_changed_byte_is_detected(tmp_path: Path, where: float) -> None:
     valid = snapshots.latest_valid()
     assert valid is not None
     assert valid.step == 1
-
-
-def test_snapshots_of_earlier_versions_have_a_sha256(tmp_path: Path) -> None:
-    arrays, facts = snapshot(3).arrays, '{"round": 3}'
-    whole = hashlib.sha256(f"{digest(arrays)}|{facts}".encode()).hexdigest()
-    for step, sha256 in ((3, whole), (4, whole[::-1])):
-        metadata = {"facts": facts, "sha256": sha256}
-        (tmp_path / f"{step:06d}.safetensors").write_bytes(save(dict(arrays), metadata))
-    assert Snapshots(tmp_path).load(3).facts == {"round": 3}
-    with pytest.raises(DamagedError, match="its checksum differs"):
-        Snapshots(tmp_path).load(4)
 
 
 def test_only_damaged_snapshots_are_an_error(tmp_path: Path) -> None:

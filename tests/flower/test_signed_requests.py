@@ -126,8 +126,3 @@ def test_no_key_but_the_coordinators_signs_requests(joined: Joined, tmp_path: Pa
         forged = CoordinatorKey(key, certificate).signed(request, request_id)
         with pytest.raises(RametError, match=reason):
             joined.deliver(forged, joined.config())
-
-
-def test_a_site_that_joined_before_requests_were_signed_says_what_to_do(joined: Joined) -> None:
-    with pytest.raises(RametError, match="rerun `ramet deploy join`"):
-        joined.deliver(joined.signed_request(), joined.config(), without="authority")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 import ramet
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.metrics import Round, Summary
+from ramet.metrics import Round
 from ramet.metrics.summary import common_metric
 from ramet.papers.board import board
 from ramet.report import drawing, figures
@@ -132,13 +131,10 @@ def test_drawing_twice_gives_the_same_figure(sweep: Path) -> None:
     assert first == second
 
 
-def test_the_metric_of_older_results_is_inferred() -> None:
+def test_the_metric_is_that_of_all_runs() -> None:
     root = Path(__file__).parents[2] / "results"
     for folder, name in (("acm-hetero-4", "ROC-AUC"), ("single", "accuracy"), ("cora", "accuracy")):
         by_label = finished_runs([root / folder])
-        for run in (run for runs in by_label.values() for run in runs.values()):
-            older = {key: value for key, value in run.summary.to_json().items() if key != "metric"}
-            assert Summary.model_validate(older).metric == name
         assert figures.metric_of(by_label) == name
     assert common_metric(["accuracy", "ROC-AUC"]) == "score"
 
@@ -229,36 +225,11 @@ def test_runs_that_differ_in_more_than_split_and_seed_are_not_mixed(tmp_path: Pa
 def test_a_kept_file_is_rewritten_only_if_it_contains_another_run(tmp_path: Path) -> None:
     run = FinishedRun.of(RunFolder(ramet.run("local", rounds=1, out=tmp_path / "r").folder))
     assert run is not None
-    older = json.loads(run.text())
-    del older["result"]["metric"]
+    other_format = json.dumps(json.loads(run.text()))
     file = tmp_path / "kept" / "local-seed0.json"
     file.parent.mkdir()
-    file.write_text(json.dumps(older))
+    file.write_text(other_format)
     keep([run], file.parent)
-    assert file.read_text() == json.dumps(older)
+    assert file.read_text() == other_format
     keep([replace(run, date="2020-02-20")], file.parent)
     assert json.loads(file.read_text())["date"] == "2020-02-20"
-
-
-@pytest.mark.parametrize("lacks", ["metric", "its name"])
-def test_files_of_older_versions_can_still_be_read(lacks: str, sweep: Path, tmp_path: Path) -> None:
-    """Rounds had `judged` for `evaluated`, and results had `measure` or nothing for `metric`."""
-    current = FinishedRun.of(RunFolder(sweep / "feddense1"))
-    assert current is not None
-    shutil.copytree(sweep / "feddense1", tmp_path / "run")
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    metric = result.pop("metric")
-    if lacks == "its name":
-        result["measure"] = metric
-    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
-    lines = (tmp_path / "run" / "rounds.jsonl").read_text()
-    assert lines.count('"evaluated"') == 2
-    (tmp_path / "run" / "rounds.jsonl").write_text(lines.replace('"evaluated"', '"judged"'))
-    assert FinishedRun.of(RunFolder(tmp_path / "run")) == current
-
-    (tmp_path / "kept.json").write_text(
-        json.dumps({**json.loads(current.text()), "result": result})
-    )
-    ((read,),) = (runs.values() for runs in finished_runs([tmp_path / "kept.json"]).values())
-    assert read == current
-    assert read.summary.metric == "accuracy"

@@ -90,7 +90,7 @@ class RunFacts:
                 for client in self.replied:
                     self.replies[client, "sound"] += 1
                     self.missing.pop(client, None)
-            case "round evaluated" | "round judged":  # the event's former name
+            case "round evaluated":
                 self.scores = {name: event[name] for name in ("test", "val")}
                 self.bytes_up += event["bytes_up"]
                 self.bytes_down += event["bytes_down"]

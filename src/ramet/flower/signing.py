@@ -124,11 +124,6 @@ def check_request(request: Payload, receiver: str, node_config: Mapping[str, obj
     """
     if SETTINGS not in node_config:
         return
-    if AUTHORITY not in node_config:
-        raise RametError(
-            "the site joined before requests were signed. Ask it to rerun `ramet deploy join`, "
-            "and to restart its programs."
-        )
     notes, number = request.notes, request.numbers.get("round", INTRODUCTION)
     request_id = RequestId(notes.get("run", ""), receiver, number, notes.get(NONCE, ""))
     fault = _request_fault(request, request_id, Path(str(node_config[AUTHORITY])))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import nan
 from statistics import fmean
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,4 @@ class Record:
 
     @staticmethod
     def parse(line: str) -> Record:
-        facts: dict[str, Any] = json.loads(line)
-        if "judged" in facts:  # older runs
-            facts["evaluated"] = facts.pop("judged")
-        return Record(**facts)
+        return Record(**json.loads(line))

@@ -8,7 +8,7 @@ from math import nan, sqrt
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from ramet.metrics.best import Evaluated, best_of
 from ramet.metrics.record import Record
@@ -146,16 +146,6 @@ class Summary(_Frozen):
     """Hash of everything that was learned, including the arrays of the merging rule."""
     seconds: float
     peak_memory: int = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _older(cls, facts: Any) -> Any:
-        """Add the metric's name to older runs, which called it ``measure`` or did not store it."""
-        if isinstance(facts, dict) and "metric" not in facts:
-            ranked = "mrr" in facts.get("scores", {}).get("besides", {})
-            metric = facts.get("measure") or ("ROC-AUC" if ranked else "accuracy")
-            return {**{k: v for k, v in facts.items() if k != "measure"}, "metric": metric}
-        return facts
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude_defaults=True)
