@@ -18,7 +18,7 @@ import ramet
 from ramet.data import Batch, GraphBlock, Split
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
-from ramet.engine.server.state import RunState
+from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.server.wire import Answer, Wire
 from ramet.engine.site.audit import AuditLog
 from ramet.engine.site.client import Client
@@ -187,9 +187,14 @@ class Federation:
         """The snapshot of a client, or of the server, after a step."""
         return Snapshots(self.folder / who).load(step)
 
+    def state(self, step: int) -> RunState:
+        """The server's state after a step."""
+        return RunState.restored(self.saved("server", step))
+
     def slopes(self, who: str, name: str, steps: int) -> list[float]:
         """The values of an array of one number after each step."""
-        return [self.saved(who, step).arrays[name].item() for step in range(1, steps + 1)]
+        owned = f"{MERGING}/{name}" if who == "server" else name
+        return [self.saved(who, step).arrays[owned].item() for step in range(1, steps + 1)]
 
 
 @dataclass

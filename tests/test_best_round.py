@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import ramet
 from command_line import ramet as command
 from federations import PLANTED, wavering_run
+from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.store.checkpoint import KEPT, Snapshot, Snapshots
 from ramet.engine.store.client_state import EVALUATED, model_arrays
 from ramet.errors import RametError
@@ -54,7 +55,8 @@ def test_the_best_models_have_the_scores_of_their_round(result: ramet.Result) ->
 
 
 def test_the_server_keeps_its_arrays_of_the_best_round(result: ramet.Result) -> None:
-    best = Snapshots(result.folder / "server" / "best").load(BEST)
+    saved = Snapshots(result.folder / "server" / "best").load(BEST)
+    best = RunState.restored(saved)[MERGING]
     model = model_arrays(result.model(FIRST, best=True))
     shared = [name for name in best.arrays if name in model]
     assert shared

@@ -11,7 +11,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from rich.console import Console
 
 from ramet.cli import console
-from ramet.engine.server.exchange import Exchange
+from ramet.engine.server.tally import Counting
 from ramet.errors import RametError, one_line
 from ramet.flower.wire import _content
 from ramet.prediction.files import _for_spreadsheets
@@ -35,9 +35,9 @@ def test_a_sites_refusal_is_one_line_wherever_it_goes(monkeypatch: pytest.Monkey
     assert refusal.startswith(SHOWN)
     assert refusal.isprintable()
     assert len(refusal) < 3000
-    exchange = Exchange(1, 1)
-    exchange.add_fault("north", HOSTILE, received=True)
-    assert exchange.failed == {"north": SHOWN}
+    counting = Counting(1)
+    counting.fault("north", HOSTILE, received=True)
+    assert counting.tally().failed == {"north": SHOWN}
 
 
 def test_terminals_get_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import ramet
+from ramet.engine.server.state import ACTIVITY, MERGING, RunState
 from ramet.engine.site.kept_models import FINAL_MODEL
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import MODEL
@@ -108,10 +109,14 @@ def _final(result: ramet.Result, client: str = "rings") -> Arrays:
     return Snapshots(folder).load(FINAL_MODEL).arrays
 
 
-def _server_arrays(result: ramet.Result) -> Arrays:
+def _server_state(result: ramet.Result) -> RunState:
     last = Snapshots(result.folder / "server").latest_valid()
     assert last is not None
-    return last.arrays
+    return RunState.restored(last)
+
+
+def _server_arrays(result: ramet.Result) -> Arrays:
+    return _server_state(result)[MERGING].arrays
 
 
 LEARNED = ["round", "client", "loss", "val", "test"]
@@ -318,9 +323,7 @@ def test_an_activation_gets_the_clients_numbers_and_imports_from_its_folder(tmp_
     before = list(sys.path)
     rule = f"{tmp_path}/recorder.py:Recorder,threshold=0.5"
     result = ramet.run("fedstar", rounds=2, out=tmp_path / "run", activation=rule)
-    last = Snapshots(result.folder / "server").latest_valid()
-    assert last is not None
-    numbers = last.facts["activity"]["numbers"]
+    numbers = _server_state(result)[ACTIVITY].numbers
     second = result.frame[(result.frame["round"] == 2) & (result.frame["client"] == "trees")]
     first = result.frame[(result.frame["round"] == 1) & (result.frame["client"] == "trees")]
     assert numbers["from helper"] == 1.0

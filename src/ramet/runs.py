@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ramet.engine.server.rounds import Observer
+from ramet.engine.server.journal import Observer
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import (
     SPLIT_SEED,

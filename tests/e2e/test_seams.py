@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from safetensors import safe_open
 
 import ramet
+from ramet.engine.server.paced import PACE
+from ramet.engine.server.state import RunState
+from ramet.engine.store.checkpoint import Snapshots
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 
@@ -74,9 +76,8 @@ def test_a_superlink_takes_the_first_replies(tmp_path: Path) -> None:
     assert {client for clients in trained for client in clients} == {"rings", "trees", "blocks"}
     assert len(result.summary.scores.clients) == 3
     assert not any(json.loads(line)["failed"] for line in lines)
-    with safe_open(out / "server" / "000004.safetensors", framework="np") as file:
-        facts = json.loads((file.metadata() or {})["facts"])
-    assert sorted(facts["arrived"]) == trained[-1]
+    state = RunState.restored(Snapshots(out / "server").load(4))
+    assert sorted(json.loads(state[PACE].notes["arrived"])) == trained[-1]
 
 
 def test_other_engines_have_no_pace_of_their_own(tmp_path: Path) -> None:

@@ -91,7 +91,9 @@ def private_updates(members: Members, run: Path, weights: Mapping[str, float]) -
             state = under("model/", Snapshots(snapshots).load(step).arrays)
             shared = {key: state[key] for key in method.shared.pick(state)}
             reply = Payload(shared, {"weight": weights[name]})
-            terms = FixedPoint().encode(terms_of(method, reply), len(members.sites))
+            terms = FixedPoint().encode(
+                terms_of(method.merging, method.extras, reply), len(members.sites)
+            )
             updates |= {f"{name}, round {step}, float {key}": a for key, a in shared.items()}
             integers = under("parameters/", terms)
             updates |= {f"{name}, round {step}, integer {key}": a for key, a in integers.items()}

@@ -11,6 +11,7 @@ from statistics import median
 import pytest
 
 from federations import Federation, Watched, climbing
+from ramet.engine.server.paced import Waiting
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.metrics import Round
 from ramet.payload import Payload
@@ -70,15 +71,14 @@ def test_four_rounds_by_hand(tmp_path: Path) -> None:
 def test_held_replies_are_in_the_snapshot(tmp_path: Path) -> None:
     federation = Federation(SLOW, tmp_path)
     federation.run(4)
-    first, third, fourth = (federation.saved("server", number) for number in (1, 3, 4))
-    assert [s.facts["clock"] for s in (first, third, fourth)] == [1, 3, 4]
-    held = {c: (reply["asked"], reply["due"]) for c, reply in first.facts["held"].items()}
-    assert held == {"c": (1, 2.5)}
-    assert first.arrays["held/c/parameters/slope"].tolist() == [4]
-    assert first.facts["held"]["c"]["numbers"]["weight"] == 1
-    assert [*third.facts["held"]] == ["b"]
-    assert third.arrays["held/b/parameters/slope"].tolist() == [2]
-    assert fourth.facts["held"]["c"]["due"] == 5.5
+    first, third, fourth = (Waiting.of(federation.state(number)) for number in (1, 3, 4))
+    assert [waiting.clock for waiting in (first, third, fourth)] == [1, 3, 4]
+    assert {c: (reply.asked, reply.due) for c, reply in first.held.items()} == {"c": (1, 2.5)}
+    assert first.held["c"].update.arrays["slope"].tolist() == [4]
+    assert first.held["c"].update.numbers["weight"] == 1
+    assert [*third.held] == ["b"]
+    assert third.held["b"].update.arrays["slope"].tolist() == [2]
+    assert fourth.held["c"].due == 5.5
 
 
 def test_a_slow_client_continues_from_what_it_was_sent(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ class Regions:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         rounds = self.federation.rounds(2)
-        region = Region(rounds, self.clients or LocalWire(self.federation.client))
+        region = Region(rounds.direct(self.clients or LocalWire(self.federation.client)))
         for name, message in requests:
             if (name, message.numbers["round"]) in self.lost:
                 yield name, "is not connected"

@@ -17,6 +17,7 @@ import pytest
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.rules import ServerRules
+from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.server.wire import Answer
 from ramet.engine.site.client import Client
 from ramet.engine.start import start_shared
@@ -75,7 +76,7 @@ def run(
     snapshots = Snapshots(folder / "server")
     Rounds(method, CLIENTS, rounds, 0, START, snapshots, **settings).run(wire, records.append)
     last = snapshots.load(rounds)
-    return Payload(last.arrays), records
+    return RunState.restored(last)[MERGING], records
 
 
 @dataclass(frozen=True)
@@ -390,14 +391,14 @@ def test_the_server_counts_the_bytes_of_replies_itself(tmp_path: Path) -> None:
     assert [record.bytes_up for record in records] == [3 * 12, 3 * 12, 3 * 12]
 
 
-class Reserved(WeightedMean):
-    """Names an array of its state like those that the server saves for others."""
+class WithExtras(WeightedMean):
+    """Keeps something where it is not saved."""
 
     def start(self, shared: Arrays) -> Payload:
-        return Payload({**shared, "held/moments": np.zeros(1, np.float32)})
+        return Payload(shared, extras={"moments": np.zeros(1, np.float32)})
 
 
-def test_names_that_the_servers_snapshot_needs_are_refused() -> None:
-    method = assembled(replace(fedavg(), merging=Reserved()))
-    with pytest.raises(RametError, match="returned 'held/moments' in its state"):
+def test_a_rules_state_has_no_extras() -> None:
+    method = assembled(replace(fedavg(), merging=WithExtras()))
+    with pytest.raises(RametError, match="returned the extra 'moments' in its state"):
         ServerRules(method, {"w": np.zeros(1, np.float32)}).first_state()

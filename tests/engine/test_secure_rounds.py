@@ -141,7 +141,7 @@ def test_too_many_drop_outs_commit_nothing_and_the_run_goes_on_later(tmp_path: P
         reason = r"2 of 5 .* below the quorum of 3 .* The round is not|Nothing was unmasked"
         with pytest.raises(RametError, match=reason):
             federation.run(2, Watched(federation, away=times), secure=True)  # type: ignore[arg-type]
-    assert federation.saved("server", 1).arrays["slope"].item() == pytest.approx(31 / 5)
+    assert federation.state(1)["merging"].arrays["slope"].item() == pytest.approx(31 / 5)
     assert federation.run(2, secure=True)[0] == expected
 
 

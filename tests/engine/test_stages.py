@@ -116,7 +116,7 @@ def test_the_last_round_of_a_stage(tmp_path: Path) -> None:
     """Without a stage in round 2 the sum of round 1 is still known: the slopes are as above."""
     federation = Federation(measuring(replace(MEASURE, last=1)), tmp_path, TWO_CLIENTS)
     _, records = federation.run(2)
-    assert federation.saved("server", 4).arrays["slope"].item() == 9
+    assert federation.state(4)["merging"].arrays["slope"].item() == 9
     assert federation.saved("a", 4).arrays["memory/method/measured in"].item() == 1
     assert [path.stem for path in sorted((tmp_path / "server").glob("*.safetensors"))] == [
         "000001",
@@ -137,7 +137,7 @@ def test_a_stage_knows_the_result_of_the_stage_before_it(tmp_path: Path) -> None
     federation = Federation(measuring(MEASURE, second), tmp_path, TWO_CLIENTS)
     federation.run(1)
     assert federation.saved("server", 2).arrays["extras/double/doubled"].item() == 12
-    assert federation.saved("server", 3).arrays["slope"].item() == 4.5
+    assert federation.state(3)["merging"].arrays["slope"].item() == 4.5
 
 
 @pytest.mark.parametrize("replies", range(10))
@@ -183,7 +183,7 @@ def test_a_client_that_missed_a_stage_still_trains(tmp_path: Path) -> None:
     _, records = federation.run(
         1, Watched(federation, lambda client, message: client == "b" and "stage" in message.notes)
     )
-    assert federation.saved("server", 2).arrays["slope"].item() == 2.5
+    assert federation.state(2)["merging"].arrays["slope"].item() == 2.5
     assert records[0].trained["b"]["up"] == 4
 
 

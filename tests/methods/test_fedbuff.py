@@ -17,6 +17,8 @@ from federations import (
     planted_run,
     stopped_and_resumed,
 )
+from ramet.engine.server.paced import Waiting
+from ramet.engine.server.state import RunState
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -85,8 +87,8 @@ def test_a_resumed_run_has_the_same_sha256_and_holds_the_same_replies(tmp_path: 
     for number in (1, 2, 3):
         saved = [Snapshots(tmp_path / run / "server").load(number) for run in ("whole", "stopped")]
         one, two = (
-            {client: (reply["asked"], reply["due"]) for client, reply in s.facts["held"].items()}
-            for s in saved
+            {client: (reply.asked, reply.due) for client, reply in waiting.held.items()}
+            for waiting in (Waiting.of(RunState.restored(one)) for one in saved)
         )
         assert one == two
         assert len(one) == 1  # three clients, two of which end a round

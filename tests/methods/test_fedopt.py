@@ -10,7 +10,7 @@ import pytest
 
 import ramet
 from federations import PLANTED, payload, planted_run, stopped_and_resumed
-from ramet.engine.server.state import RunState
+from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.experiment import RunFolder
 from ramet.methods import METHODS, fedadam, fedyogi
@@ -121,7 +121,7 @@ def test_variances_of_a_batch_norm_stay_positive(method: str, tmp_path: Path) ->
     )
     saved = Snapshots(result.folder / "server").latest_valid()
     assert saved is not None
-    merging = RunState.restored(saved).merging
+    merging = RunState.restored(saved)[MERGING]
     variances = METHODS[method]().merging.ask(merging, "site0")["norm.running_var"]
     assert 0 < variances.min() < 1
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from ramet.deploy.consortium import read, write
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.side import Say
-from ramet.engine.server.rounds import Observer
+from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment import RunFolder

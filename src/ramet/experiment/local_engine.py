@@ -34,7 +34,8 @@ def local_engine(
 
 def regional_wire(folder: RunFolder, clients: Wire) -> LocalWire:
     """The regional coordinators of a run in this process."""
-    region = Region(folder.experiment().rounds(folder.path / "server", regional=True), clients)
+    rounds = folder.experiment().rounds(folder.path / "server", regional=True)
+    region = Region(rounds.direct(clients))
     return LocalWire(lambda _: region)
 
 

@@ -52,7 +52,7 @@ from torch import nn
 from ramet.data.own import Preparation, Schema
 from ramet.disk import write_atomically
 from ramet.engine.processes.local import LocalWire
-from ramet.engine.server.rounds import Observer
+from ramet.engine.server.journal import Observer
 from ramet.engine.server.wire import Wire
 from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
 from ramet.engine.site.audit import NAME as AUDIT

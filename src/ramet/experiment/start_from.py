@@ -16,7 +16,7 @@ from pathlib import Path
 from ramet.data.own import Arrivals, KeptParts, Preparation
 from ramet.engine.check import same_form
 from ramet.engine.server.rules import ServerRules
-from ramet.engine.server.state import RunState
+from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.start import START
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.engine.store.client_state import MODEL, model_arrays
@@ -180,7 +180,7 @@ class _Source:
         if saved is None:
             return {}
         rules = ServerRules(self._experiment.method, sizes.shared_start(), sizes.start_extras())
-        return rules.new_client(RunState.restored(saved).merging)
+        return rules.new_client(RunState.restored(saved)[MERGING])
 
     def arrays_of(self, client: str) -> Arrays:
         """The arrays of a client's model, with the last merge; of an unknown client the merge."""

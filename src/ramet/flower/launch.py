@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ramet.engine.server.rounds import Observer
+from ramet.engine.server.journal import Observer
 from ramet.experiment import RunFolder
 from ramet.flower import THIN_APP
 from ramet.flower.programs import Check, Flower, free_ports

@@ -166,12 +166,13 @@ def _rewind(server: Snapshots, step: int) -> None:
         shutil.rmtree(server.folder)
         return
     state = RunState.restored(server.load(latest))
-    if state.secure.notes:
-        from ramet.engine.server.secure_server import SecureState  # needs an extra
+    if "secure" in state.slices:
+        from ramet.engine.server.masked import SECURE  # needs an extra
+        from ramet.engine.server.secure_server import SecureState
 
-        secure = SecureState.restored(state.secure)
-        state.secure = replace(secure, pending=None).to_payload()
-    server.save(state.snapshot(latest))  # removes all later ones
+        secure = SecureState.restored(state[SECURE])
+        state = state.having(SECURE, replace(secure, pending=None).to_payload())
+    server.save(state.snapshot())  # removes all later ones
 
 
 def trained(experiment: Experiment, folder: Path, samples: Mapping[str, Any]) -> dict[str, Any]:

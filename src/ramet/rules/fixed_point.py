@@ -8,18 +8,16 @@ not depend on the order, and is the same whether masks that cancel out were adde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from ramet.errors import RametError
-from ramet.payload import Array, Arrays, Payload, under
-from ramet.rules.merging import Summing
-
-if TYPE_CHECKING:
-    from ramet.rules.method import Method
+from ramet.payload import Array, Arrays, Payload
+from ramet.rules.extras import Extras
+from ramet.rules.merging import Merging, Summing
 
 PARAMETERS, EXTRAS = "parameters/", "extras/"
 NUMBERS, COUNTS = "numbers", "counts"
@@ -88,23 +86,16 @@ class FixedPoint:
         return {name: np.zeros(np.shape(term), self.dtype) for name, term in terms.items()}
 
 
-def terms_of(method: Method, reply: Payload) -> dict[str, Array]:
+def terms_of(merging: Merging, extras: Extras | None, reply: Payload) -> dict[str, Array]:
     """What a reply adds to all sums of a method: parameters, extras, and its numbers."""
     terms: dict[str, Array] = {}
-    if reply.arrays:
-        terms |= _prefixed(PARAMETERS, rule_of(method).term(reply))
-    rule = method.extras.rule if method.extras is not None else None
-    if reply.extras and isinstance(rule, Summing):
-        terms |= _prefixed(EXTRAS, rule.term(reply))
+    if reply.arrays and isinstance(merging, Summing):
+        terms |= prefixed(PARAMETERS, merging.term(reply))
+    if reply.extras and extras is not None and isinstance(extras.rule, Summing):
+        terms |= prefixed(EXTRAS, extras.rule.term(reply))
     values = [float(reply.numbers.get(name, 0.0)) for name in SUMMED]
     present = [float(name in reply.numbers) for name in SUMMED]
     return {**terms, NUMBERS: np.array(values), COUNTS: np.array(present)}
-
-
-def rule_of(method: Method) -> Summing:
-    """The merging rule of a method that sums."""
-    assert isinstance(method.merging, Summing)
-    return method.merging
 
 
 def means_of(sums: Arrays) -> dict[str, float]:
@@ -115,14 +106,6 @@ def means_of(sums: Arrays) -> dict[str, float]:
         for index, name in enumerate(SUMMED)
         if counts[index] > 0
     }
-
-
-def parameter_sums(sums: Arrays) -> dict[str, Array]:
-    return under(PARAMETERS, sums)
-
-
-def extra_sums(sums: Arrays) -> dict[str, Array]:
-    return under(EXTRAS, sums)
 
 
 class RingTotal:
@@ -137,5 +120,5 @@ class RingTotal:
             self.arrays[name] = np.asarray(added)
 
 
-def _prefixed(prefix: str, arrays: Arrays) -> dict[str, Array]:
+def prefixed(prefix: str, arrays: Arrays) -> dict[str, Array]:
     return {prefix + name: np.asarray(array) for name, array in arrays.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,3 +205,8 @@ class OrderlessSum:
     def total(self) -> NDArray[np.float64]:
         """Return the sum so far."""
         return self.coarse + self.fine
+
+
+def sums_only(rule: Merging) -> TypeGuard[Summing]:
+    """Whether the rule uses nothing of replies but the sum of their terms."""
+    return isinstance(rule, Summing) and type(rule).merge is Summing.merge

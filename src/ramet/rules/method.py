@@ -20,7 +20,7 @@ from ramet.privacy.budget import Budget
 from ramet.rules.activation import Activation, Everyone
 from ramet.rules.extras import TRAINING, Extras, Stage, no_flaw
 from ramet.rules.fixed_point import FixedPoint
-from ramet.rules.merging import Merging, Summing, WeightedMean
+from ramet.rules.merging import Merging, Summing, WeightedMean, sums_only
 from ramet.rules.pace import FirstReplies
 from ramet.rules.release import Release
 from ramet.rules.robust import RobustMerging
@@ -296,11 +296,6 @@ def region_obstacle(method: AssembledMethod) -> str | None:
         if rule is not None and not sums_only(rule):
             return f"{type(rule).__name__} compares single replies"
     return "its pace depends on single replies" if method.pace is not None else None
-
-
-def sums_only(rule: Merging) -> bool:
-    """Whether the rule uses nothing of replies but the sum of their terms."""
-    return isinstance(rule, Summing) and type(rule).merge is Summing.merge
 
 
 def check_regions(method: AssembledMethod) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 
-from ramet.engine.server.rounds import Observer
+from ramet.engine.server.journal import Observer
 from ramet.errors import RametError, RametWarning, unknown
 from ramet.experiment import SPLIT_SEED, RunFolder
 from ramet.metrics import Record

@@ -2,109 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from ramet.engine.check import same_form
-from ramet.engine.server.state import RESERVED
-from ramet.engine.start import extras_up
+from ramet.engine.server.plan import Plan
+from ramet.engine.server.state import ACTIVITY, MERGING, RunState, extras_slice
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload
-from ramet.rules.activation import requested
-from ramet.rules.fixed_point import rule_of, terms_of
-from ramet.rules.merging import NEW_CLIENT, Merging, Reply, Summing, Total
-from ramet.rules.method import AssembledMethod, declared_extras, sent_up, switchable_arrays
-from ramet.rules.server import Server
-
-
-@dataclass(frozen=True)
-class ReceivedExtras:
-    """The extras of an exchange: added up, or kept for a rule that sees each of them."""
-
-    rule: Merging | None
-    total: Total = field(default_factory=Total)
-    compared: list[Reply] = field(default_factory=list)
-
-    def passing(self, replies: Iterable[Reply]) -> Iterator[Reply]:
-        """Pass replies on, and take their extras."""
-        for client, reply in replies:
-            if isinstance(self.rule, Summing):
-                self.total.add(self.rule.term(reply))
-            elif self.rule is not None:
-                self.compared.append((client, Payload(extras=reply.extras)))
-            yield client, reply
+from ramet.randomness import Randomness
+from ramet.rules.activation import Choice, Scores, Spared, requested
+from ramet.rules.fixed_point import EXTRAS, PARAMETERS
+from ramet.rules.fold import Fold, Folded, fold_of, rules_of
+from ramet.rules.merging import NEW_CLIENT, Merging, Summing, sums_only
+from ramet.rules.method import AssembledMethod, declared_extras, switchable_arrays
+from ramet.rules.server import CPU, SERVER, Server, no_network
 
 
 @dataclass(frozen=True)
 class ServerRules:
-    """Calls the merging and activation rules of a method whose clients begin with ``start``."""
+    """Calls the rules of a method whose clients begin with ``start``."""
 
     method: AssembledMethod
     start: Arrays
     extras: Mapping[str, Arrays] = field(default_factory=dict)
     """The start values of extras, by the exchange in which clients send them."""
+    clients: Sequence[str] = ()
+    seed: int = 0
+    final_clients: Sequence[str] | None = None
+    """The clients that get the final merge at the end; None for all."""
+    buffers: frozenset[str] = frozenset()
+    """Names of shared arrays that are not trained."""
+    network: Callable[[], nn.Module] = no_network
+    """Builds a network for rules that train at the server, for ``shape`` and on ``device``."""
+    shape: Any = None
+    device: torch.device = CPU
 
-    def first_state(self) -> Payload:
-        """The merging rule's state before round 1.
+    def first_state(self) -> RunState:
+        """The state before round 1.
 
         A rule that cannot answer a new client fails here, before any client has trained.
         """
-        state = _checked(self.method.merging, self.method.merging.start(self.start), "start")
-        self.sent(state, NEW_CLIENT)
+        merging = _checked(self.method.merging, self.method.merging.start(self.start), "start")
+        self.sent(merging, NEW_CLIENT)
+        state = RunState({MERGING: merging})
+        for key, declared in declared_extras(self.method).items():
+            if declared.rule is not None:
+                own = _checked(declared.rule, declared.rule.start(self.extras[key]), "start")
+                state = state.having(extras_slice(key), own)
         return state
 
-    def first_extras(self) -> dict[str, Payload]:
-        """The states of the rules for extras before round 1."""
-        return {
-            key: _checked(declared.rule, declared.rule.start(self.extras[key]), "start")
-            for key, declared in declared_extras(self.method).items()
-            if declared.rule is not None
-        }
+    def asked(self, state: RunState, plan: Plan) -> Spared:
+        """The clients of an exchange, each with the shared arrays that it need not send."""
+        if not plan.train:
+            return dict.fromkeys(self.final_clients or self.clients, ())
+        return self.method.activation.ask(state[ACTIVITY], self._choice(plan.round))
 
-    def sent_extras(self, states: Mapping[str, Payload], client: str) -> dict[str, Array]:
-        """The extras that a client is sent."""
-        sent: dict[str, Array] = {}
-        for key, state in states.items():
-            declared = declared_extras(self.method)[key]
-            assert declared.rule is not None
-            arrays = declared.rule.ask(state, client)
-            names = [name for name in self.extras[key] if name in declared.down and name in arrays]
-            for name in names:
-                array, start = np.asarray(arrays[name]), self.extras[key][name]
-                if not same_form(array, start):
-                    raise RametError(
-                        f"{type(declared.rule).__name__} has '{name}' as {_form(array)} for "
-                        f"clients, but {self.method.name} expects {_form(start)}, as its start "
-                        f"value. Convert it in `step`, for example with `.astype(np.float32)`."
-                    )
-                sent[name] = array
-        return sent
+    def fold(self, plan: Plan) -> Fold:
+        exchange = plan.exchange if plan.train else None
+        return fold_of(self.method, exchange, len(self.clients))
 
-    def expected_extras(self, exchange: str) -> Arrays:
-        """Arrays with the names, shapes and types of the extras that a client should send."""
-        return extras_up(self.method, self.extras, exchange)
+    def step(self, state: RunState, plan: Plan, folded: Folded, scores: Scores) -> RunState:
+        """The state after an exchange with these replies, and the activation's scores of them."""
+        if not plan.train:
+            return state
+        choice, extras = self._choice(plan.round), extras_slice(plan.exchange)
+        for kind, rule in rules_of(self.method, plan.exchange).items():
+            name = MERGING if kind == PARAMETERS else extras
+            state = state.having(name, self._merged(rule, kind, state[name], folded, choice))
+        if plan.trains:
+            activity = self.method.activation.settle(state[ACTIVITY], choice, scores)
+            state = state.having(ACTIVITY, activity)
+        return replace(state, step=plan.step)
 
-    def extras_flaw(self, reply: Payload, exchange: str) -> str | None:
-        """What is wrong with the values of a reply's extras, if there are any."""
-        declared = declared_extras(self.method).get(exchange)
-        return declared.flaw(reply.extras) if declared and reply.extras else None
-
-    def stepped(self, exchange: str, state: Payload, total: Arrays, server: Server) -> Payload:
-        """The state of a rule that sums extras after an exchange."""
-        rule = declared_extras(self.method)[exchange].rule
-        assert isinstance(rule, Summing)
-        return _checked(rule, rule.step(state, total, server), "step")
-
-    def merged_extras(
-        self, exchange: str, state: Payload, replies: Sequence[Reply], server: Server
+    def _merged(
+        self, rule: Merging, kind: str, own: Payload, folded: Folded, server: Server
     ) -> Payload:
-        """The state of a rule that sees each reply's extras after an exchange."""
-        rule = declared_extras(self.method)[exchange].rule
-        assert rule is not None
-        return _checked(rule, rule.merge(state, replies, server), "merge")
+        """The state of a rule after an exchange."""
+        if folded.replies is None or sums_only(rule):
+            assert isinstance(rule, Summing)
+            sums = folded.sums_of(kind)
+            return _checked(rule, rule.step(own, sums, server), "step") if sums else own
+        replies = folded.replies
+        if kind == EXTRAS:
+            replies = [(client, Payload(extras=reply.extras)) for client, reply in replies]
+            if not replies:
+                return own
+        remaining = chain(replies)  # a rule could close a generator
+        merged = rule.merge(own, remaining, server)
+        if next(remaining, None) is not None:
+            raise RametError(
+                f"{type(rule).__name__}.merge returned before it had read all replies of the "
+                "round. Read every reply: which come first differs between engines, and so would "
+                "the result."
+            )
+        return _checked(rule, merged, "merge")
+
+    def _choice(self, number: int) -> Choice:
+        return Choice(
+            self.clients,
+            Randomness(self.seed, SERVER, number),
+            self.network,
+            self.shape,
+            self.device,
+            switchable_arrays(self.method, self.start),
+            buffers=self.buffers,
+        )
 
     def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
         """The arrays that a client is sent; with ``keep_own`` without those it is spared."""
@@ -116,43 +124,6 @@ class ServerRules:
     def new_client(self, state: Payload) -> Arrays:
         """The shared arrays of a client that joins now: those it starts with, and those sent."""
         return {**self.start, **self.sent(state, NEW_CLIENT)}
-
-    def expected(self, spared: Sequence[str]) -> Arrays:
-        """Arrays with the names, shapes and types of those that a client should send."""
-        names = requested(sent_up(self.method, self.start), spared)
-        return {name: self.start[name] for name in names}
-
-    def merged(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
-        """The merging rule's state after a round; raise RametError if it left replies unread."""
-        remaining = chain(replies)  # a rule could close a generator
-        merged = self.method.merging.merge(state, remaining, server)
-        if next(remaining, None) is not None:
-            raise RametError(
-                f"{self._rule}.merge returned before it had read all replies of the round. Read "
-                "every reply: which come first differs between engines, and so would the result."
-            )
-        return _checked(self.method.merging, merged, "merge")
-
-    def summed(self, state: Payload, total: Arrays, server: Server) -> Payload:
-        """The merging rule's state after a round, given the sums of its terms."""
-        rule = rule_of(self.method)
-        return _checked(rule, rule.step(state, total, server), "step")
-
-    def expected_terms(self, spared: Sequence[str], train: bool, exchange: str) -> Arrays:
-        """Arrays with the names, shapes and types of the terms that a client should send."""
-        assert self.method.summation is not None
-        extras = self.expected_extras(exchange) if train else {}
-        arrays = self.expected(spared) if train else {}
-        reply = Payload(arrays, {"weight": 1.0}, extras=extras)
-        return self.method.summation.form(terms_of(self.method, reply))
-
-    def score(
-        self, sent: Arrays, received: Arrays, numbers: Mapping[str, float]
-    ) -> Mapping[str, float]:
-        """The activation's score of a reply. Only arrays that were sent can be compared."""
-        names = [name for name in switchable_arrays(self.method, received) if name in sent]
-        scored = {name: received[name] for name in names}
-        return self.method.activation.score(sent, scored, numbers)
 
     def _asked(self, state: Payload, client: str) -> Arrays:
         """What the merging rule returns for a client."""
@@ -192,15 +163,9 @@ def _checked(rule: Merging, state: Payload, step: str) -> Payload:
         raise RametError(
             f"{name}.{step} returned {type(state).__name__} instead of the rule's state, a Payload."
         )
-    reserved = [array for array in state.arrays if array.startswith(RESERVED)]
-    if reserved or state.extras:
-        names = reserved or [*state.extras]
+    if state.extras:
         raise RametError(
-            f"{name}.{step} returned '{names[0]}' in its state. Give the arrays of a state names "
-            f"that do not start with {' or '.join(RESERVED)}, and no extras."
+            f"{name}.{step} returned the extra '{next(iter(state.extras))}' in its state. Keep it "
+            "among the `arrays` of the state."
         )
     return state
-
-
-def _form(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)}"

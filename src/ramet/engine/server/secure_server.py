@@ -54,7 +54,7 @@ class PendingSum:
     total: Arrays
     context: str
     """A digest of what the sites were sent, and of their settings."""
-    exchange: Mapping[str, Any]
+    tally: Mapping[str, Any]
     """What was counted while the replies arrived."""
 
 
@@ -110,7 +110,7 @@ class SecureState:
                 "round": self.pending.round,
                 "survivors": self.pending.survivors,
                 "context": self.pending.context,
-                "exchange": dict(self.pending.exchange),
+                "tally": dict(self.pending.tally),
             }
         return Payload(arrays, notes={"facts": json.dumps(facts)})
 
@@ -128,7 +128,7 @@ class SecureState:
             own = facts["pending"]
             total = under("total/", saved.arrays)
             survivors = tuple(own["survivors"])
-            pending = PendingSum(own["round"], survivors, total, own["context"], own["exchange"])
+            pending = PendingSum(own["round"], survivors, total, own["context"], own["tally"])
         batch = facts["batch"] and Batch("", *facts["batch"])
         known = {name: facts[name] for name in ("sites", "summed", "confirmed")}
         return SecureState(batch, facts["adverts"], shares, **known, pending=pending)

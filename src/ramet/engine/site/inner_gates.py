@@ -135,13 +135,13 @@ class Summed(SameForm):
 
     def __call__(self, request: R, inside: Inside[R]) -> Payload:
         reply = self._permitted(inside(request))
-        terms = terms_of(self.method, reply)
+        terms = terms_of(self.method.merging, self.method.extras, reply)
         encoded = self.summation.encode(terms, self.clients, clip=self.hidden)
         return replace(reply, arrays=encoded, extras={})
 
     def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
         reply = self._permitted(replace(form, numbers=dict.fromkeys(form.numbers, 1.0)))
-        arrays = self.summation.form(terms_of(self.method, reply))
+        arrays = self.summation.form(terms_of(self.method.merging, self.method.extras, reply))
         return with_notes(replace(reply, arrays=arrays, extras={}), WITHHELD)
 
     def _permitted(self, reply: Payload) -> Payload:

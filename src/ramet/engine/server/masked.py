@@ -1,0 +1,157 @@
+"""Secure sums at the server: keys if needed, masked replies, and the unmasking of their sum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from logging import INFO, WARNING
+
+from ramet.engine.check import range_fault
+from ramet.engine.secure_messages import KEYS, SHARES, context_digest
+from ramet.engine.server.collector import Direct
+from ramet.engine.server.journal import JOURNAL, Entries
+from ramet.engine.server.plan import Plan
+from ramet.engine.server.questions import Questions
+from ramet.engine.server.secure_server import Ask, Check, PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.state import RunState
+from ramet.engine.server.tally import Counting, QuorumError, Tally
+from ramet.errors import RametError
+from ramet.events import log_event
+from ramet.payload import Arrays, Payload
+from ramet.rules.activation import Spared
+from ramet.rules.fixed_point import means_of
+from ramet.rules.fold import Fold
+from ramet.tasks import score_range
+
+SECURE = "secure"
+"""The slice of the run's state."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Collects replies under masks, and learns their sum only."""
+
+    clients: Direct
+    config: str
+    """A digest of the settings that all members of a sum have in common."""
+    commit: Callable[[RunState], None]
+    """Saves the state, so that a server that is killed goes on from here."""
+
+    def collect(
+        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+    ) -> tuple[RunState, Tally]:
+        state = self._agree_on_keys(plan, state)
+        secure = SecureState.restored(state[SECURE])
+        if secure.pending is None:
+            state, secure = self._collect_masked(plan, state, asked, secure)
+        assert secure.pending is not None
+        tally, counting = Tally.restored(secure.pending.tally), Counting(plan.round)
+        ask = self._asker(plan.round, counting)
+        total, secure = sum_of(secure, secure.pending, plan.train, ask)
+        fold.add_parts(total)
+        later = replace(counting.tally().traffic(), failed={})
+        tally = replace(tally + later, means=self._means(plan.round, fold.result().sums))
+        return state.having(SECURE, secure.to_payload()), tally
+
+    def _agree_on_keys(self, plan: Plan, state: RunState) -> RunState:
+        secure, counting = SecureState.restored(state[SECURE]), Counting(plan.round)
+        clients, last = tuple(self.clients.rules.clients), plan.last + 1
+        ask = self._asker(plan.round, counting)
+        agreed = with_keys(secure, clients, plan.round, last, ask)
+        if agreed is secure:
+            return state
+        entries = Entries.of(state)
+        uncounted = entries.uncounted + counting.tally().traffic()
+        state = state.having(JOURNAL, replace(entries, uncounted=uncounted).payload())
+        state = state.having(SECURE, agreed.to_payload())
+        self.commit(state)
+        log_event(INFO, "keys exchanged", round=plan.round, members=[*agreed.members])
+        return state
+
+    def _collect_masked(
+        self, plan: Plan, state: RunState, asked: Spared, secure: SecureState
+    ) -> tuple[RunState, SecureState]:
+        """Add up the masked replies, and commit the sum with the list of survivors."""
+        direct = self.clients
+        needed = max(direct.quorum.replies, secure.needed)
+        members = {client: names for client, names in asked.items() if client in secure.members}
+        plan = replace(plan, notes=secure.notes(), quorum=needed)
+        masked = direct.rules.fold(plan)
+        _, tally = direct.collect(plan, state, members, masked)
+        keyless = {c: "has no keys for this round" for c in asked if c not in members}
+        tally = replace(tally, failed={**keyless, **tally.failed})
+        survivors = tuple(sorted(tally.numbers))
+        if len(survivors) < needed:
+            raise QuorumError(plan, tally, needed, len(members))
+        facts, context = tally.facts(), self._context(plan, state)
+        pending = PendingSum(plan.round, survivors, masked.parts(), context, facts)
+        secure = replace(secure, pending=pending)
+        state = state.having(SECURE, secure.to_payload())
+        self.commit(state)
+        return state, secure
+
+    def _context(self, plan: Plan, state: RunState) -> str:
+        """A digest of what all members of a sum have in common."""
+        rules = self.clients.rules
+        _, message = Questions(rules, state, plan).about(rules.clients[0])
+        return context_digest(message, self.config)
+
+    def _means(self, number: int, sums: Arrays) -> dict[str, float]:
+        """The means of clients' numbers, without those that cannot be right.
+
+        Whose number is to blame for one that cannot be right is not known.
+        """
+        means, scores = means_of(sums), score_range(self.clients.rules.method.task)
+        for name, mean in [*means.items()]:
+            if reason := range_fault({name: mean}, scores):
+                del means[name]
+                log_event(WARNING, "mean refused", round=number, reason=reason)
+        return means
+
+    def _asker(self, number: int, counting: Counting) -> Ask:
+        """A function that sends the messages of a step, and counts them.
+
+        For keys and shares, all sites are asked again until all have answered, because by default
+        sites take part only if all of their list do.
+        """
+
+        def ask(
+            step: str, requests: Mapping[str, Payload], fault: Check, needed: int
+        ) -> Mapping[str, Payload]:
+            valid: dict[str, Payload] = {}
+            for attempt, delay in enumerate((0.0, *self.clients.quorum.retry_delays)):
+                missing = {c: message for c, message in requests.items() if c not in valid}
+                if attempt:
+                    facts = {"round": number, "attempt": attempt, "clients": [*missing]}
+                    log_event(WARNING, "asked again", step=step, **facts)
+                time.sleep(delay)
+                for client, reply in self._exchanged(missing.items(), counting):
+                    reason = reply if isinstance(reply, str) else fault(client, reply)
+                    if isinstance(reply, str) or reason:
+                        counting.fault(client, str(reason), not isinstance(reply, str))
+                    else:
+                        valid[client] = reply
+                        counting.reply(client, reply, number)
+                if len(valid) >= (len(requests) if step in (KEYS, SHARES) else needed):
+                    return valid
+            if len(valid) >= needed:
+                return valid
+            reasons = "; ".join(f"{c}: {counting.failed[c]}" for c in requests if c not in valid)
+            raise RametError(
+                f"{len(valid)} of {len(requests)} sites answered the step '{step}' of the secure "
+                f"sum of round {number}, but {needed} are needed ({reasons}). Nothing was "
+                "unmasked, and the round is not committed. Continue with `ramet resume`."
+            )
+
+        return ask
+
+    def _exchanged(
+        self, requests: Iterable[tuple[str, Payload]], counting: Counting
+    ) -> Iterator[tuple[str, Payload | str]]:
+        def counted() -> Iterator[tuple[str, Payload]]:
+            for client, message in requests:
+                counting.request(client, message)
+                yield client, message
+
+        return self.clients.wire.exchange(counted())
