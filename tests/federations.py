@@ -193,7 +193,7 @@ class Federation:
 
     def slopes(self, who: str, name: str, steps: int) -> list[float]:
         """The values of an array of one number after each step."""
-        owned = f"{MERGING}/{name}" if who == "server" else name
+        owned = f"{MERGING}/{name}" if who == "server" and "/" not in name else name
         return [self.saved(who, step).arrays[owned].item() for step in range(1, steps + 1)]
 
 

@@ -67,8 +67,8 @@ class Tally:
         return replace(self, numbers={}, asked={}, scores={}, digests={}, means={})
 
     def only_down(self) -> Tally:
-        """What was sent."""
-        return Tally(down=self.down, sent=self.sent)
+        """What was sent, if there was anything in it."""
+        return Tally(down=self.down, sent=self.sent) if self.sent[0] else Tally()
 
     def facts(self) -> dict[str, Any]:
         """As JSON values, without what is empty."""
