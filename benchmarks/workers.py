@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ramet.experiment import RunSettings, checked_settings, default_data
 from ramet.metrics import Record
+from ramet.run_options import Computing
 from ramet.runs import start
 
 _WARM_UP = 2
@@ -30,7 +31,7 @@ def timed(settings: RunSettings, workers: int) -> tuple[str, float, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        result = start(settings, Path(folder) / "run", workers=workers, observe=observe)
+        result = start(settings, Path(folder) / "run", Computing(workers=workers), observe=observe)
     first, *_, last = ends[_WARM_UP - 1 :]
     return result.summary.sha256, (last - first) / (len(ends) - _WARM_UP), first - begun
 

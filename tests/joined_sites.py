@@ -21,7 +21,8 @@ from ramet.deploy.site import SETTINGS, Site, join, node_config
 from ramet.engine.messages import request
 from ramet.flower.client_app import app
 from ramet.flower.guard import EVENTS_VARIABLE, LIST_VARIABLE
-from ramet.flower.records import from_records, to_records, to_run_config
+from ramet.flower.records import from_records, to_records
+from ramet.flower.run_config import to_run_config
 from ramet.flower.signing import INTRODUCTION, CoordinatorKey, RequestId, fresh_nonce
 from ramet.flower.terms import Allow
 from ramet.payload import Payload

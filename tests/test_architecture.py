@@ -14,9 +14,11 @@ import ramet
 
 ROOT = Path(ramet.__file__).parent
 _LAYERS = """
-version errors disk source_names randomness metrics events payload secure user_code options privacy
+version errors disk source_names run_options
+randomness metrics events payload secure user_code options privacy
 policy data/graphs data data/sources data/own partition models tasks training rules methods
 engine/store engine engine/server engine/site engine/processes experiment prediction flower tracking
+computing
 leak export notebook runs deploy studies report papers cli __main__ __init__
 """
 LAYERS = _LAYERS.split()
@@ -40,7 +42,6 @@ STILL_LONG = {
     "flower/wire.py: GridWire",
     "leak/audit.py",
     "leak/audit.py: _Attacked",
-    "runs.py",
     "studies/sweep.py: Sweep",
 }
 """To be split; nothing is added here."""

@@ -254,7 +254,7 @@ def test_a_method_for_any_task_takes_that_of_the_sites_files(tmp_path: Path) -> 
 
 
 def test_paths_are_not_sent_to_other_machines(tmp_path: Path) -> None:
-    from ramet.flower.records import from_run_config, to_run_config
+    from ramet.flower.run_config import from_run_config, to_run_config
 
     files = three_nodes(tmp_path / "data")
     settings = _settings(files, tmp_path, engine="superlink")
@@ -292,9 +292,8 @@ def test_ray_agrees_on_own_graphs(tmp_path: Path) -> None:
 
 def _over_a_superlink(files: list[Path], out: Path) -> None:
     """Run as across machines: SuperNodes have their TOML files, the run config only site names."""
-    from ramet.flower import THIN_APP
     from ramet.flower.programs import Flower, free_ports
-    from ramet.flower.records import to_run_config
+    from ramet.flower.run_config import thin_app, to_run_config
 
     named = Experiment(_settings(files, out.parent, engine="superlink")).public_settings()
     home = out.with_name(f"{out.name}-home")
@@ -307,7 +306,7 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
             state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
             node = {"data": str(toml), "state": state}
             stack.enter_context(flower.supernode(toml.parent.name, port, node))
-        flower.run(THIN_APP, to_run_config(named, out), 0, lambda: None)
+        flower.run(thin_app(), to_run_config(named, out), 0, lambda: None)
 
 
 @pytest.mark.e2e

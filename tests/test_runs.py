@@ -126,7 +126,7 @@ def test_a_run_is_not_resumed_if_its_method_has_changed(tmp_path: Path) -> None:
     result = ramet.run(f"{file}:mine", rounds=1, out=tmp_path / f"{name}-seed1", seed=1)
     assert (result.folder / "method.py").read_text() == SOURCE
     spec = MethodSpec.parse(f"{file}:mine")
-    sweep = Sweep((spec,), "tiny", (1,), tmp_path, rounds=1)
+    sweep = Sweep((spec,), "tiny", (1,), tmp_path, given={"rounds": 1})
     sweep.check()
     (run,) = sweep.finished()[str(spec)].values()
     file.write_text(SOURCE + "# another rule\n")

@@ -23,7 +23,7 @@ def test_completions_are_all_names_and_no_others() -> None:
     assert completion.setting("") == list(SETTINGS)
     assert completion.activation("") == list(ACTIVATIONS)
     assert completion.merge("") == [*MERGES, *SUMMATIONS]
-    assert completion.tracker("") == list(TRACKERS)
+    assert completion.track("") == list(TRACKERS)
 
 
 def _completed(*words: str) -> tuple[list[str], set[str]]:

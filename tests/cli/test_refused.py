@@ -244,7 +244,7 @@ def _fill_with_results(here: Path) -> None:
     _do(f"run fedavg {SITES} --rounds 1 --set hidden=4 --out run")
     methods = tuple(map(MethodSpec.parse, ("local,hidden=4", "fedavg,hidden=4")))
     options = {"sites": "north/site.toml south/site.toml"}
-    sweep = Sweep(methods, "own", (1,), here / "sweep", rounds=1, options=options)
+    sweep = Sweep(methods, "own", (1,), here / "sweep", given={"rounds": 1}, options=options)
     for method, draw in sweep.pairs():
         start(sweep.settings(method, draw), sweep.run_folder(method, draw).path)
     runs = [FinishedRun.of(sweep.run_folder(*pair)) for pair in sweep.pairs()]

@@ -18,9 +18,9 @@ from ramet.deploy.doctor import examine
 from ramet.deploy.probes import Finding, check_connection
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
-from ramet.flower import THIN_APP
 from ramet.flower.guard import app_hash
 from ramet.flower.programs import free_ports
+from ramet.flower.run_config import thin_app
 from servers import serving_tls
 
 
@@ -69,7 +69,7 @@ def test_problems_at_a_site(site: Site) -> None:
     )
     assert "policy.toml: membres: Extra inputs are not permitted" in found["policy"].detail
     assert not found["policy"].ok
-    assert found["accepted apps"].remedy.endswith(app_hash(THIN_APP))
+    assert found["accepted apps"].remedy.endswith(app_hash(thin_app()))
     assert not found["accepted apps"].ok
     assert not found[f"port {site.settings.runtime_port}"].ok
 

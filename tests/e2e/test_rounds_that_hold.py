@@ -19,9 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ramet.engine.site.audit import audit_entries
 from ramet.experiment import checked_settings, default_data
-from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.records import to_run_config
+from ramet.flower.run_config import thin_app, to_run_config
 
 pytestmark = pytest.mark.e2e
 CLIENTS = ("rings", "trees", "blocks")
@@ -80,7 +79,7 @@ def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
                     nodes.append(flower.supernode(client, port, node))
                 with nodes[0], nodes[1], nodes[2]:
                     config = {**to_run_config(settings, out), "keys": str(keys)}
-                    flower.run(THIN_APP, config, 0, on_poll=lambda: None)
+                    flower.run(thin_app(), config, 0, on_poll=lambda: None)
         finally:
             flower.kill_leftovers()
     (record,) = (out / "rounds.jsonl").read_text().splitlines()

@@ -18,10 +18,9 @@ from ramet.deploy.run import run_consortium
 from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
-from ramet.flower import THIN_APP
 from ramet.flower.client_app import run_config_digest
 from ramet.flower.programs import Flower
-from ramet.flower.records import to_run_config
+from ramet.flower.run_config import thin_app, to_run_config
 
 pytestmark = [
     pytest.mark.e2e,
@@ -68,7 +67,7 @@ def test_a_changed_run_config_is_refused_by_name(
     before = {site.events: len(read_lines(site.events)) for site in members.sites}
     with pytest.raises(RametError, match=f"`{setting}`: this site does not allow") as raised:
         flower.run(
-            app=THIN_APP,
+            app=thin_app(),
             config={**_config(members, tmp_path / "r"), **changed},
             simulated_clients=0,
             on_poll=lambda: None,

@@ -46,7 +46,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 def settings(folder: Path, code: str | None = None, **named: str) -> RunSettings:
     named = {"method": f"{folder}/mine.py:mine", **named}
-    return RunSettings(setting="tiny", rounds=1, data=folder, code=code, **named)
+    given = {"setting": "tiny", "rounds": 1, "data": folder, "code": code, **named}
+    return RunSettings.model_validate(given)
 
 
 @pytest.fixture

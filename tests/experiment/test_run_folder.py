@@ -12,7 +12,9 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.settings import RunSettings
 
-SETTINGS = RunSettings(method="local", setting="tiny", rounds=1, data=Path())
+SETTINGS = RunSettings.model_validate(
+    {"method": "local", "setting": "tiny", "rounds": 1, "data": Path()}
+)
 WRITES = ("versions.json", "split.json", "baselines.json", "settings.json")
 
 

@@ -18,7 +18,8 @@ from ramet.events import read_lines
 from ramet.experiment import checked_settings
 from ramet.flower.client_app import app
 from ramet.flower.guard import EVENTS_VARIABLE, LIST_VARIABLE
-from ramet.flower.records import PREPARATION, from_records, to_records, to_run_config
+from ramet.flower.records import PREPARATION, from_records, to_records
+from ramet.flower.run_config import to_run_config
 from ramet.payload import Payload
 from ramet.report.run_tables import audit_told_table
 from table_cells import rows

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ramet.errors import RametError
-from ramet.flower import THIN_APP
 from ramet.flower.guard import LIST_VARIABLE, app_hash, check_accepted, check_app, write_guard
 from ramet.flower.programs import Flower, free_ports
+from ramet.flower.run_config import thin_app, write_app
 
 SERVER = """
 import json, time
@@ -70,11 +70,12 @@ out = ""
 def test_the_hash_depends_only_on_the_content(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "pyproject.toml").write_bytes((THIN_APP / "pyproject.toml").read_bytes())
-    assert app_hash(tmp_path / "one") == app_hash(tmp_path / "two") == app_hash(THIN_APP)
-    changed = (THIN_APP / "pyproject.toml").read_text().replace("client_app:app", "server_app:app")
+        write_app(tmp_path / name)
+    assert app_hash(tmp_path / "one") == app_hash(tmp_path / "two") == app_hash(thin_app())
+    text = (thin_app() / "pyproject.toml").read_text()
+    changed = text.replace("client_app:app", "server_app:app")
     (tmp_path / "two" / "pyproject.toml").write_text(changed)
-    assert app_hash(tmp_path / "two") != app_hash(THIN_APP)
+    assert app_hash(tmp_path / "two") != app_hash(thin_app())
 
 
 def test_only_listed_apps_and_methods_are_accepted(
@@ -155,7 +156,7 @@ def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accept
     with tempfile.TemporaryDirectory(prefix="ramet-") as home:
         flower = GuardedFlower(Path(home), tmp_path / "logs")
         (Path(home) / "guard").mkdir()
-        write_guard(Path(home) / "guard", [app_hash(app) if accepted else app_hash(THIN_APP)])
+        write_guard(Path(home) / "guard", [app_hash(app) if accepted else app_hash(thin_app())])
         try:
             with (
                 flower.superlink(port, simulated=False),

@@ -15,8 +15,8 @@ import pytest
 
 import ramet
 from ramet.errors import RametError
-from ramet.flower import THIN_APP
 from ramet.flower.programs import Flower, _is_free, free_ports
+from ramet.flower.run_config import thin_app
 
 _HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; time.sleep(60)"
 
@@ -104,7 +104,7 @@ def test_the_current_folder_may_have_a_folder_named_ramet(
 ) -> None:
     """`flwr ls ramet` takes such a folder, for example a checkout, for an app."""
     (tmp_path / "ramet").mkdir()
-    shutil.copy(THIN_APP / "pyproject.toml", tmp_path / "ramet")
+    shutil.copy(thin_app() / "pyproject.toml", tmp_path / "ramet")
     monkeypatch.chdir(tmp_path)
     flower, (port,) = Flower(tmp_path / "home", tmp_path / "logs"), free_ports(1)
     try:

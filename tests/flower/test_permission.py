@@ -17,7 +17,7 @@ from ramet.events import read_lines
 from ramet.experiment import checked_settings
 from ramet.flower.client_app import run_config_digest
 from ramet.flower.permission import NotAllowedError, permitted_settings
-from ramet.flower.records import to_run_config
+from ramet.flower.run_config import to_run_config
 from ramet.flower.terms import SiteTerms
 
 

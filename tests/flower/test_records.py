@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
-from ramet.flower.records import (
-    BODY,
-    HEADER,
-    from_records,
-    from_run_config,
-    to_records,
-    to_run_config,
-)
+from ramet.flower.records import BODY, HEADER, from_records, to_records
+from ramet.flower.run_config import from_run_config, to_run_config
 from ramet.options import allow_code
 from ramet.payload import Payload, digest
 

@@ -24,7 +24,6 @@ from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine
 from ramet.models import DenseDualChannel, DenseNetwork, GraphShape
 from ramet.papers.deviations import deviations, methods_of_papers
 from ramet.partition import Reading
-from ramet.partition.base import SPLIT_SEED
 from ramet.partition.by_dataset import tiny
 from ramet.partition.by_link_kind import planted_links
 from ramet.partition.by_relation import any_specialities, fedda_specialities
@@ -32,6 +31,7 @@ from ramet.payload import Payload
 from ramet.randomness import Randomness
 from ramet.rules.activation import Choice
 from ramet.rules.method import assembled
+from ramet.run_options import SPLIT_SEED
 from ramet.tasks import GraphClassification, StructureEncoding
 from ramet.training.local import LocalTraining, Session
 from servers import server

@@ -20,6 +20,7 @@ from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.metrics import Round, Summary
 from ramet.options import allow_code
+from ramet.run_options import Computing
 from ramet.studies.archive import finished_runs, keep, kept
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun
@@ -48,7 +49,7 @@ def test_seeds_and_methods_are_parsed() -> None:
 
 def sweep(folder: Path) -> Sweep:
     methods = (MethodSpec.parse("local"), MethodSpec.parse("feddense,width=10"))
-    return Sweep(methods, "tiny", (1, 2), folder, rounds=2)
+    return Sweep(methods, "tiny", (1, 2), folder, given={"rounds": 2})
 
 
 def test_a_run_is_labelled_as_its_method_was_written(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_ctrl_c_terminates_active_runs_and_starts_no_more(tmp_path: Path) -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as stopped:
-        replace(sweep(tmp_path), rounds=10_000).execute(1, stop)
+        replace(sweep(tmp_path), given={"rounds": 10_000}).execute(1, stop)
     assert "same command" in stopped.value.__notes__[0]
     assert not active_children()
     assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
@@ -116,7 +117,7 @@ def test_the_runs_of_a_stopped_sweep_end_with_it(stop: signal.Signals, tmp_path:
 
 
 def test_a_run_whose_process_is_killed_fails_alone(tmp_path: Path) -> None:
-    plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), rounds=100_000)
+    plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), given={"rounds": 100_000})
 
     def kill_the_first(*_: int) -> None:
         for folder in (tmp_path / "local-seed1", tmp_path / "local-seed2"):
@@ -147,15 +148,16 @@ def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:
     first_draw = Draw(123, 1)
     assert elsewhere.finished()["local"][first_draw] == finished["local"][first_draw]
     with pytest.raises(RametError, match=r"from another run \(`ramet run local"):
-        replace(elsewhere, rounds=3).check()
+        replace(elsewhere, given={"rounds": 3}).check()
     assert kept(tmp_path / "nothing") == ()
 
 
 def test_kept_runs_of_another_split_are_not_used(tmp_path: Path) -> None:
-    here = Sweep((MethodSpec.parse("local"),), "tiny", (1,), tmp_path / "one", rounds=1)
+    here = Sweep((MethodSpec.parse("local"),), "tiny", (1,), tmp_path / "one", given={"rounds": 1})
     assert here.execute(1, lambda *_: None) == {}
     keep(here.finished()["local"].values(), tmp_path / "kept")
-    there = replace(here, folder=tmp_path / "two", split_seed=7, kept=kept(tmp_path / "kept"))
+    given = {"rounds": 1, "split_seed": 7}
+    there = replace(here, folder=tmp_path / "two", given=given, kept=kept(tmp_path / "kept"))
     there.check()
     assert there.finished() == {"local": {}}
     assert there.execute(1, lambda *_: None) == {}
@@ -169,7 +171,7 @@ def test_kept_runs_of_another_split_are_not_used(tmp_path: Path) -> None:
 
 def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None:
     local = MethodSpec.parse("local")
-    plan = Sweep((local,), "tiny", (1,), tmp_path / "one", rounds=1, options={"lr": "0.01"})
+    plan = Sweep((local,), "tiny", (1,), tmp_path / "one", {"lr": "0.01"}, given={"rounds": 1})
     assert plan.execute(1, lambda *_: None) == {}
     keep(plan.finished()["local"].values(), tmp_path / "kept")
     elsewhere = replace(plan, folder=tmp_path / "two", kept=kept(tmp_path / "kept"))
@@ -180,11 +182,12 @@ def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None
 
 
 def test_existing_runs_with_other_settings_are_refused(tmp_path: Path) -> None:
-    plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), seeds=(1,), rounds=1)
+    local = (MethodSpec.parse("local"),)
+    plan = replace(sweep(tmp_path), methods=local, seeds=(1,), given={"rounds": 1})
     assert plan.execute(1, lambda *_: None) == {}
     plan.check()
     with pytest.raises(RametError, match=r"other settings \(rounds=2 instead of 1\).* --out"):
-        replace(plan, rounds=2).check()
+        replace(plan, given={"rounds": 2}).check()
 
 
 def test_smaller_methods_are_widened_to_the_winners_size(tmp_path: Path) -> None:
@@ -227,7 +230,7 @@ def test_methods_that_would_be_kept_under_one_name_are_refused(
         file.write_text(f"from ramet.methods import fedavg as mine  # in {file.parent.name}\n")
         allow_code(f"{file}:mine")
     methods = tuple(MethodSpec.parse(f"{file}:mine") for file in files)
-    plan = Sweep(methods, "tiny", (1,), tmp_path / "runs", rounds=1)
+    plan = Sweep(methods, "tiny", (1,), tmp_path / "runs", given={"rounds": 1})
     monkeypatch.chdir(files[0].parent / "..")
     plan.check()
     labels = [plan.settings(method, Draw(123, 1)).label for method in methods]
@@ -263,8 +266,8 @@ def test_scores_of_another_metric_are_neither_compared_nor_taken_for_those_of_a_
     allow_code(method)
     both = (MethodSpec.parse("local"), MethodSpec.parse(method))
     with pytest.raises(RametError, match=r"local is scored by accuracy, but .*mine by R2"):
-        Sweep(both, "tiny", (1,), tmp_path / "runs", rounds=1).check()
-    Sweep(both[1:], "tiny", (1,), tmp_path / "runs", rounds=1).check()
+        Sweep(both, "tiny", (1,), tmp_path / "runs", given={"rounds": 1}).check()
+    Sweep(both[1:], "tiny", (1,), tmp_path / "runs", given={"rounds": 1}).check()
     result = ramet.run(method, "tiny", rounds=1, out=tmp_path / "both" / "mine")
     assert result.summary.metric == "R2"
     with pytest.raises(RametError, match=r"scored by R2, which is none of accuracy"):
@@ -345,7 +348,7 @@ def test_means_gains_and_p_values_match_hand_calculations() -> None:
 
 def test_runs_of_a_secure_comparison_are_secure(tmp_path: Path) -> None:
     plain, method, draw = sweep(tmp_path), MethodSpec.parse("fedstar"), Draw(123, 1)
-    assert replace(plain, secure=True).settings(method, draw).secure
+    assert replace(plain, given={"secure": True}).settings(method, draw).secure
     assert not plain.settings(method, draw).secure
 
 
@@ -354,15 +357,15 @@ def test_runs_are_computed_as_the_sweep_says(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'new.db'}")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    plan = replace(sweep(tmp_path / "s"), seeds=(1,), rounds=1, workers=2)
-    plan = replace(plan, track=("tensorboard", "mlflow"))  # both runs need MLflow's tables at once
+    computing = Computing(workers=2, track=("tensorboard", "mlflow"))  # both need MLflow's tables
+    plan = replace(sweep(tmp_path / "s"), seeds=(1,), given={"rounds": 1}, computing=computing)
     plan.check()
     assert plan.execute(2, lambda *_: None) == {}
     for method in plan.methods:
         folder = plan.run_folder(method, Draw(123, 1))
         assert folder.trackers() == ["tensorboard", "mlflow"]
         assert any((folder.path / "tensorboard").iterdir())
-    settings = replace(plan, workers=None, engine="ray", device="cuda").settings
+    settings = replace(plan, given={"engine": "ray", "device": "cuda"}).settings
     given = settings(MethodSpec.parse("local"), Draw(123, 1))
     assert (given.engine, given.device) == ("ray", "cuda")
 
@@ -370,11 +373,11 @@ def test_runs_are_computed_as_the_sweep_says(
 def test_what_cannot_compute_is_refused_before_any_run_starts(tmp_path: Path) -> None:
     plan = sweep(tmp_path / "s")
     with pytest.raises(RametError, match="Leave out --workers"):
-        replace(plan, engine="ray", workers=2).check()
+        replace(plan, given={"engine": "ray"}, computing=Computing(workers=2)).check()
     with pytest.raises(RametError, match="Did you mean 'mlflow'"):
-        replace(plan, track=("mlflo",)).check()
+        replace(plan, computing=Computing(track=("mlflo",))).check()
     with pytest.raises(RametError, match="this machine has no mps"):
-        replace(plan, device="mps").check()
+        replace(plan, given={"device": "mps"}).check()
     assert not (tmp_path / "s").exists()
 
 

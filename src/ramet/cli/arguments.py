@@ -3,129 +3,73 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from ramet.cli import completion
 from ramet.errors import RametError
+from ramet.run_options import OPTIONS, Function
 
 DEFAULT_SETTING, OWN = "tiny", "own"
 
-Setting = Annotated[
-    str | None,
-    typer.Option(
-        autocompletion=completion.setting,
-        help="A name from `ramet settings`.",
-        show_default=DEFAULT_SETTING,
+
+def option(name: str) -> Any:
+    """An option of a run, as it is declared."""
+    declared = OPTIONS[name]
+    return typer.Option(
+        declared.flag,
+        metavar=declared.option.metavar,
+        min=declared.at_least,
+        autocompletion=getattr(completion, name, None),
+        help=declared.option.help,
+        show_default=declared.option.shown_default or True,
+        rich_help_panel=declared.option.panel,
+    )
+
+
+def run_options(*names: str) -> Callable[[Function], Function]:
+    """Add options of a run to a command, which gets them as its last argument, ``**given``.
+
+    Those that it declares itself are not added.
+    """
+
+    def decorate(command: Function) -> Function:
+        hints = get_type_hints(command, include_extras=True)
+        *own, _ = signature(command).parameters.values()
+        parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
+        for name in (name for name in names if name not in hints):
+            declared = OPTIONS[name]
+            type_ = list[str] | None if declared.is_repeatable else declared.type
+            added = Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=declared.default)
+            parameters.append(added.replace(annotation=Annotated[type_, option(name)]))
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+Setting = Annotated[str | None, option("setting")]
+Data = Annotated[Path | None, option("data")]
+Options = Annotated[list[str] | None, option("options")]
+Rounds = Annotated[int | None, option("rounds")]
+Track = Annotated[list[str] | None, option("track")]
+Method = Annotated[
+    str,
+    typer.Argument(
+        autocompletion=completion.method, help="Name from `ramet methods`, or file.py:factory."
     ),
 ]
 Sites = Annotated[
     list[Path] | None,
     typer.Option(
-        "--site", metavar="FILE", help="TOML file that describes one site's data; repeatable."
-    ),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Option of the method, the network, the training or the setting; repeatable.",
-    ),
-]
-Network = Annotated[
-    str | None,
-    typer.Option(
-        "--network",
-        metavar="NAME",
-        autocompletion=completion.network,
-        help="Network of a method that brings none: a name from `ramet networks`, or "
-        "file.py:network. Default: depends on the task.",
-    ),
-]
-Activation = Annotated[
-    str | None,
-    typer.Option(
-        "--activation",
-        metavar="NAME[,KEY=VALUE]",
-        autocompletion=completion.activation,
-        help="Rule for which clients send which parameters, instead of the method's own: a name "
-        "from `ramet activations`, or file.py:rule.",
-    ),
-]
-Merge = Annotated[
-    str | None,
-    typer.Option(
-        "--merge",
-        metavar="NAME[,KEY=VALUE]",
-        autocompletion=completion.merge,
-        help="Rule for merging replies, instead of the weighted mean: a name from `ramet merges`, "
-        "or file.py:rule.",
-    ),
-]
-Release = Annotated[
-    str | None,
-    typer.Option(
-        "--release",
-        metavar="NAME[,KEY=VALUE]",
-        autocompletion=completion.release,
-        help="What happens to a reply before it leaves a site, such as compression: a name from "
-        "`ramet releases`, or file.py:release.",
-    ),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        "--metric",
-        metavar="NAME",
-        autocompletion=completion.metric,
-        help="Metric of validation and test, by which rounds are chosen: accuracy, "
-        "balanced-accuracy, macro-f1, roc-auc or average-precision; for links ROC-AUC or mrr.",
-    ),
-]
-Secure = Annotated[
-    bool,
-    typer.Option(
-        "--secure", help="Let the server learn sums of replies only, by secure summation."
-    ),
-]
-Dp = Annotated[
-    str | None,
-    typer.Option(
-        "--dp",
-        metavar="BUDGET",
-        help="Train with differential privacy: unit=graph|site|link,epsilon=…,delta=…[,clip=…].",
-    ),
-]
-Rounds = Annotated[
-    int | None, typer.Option(help="Number of rounds. Default: depends on the setting.")
-]
-Patience = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Stop after N rounds without a better mean validation score. Default: never.",
-    ),
-]
-FinalClients = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Send the final model to N clients, drawn at random, which evaluate it; the others "
-        "get it when it is asked for. Default: all clients.",
-    ),
-]
-Regions = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Let N regional coordinators ask the clients and pass on sums; the numbers are the "
-        "same. Default: none.",
+        "--site",
+        metavar="FILE",
+        help="TOML file that describes one site's data; repeatable.",
+        rich_help_panel=OPTIONS["data"].option.panel,
     ),
 ]
 Best = Annotated[
@@ -135,61 +79,12 @@ Best = Annotated[
         help="Use the models of the round with the best mean validation score, not the last one's.",
     ),
 ]
-SplitSeed = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        help="Seed of the train/validation/test split and, in settings that divide one dataset "
-        "among clients, of the partition.",
-    ),
-]
-Engine = Annotated[
-    Literal["local", "ray", "superlink"],
-    typer.Option(
-        help="local: this process; ray: Flower's simulation; superlink: a real SuperLink on "
-        "loopback."
-    ),
-]
-Device = Annotated[
-    Literal["cpu", "cuda", "mps"],
-    typer.Option(help="Device that clients compute on; only cpu has ever been run."),
-]
-Track = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--track",
-        metavar="NAME",
-        autocompletion=completion.tracker,
-        help="Log the rounds to tensorboard, mlflow or wandb; repeatable.",
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(help="Folder with the datasets. Default: $RAMET_DATA or ~/.cache/ramet."),
-]
 RunOut = Annotated[
     Path | None, typer.Option("--out", help="Run folder. Default: a new one in runs/.")
 ]
 Seeds = Annotated[str, typer.Option(help="Seeds, as a range (1-5) or a list (1,2,3).")]
 Jobs = Annotated[
     int, typer.Option(min=1, help="Number of parallel runs, which share the cores among them.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Processes that clients are computed in, with --engine local; the numbers are the "
-        "same. Default: one, and in long runs one per core.",
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Running Ray cluster that computes the clients, with --engine ray; its machines share "
-        "the folders of run and data. Default: Ray is started on this machine.",
-    ),
 ]
 Target = Annotated[
     float | None, typer.Option(help="Also show the rounds needed to reach this test score, in %.")

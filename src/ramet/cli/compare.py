@@ -10,27 +10,15 @@ import typer
 from ramet.cli import completion
 from ramet.cli.arguments import (
     OWN,
-    Activation,
-    Data,
-    Device,
-    Dp,
-    Engine,
     Jobs,
     Json,
-    Merge,
-    Metric,
-    Network,
     Options,
-    Release,
     Rounds,
-    Secure,
     Seeds,
     Setting,
     Sites,
-    SplitSeed,
     Target,
-    Track,
-    Workers,
+    run_options,
     setting_and_options,
 )
 from ramet.cli.console import (
@@ -41,6 +29,7 @@ from ramet.cli.console import (
     print_table,
     run_sweep,
 )
+from ramet.run_options import CODE, STUDY_KEYWORDS, Computing
 
 if TYPE_CHECKING:
     from ramet.studies.comparison import Standing
@@ -54,6 +43,7 @@ PATIENCE, MOST_ROUNDS = 30, 500
 
 
 @app.command()
+@run_options(*STUDY_KEYWORDS)
 def compare(
     methods: Annotated[
         list[str],
@@ -79,19 +69,10 @@ def compare(
     ] = None,
     jobs: Jobs = 2,
     target: Target = None,
-    data: Data = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Sweep folder. Default: sweeps/SETTING.")
     ] = None,
-    network: Network = None,
-    option: Options = None,
-    activation: Activation = None,
-    merge: Merge = None,
-    release: Release = None,
-    metric: Metric = None,
-    secure: Secure = False,
-    dp: Dp = None,
-    split_seed: SplitSeed = 123,
+    options: Options = None,
     splits: Annotated[
         int,
         typer.Option(
@@ -100,10 +81,6 @@ def compare(
             "dataset among clients is also divided anew.",
         ),
     ] = 1,
-    engine: Engine = "local",
-    device: Device = "cpu",
-    workers: Workers = None,
-    track: Track = None,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -128,6 +105,7 @@ def compare(
         ),
     ] = None,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Run several methods over several seeds and splits, in parallel, and compare them.
 
@@ -155,30 +133,19 @@ def compare(
     from ramet.studies.archive import keep, kept
     from ramet.studies.sweep import Sweep, parse_seeds
 
-    name, options = setting_and_options(setting, site, option)
+    name, common = setting_and_options(setting, site, options)
     specs = tuple(MethodSpec.parse(text) for text in _with_local(methods, name))
-    allow_code(network, activation, merge, release, *(part for s in specs for part in s.code))
+    allow_code(*(given.get(kind) for kind in CODE), *(part for s in specs for part in s.code))
+    computing = Computing.taken_from(given)
     sweep = Sweep(
         methods=specs,
         setting=name,
         seeds=parse_seeds(seeds),
         folder=(folder or Path("sweeps") / name).absolute(),
-        **_length(rounds, patience, name),
-        data=data,
-        network=network,
-        options=options,
-        activation=activation,
-        merge=merge,
-        release=release,
-        metric=metric,
-        secure=secure,
-        dp=dp,
-        split_seed=split_seed,
+        options=common,
         splits=splits,
-        engine=engine,
-        device=device,
-        workers=workers,
-        track=tuple(track or ()),
+        given={**given, **_length(rounds, patience, name)},
+        computing=computing,
         kept=() if archive is None else kept(archive),
     )
     failed = _checked_and_run(sweep, jobs)
@@ -229,7 +196,7 @@ def _print_comparison(
         print_json(_json(rows, by_site, reversed_pairs))
         return
     _print_standings(rows, reversed_pairs, sweep.setting, target, margin)
-    explain_metric(sweep.metric, next((row.metric for row in rows), ""))
+    explain_metric(sweep.given["metric"], next((row.metric for row in rows), ""))
     _print_sites(by_site)
     if by_site and sweep.splits > 1:
         _print_own_splits(sweep.sites_with_own_split())

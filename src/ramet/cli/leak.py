@@ -45,13 +45,13 @@ def leak(
     ramet leak runs/together
     ramet leak runs/together --bar membership=0.6 --bar degrees=0.5 --plot leak.png
     """
+    from ramet.computing import torch_threads
     from ramet.disk import all_or_nothing
     from ramet.experiment import RunFolder
     from ramet.leak import NAME, Effort, audit, parse_bars
     from ramet.prediction.files import check_output
     from ramet.report.drawing import save_as
     from ramet.report.leak import leak_figure, leak_table
-    from ramet.runs import torch_threads
 
     bars = parse_bars(bar or ())
     if plot is not None:

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ramet.cli import completion
 from ramet.cli.arguments import (
-    Activation,
     Best,
-    Data,
-    Device,
-    Dp,
-    Engine,
-    FinalClients,
     Json,
-    Merge,
-    Metric,
-    Network,
+    Method,
     Options,
-    Patience,
-    RayAddress,
-    Regions,
-    Release,
-    Rounds,
     RunOut,
-    Secure,
     Setting,
     Sites,
-    SplitSeed,
-    Track,
-    Workers,
-    data_folder,
+    option,
+    run_options,
     setting_and_options,
 )
 from ramet.cli.console import (
@@ -46,75 +29,22 @@ from ramet.cli.console import (
     warnings_as_lines,
 )
 from ramet.errors import RametError
+from ramet.run_options import COMPUTING, KEYWORDS, Computing
 
 app = typer.Typer()
 
 
 @app.command()
+@run_options(*KEYWORDS)
 def run(
-    method: Annotated[
-        str,
-        typer.Argument(
-            autocompletion=completion.method,
-            help="Name from `ramet methods`, or file.py:factory.",
-        ),
-    ],
+    method: Method,
     setting: Setting = None,
-    rounds: Rounds = None,
-    patience: Patience = None,
-    start_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="RUN",
-            help="Start with the models of the finished run in this folder.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batch order.")] = 0,
-    engine: Engine = "local",
-    device: Device = "cpu",
-    data: Data = None,
-    folder: RunOut = None,
-    network: Network = None,
-    option: Options = None,
-    share: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Share the matching parameters instead of the method's choice; '' shares nothing; "
-            "repeatable.",
-        ),
-    ] = None,
-    activation: Activation = None,
-    merge: Merge = None,
-    release: Release = None,
-    metric: Metric = None,
-    quorum: Annotated[
-        int, typer.Option(min=1, help="Minimum number of valid replies for a round to count.")
-    ] = 1,
-    deadline: Annotated[
-        float,
-        typer.Option(
-            help="Seconds without a reply after which a round continues without the missing nodes."
-        ),
-    ] = 600.0,
-    norm_bound: Annotated[
-        float | None,
-        typer.Option(
-            help="Refuse replies further than this (L2) from what was sent. Default: no bound."
-        ),
-    ] = None,
-    secure: Secure = False,
-    dp: Dp = None,
-    threads: Annotated[int, typer.Option(help="PyTorch threads per client.")] = 1,
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    split_seed: SplitSeed = 123,
-    final_clients: FinalClients = None,
-    regions: Regions = None,
     site: Sites = None,
-    track: Track = None,
+    options: Options = None,
+    start_from: Annotated[Path | None, option("start_from")] = None,
+    folder: RunOut = None,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Run a method on a setting.
 
@@ -143,53 +73,17 @@ def run(
     ramet run fedavg --site north/2027.toml --from runs/together
     ramet run mine.py:mine --set count=2 --json
     """
-    from ramet.experiment import checked_settings
-    from ramet.options import allow_code
-    from ramet.runs import start
+    from ramet.runs import given_settings, start
 
-    name, options = setting_and_options(setting, site, option)
-    allow_code(method, network, activation, merge, release)
-    settings = checked_settings(
-        method=method,
-        setting=name,
-        rounds=rounds,
-        patience=patience,
-        seed=seed,
-        engine=engine,
-        device=device,
-        data=data_folder(data),
-        network=network,
-        options=options,
-        share=None if share is None else tuple(filter(None, share)),
-        activation=activation,
-        merge=merge,
-        release=release,
-        metric=metric,
-        quorum=quorum,
-        deadline=deadline,
-        norm_bound=norm_bound,
-        secure=secure,
-        dp=dp,
-        threads=threads,
-        split_seed=split_seed,
-        final_clients=final_clients,
-        regions=regions,
-    )
-    if secure:
+    name, chosen = setting_and_options(setting, site, options)
+    computing = Computing.taken_from(given)
+    settings = given_settings(method, name, chosen, given)
+    if settings.secure:
         print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
-    if dp:
+    if settings.dp:
         print_status("Differential privacy: noise follows from the seed. Simulated: no guarantee.")
     with progress() as observe:
-        result = start(
-            settings,
-            folder,
-            start_from=start_from,
-            track=track or (),
-            observe=observe,
-            workers=workers,
-            ray_address=ray_address,
-            tell=print_status,
-        )
+        result = start(settings, folder, computing, start_from, observe, print_status)
     show_result(result, as_json)
 
 
@@ -238,6 +132,7 @@ def evaluate(
 
 
 @app.command()
+@run_options(*COMPUTING)
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of a run.")],
     rounds: Annotated[
@@ -246,10 +141,8 @@ def resume(
             min=1, help="Continue to this number of rounds in total, also if the run is finished."
         ),
     ] = None,
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    track: Track = None,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Resume the stopped run in FOLDER, with the same result as if it had not stopped.
 
@@ -262,12 +155,5 @@ def resume(
     from ramet.runs import resume as resume_run
 
     with progress() as observe:
-        result = resume_run(
-            folder,
-            rounds=rounds,
-            track=track or (),
-            observe=observe,
-            workers=workers,
-            ray_address=ray_address,
-        )
+        result = resume_run(folder, rounds=rounds, observe=observe, **given)
     show_result(result, as_json)

@@ -135,15 +135,13 @@ def write_app(
     folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.")],
 ) -> None:
     """Write the thin Flower app into a new FOLDER, for `flwr run` on your own SuperLink."""
-    import shutil
-
     from ramet.experiment.files import filling
-    from ramet.flower import THIN_APP
+    from ramet.flower.run_config import write_app as write_app_into
 
     if folder.exists():
         raise RametError(f"{folder} already exists. Give a new folder.")
     with filling(folder):
-        shutil.copytree(THIN_APP, folder, dirs_exist_ok=True)
+        write_app_into(folder)
     out.print(
         f"Wrote {folder}. Start it with: flwr run {folder} CONNECTION --stream", soft_wrap=True
     )
@@ -158,11 +156,11 @@ def guard(
     The list is FOLDER/accepted.txt. At first it contains the app that `ramet app` writes.
     """
     from ramet.experiment import output_folder
-    from ramet.flower import THIN_APP
     from ramet.flower.guard import app_hash, write_guard
+    from ramet.flower.run_config import thin_app
 
     with output_folder(folder):
-        accepted = write_guard(folder.absolute(), [app_hash(THIN_APP)])
+        accepted = write_guard(folder.absolute(), [app_hash(thin_app())])
     print_line(
         f"Wrote {folder}. Start the SuperNode with PATH={folder.absolute()}:$PATH; it then runs "
         f"only the apps listed in {accepted}."

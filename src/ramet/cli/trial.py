@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
 
 from ramet.cli import completion
-from ramet.cli.arguments import (
-    Activation,
-    Data,
-    Json,
-    Merge,
-    Network,
-    Options,
-    Release,
-    data_folder,
-    setting_and_options,
-)
+from ramet.cli.arguments import Json, Method, Options, data_folder, run_options, setting_and_options
 from ramet.cli.console import print_json, print_line, print_status, print_table
 
 if TYPE_CHECKING:
@@ -29,14 +19,9 @@ _SHOWN = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
 @app.command("try")
+@run_options("network", "activation", "merge", "release", "data")
 def try_method(
-    method: Annotated[
-        str,
-        typer.Argument(
-            autocompletion=completion.method,
-            help="Name from `ramet methods`, or file.py:factory.",
-        ),
-    ],
+    method: Method,
     setting: Annotated[
         str | None,
         typer.Option(
@@ -45,11 +30,7 @@ def try_method(
             "method's task.",
         ),
     ] = None,
-    network: Network = None,
-    option: Options = None,
-    activation: Activation = None,
-    merge: Merge = None,
-    release: Release = None,
+    options: Options = None,
     rounds: Annotated[int, typer.Option(min=2, help="Number of rounds of each run.")] = 3,
     engine: Annotated[
         list[str] | None,
@@ -58,8 +39,8 @@ def try_method(
             help="Engine to try; repeatable. Default: all that are installed.",
         ),
     ] = None,
-    data: Data = None,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Check that Ramet's promises hold for a method, in a few short runs.
 
@@ -74,24 +55,15 @@ def try_method(
     ramet try mine.py:mine --set count=2 --engine local
     ramet try fedavg --merge momentum.py:Momentum,beta=0.3
     """
-    from ramet.runs import check_engine
+    from ramet.computing import check_engine
     from ramet.studies.trial.candidate import Candidate
     from ramet.studies.trial.checks import ENGINES, try_method
 
     for asked in engine or ():
         check_engine(asked)
-    _, options = setting_and_options(setting, None, option)
-    candidate = Candidate(
-        method=method,
-        data=data_folder(data),
-        setting=setting,
-        network=network,
-        options=options,
-        activation=activation,
-        merge=merge,
-        release=release,
-        rounds=rounds,
-    )
+    _, chosen = setting_and_options(setting, None, options)
+    given["data"] = data_folder(given["data"])
+    candidate = Candidate(method=method, setting=setting, options=chosen, rounds=rounds, **given)
     engines = [name for name in ENGINES if not engine or name in engine]
     report = try_method(candidate, engines, announce=_announce)
     _show(report, as_json)

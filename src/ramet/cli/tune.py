@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ramet.cli import completion
 from ramet.cli.arguments import (
-    Activation,
-    Data,
-    Device,
-    Engine,
     Jobs,
     Json,
-    Merge,
-    Metric,
-    Network,
     Options,
-    Release,
-    Rounds,
     Setting,
     Sites,
-    SplitSeed,
-    Track,
-    Workers,
     key_values,
+    run_options,
     setting_and_options,
 )
 from ramet.cli.console import (
@@ -38,6 +27,7 @@ from ramet.cli.console import (
     print_status,
     print_table,
 )
+from ramet.run_options import STUDY_KEYWORDS
 
 if TYPE_CHECKING:
     from ramet.studies.tune import Observer, Trial
@@ -46,6 +36,7 @@ app = typer.Typer()
 
 
 @app.command()
+@run_options(*STUDY_KEYWORDS)
 def tune(
     methods: Annotated[
         list[str],
@@ -70,24 +61,13 @@ def tune(
     seeds: Annotated[
         str, typer.Option(help="Seeds of each trial, as a range (1-3) or a list (1,2).")
     ] = "0",
-    rounds: Rounds = None,
     jobs: Jobs = 1,
-    data: Data = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the search. Default: tune/SETTING.")
     ] = None,
-    network: Network = None,
-    option: Options = None,
-    activation: Activation = None,
-    merge: Merge = None,
-    release: Release = None,
-    metric: Metric = None,
-    split_seed: SplitSeed = 123,
-    engine: Engine = "local",
-    device: Device = "cpu",
-    workers: Workers = None,
-    track: Track = None,
+    options: Options = None,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Search for the options of methods with the best validation scores.
 
@@ -107,7 +87,7 @@ def tune(
     from ramet.studies.tune import FILE
     from ramet.studies.tune import tune as tune_methods
 
-    name, options = setting_and_options(setting, site, option)
+    name, fixed = setting_and_options(setting, site, options)
     with exit_on_ctrl_c():
         tuned = tune_methods(
             methods,
@@ -115,22 +95,11 @@ def tune(
             trials=trials,
             search=key_values(search or [], "--search", "lr=0.001..0.1:log"),
             seeds=parse_seeds(seeds),
-            rounds=rounds,
             jobs=jobs,
-            data=data,
             out=folder,
-            network=network,
-            activation=activation,
-            merge=merge,
-            release=release,
-            metric=metric,
-            split_seed=split_seed,
-            engine=engine,
-            device=device,
-            workers=workers,
-            track=track or (),
             observe=_print_progress(trials),
-            **options,
+            **given,
+            **fixed,
         )
     if as_json:
         import json

@@ -28,6 +28,7 @@ from pydantic import (
 from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.terms import AgreedRun
+from ramet.run_options import RUN_OPTIONS
 
 if TYPE_CHECKING:
     from ramet.experiment import RunSettings
@@ -137,25 +138,13 @@ class Consortium(_File):
         from ramet.experiment import Experiment, checked_settings
 
         settings = checked_settings(
-            method=self.method,
-            setting=self.setting,
-            rounds=self.rounds,
-            patience=self.patience,
-            seed=self.seed,
-            engine="superlink",
-            quorum=self.needed,
-            deadline=self.deadline,
-            norm_bound=self.norm_bound,
-            network=self.network,
-            merge=self.merge,
-            release=self.release,
-            metric=self.metric,
-            activation=self.activation,
-            share=self.share,
-            secure=self.secure,
-            dp=self.dp,
-            data=data,
-            options={**self.options, **site_options(self.setting, self.sites)},
+            **{
+                **self.model_dump(include={*RUN_OPTIONS}),
+                "engine": "superlink",
+                "quorum": self.needed,
+                "data": data,
+                "options": {**self.options, **site_options(self.setting, self.sites)},
+            }
         )
         clients = Experiment(settings).clients
         if set(clients) != set(self.sites):

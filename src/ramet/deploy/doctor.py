@@ -18,9 +18,9 @@ from ramet.deploy.probes import Finding, check_connection, check_nginx, check_po
 from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, Site, SiteSettings
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
-from ramet.flower import THIN_APP
 from ramet.flower.guard import app_hash, read_accepted
 from ramet.flower.patches import PATCHES, TESTED
+from ramet.flower.run_config import thin_app
 from ramet.policy import PolicyError, checked_policy
 
 _MIN_FREE_BYTES = 2 * 10**9
@@ -137,7 +137,7 @@ def _check_app(accepted: Path) -> Finding:
     )
     if not exists.ok:
         return exists
-    sha256 = app_hash(THIN_APP)
+    sha256 = app_hash(thin_app())
     ok = sha256 in read_accepted(accepted)
     detail = f"{accepted} {'lists' if ok else 'does not list'} the app of the installed Ramet"
     remedy = f"If you trust the Ramet installed here, add this line to the list: {sha256}"

@@ -18,7 +18,7 @@ from ramet.engine.start import start_extras, start_shared
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
 from ramet.flower.permission import permitted_settings, site_limit
-from ramet.flower.records import to_run_config
+from ramet.flower.run_config import to_run_config
 from ramet.policy import Ceiling, Policy, Totals, training_samples
 from ramet.rules.method import AssembledMethod
 from ramet.tasks import Shape

@@ -19,10 +19,9 @@ from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment import RunFolder
-from ramet.flower import THIN_APP
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
-from ramet.flower.records import to_run_config
+from ramet.flower.run_config import thin_app, to_run_config
 from ramet.metrics import Record
 
 
@@ -49,7 +48,7 @@ def run_consortium(
         say(f"run submitted; folder: {folder.path}")
         try:
             flower.run(
-                app=THIN_APP,
+                app=thin_app(),
                 config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
                 simulated_clients=0,
                 on_poll=_Watch(folder, observe, patience),

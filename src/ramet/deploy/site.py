@@ -28,9 +28,9 @@ from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Say, Side, check_path, make_private_folder, private_files
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
-from ramet.flower import THIN_APP
 from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
 from ramet.flower.programs import node_config_text
+from ramet.flower.run_config import thin_app
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
 from ramet.flower.terms import MEMBERS as NODE_MEMBERS
 from ramet.flower.terms import POLICY as NODE_POLICY
@@ -257,7 +257,7 @@ def join(
     key, policy = where / NODE_KEY, where / POLICY
     application = where / f"{given.site}.application.toml"
     with all_or_nothing():
-        write_guard(where / GUARD, [app_hash(THIN_APP)], site.events)
+        write_guard(where / GUARD, [app_hash(thin_app())], site.events)
         key_is_new = keys.ensure_signing_key(key)
         keys.ensure_secret(where / "superexec.secret")
         write_atomically(site.authority, given.authority)

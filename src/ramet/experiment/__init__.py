@@ -5,14 +5,12 @@ from ramet.experiment.experiment import Experiment
 from ramet.experiment.files import make_folder, output_folder
 from ramet.experiment.method_spec import MethodSpec
 from ramet.experiment.run_folder import RunFolder
-from ramet.experiment.settings import Device, Engine, RunSettings, default_data
+from ramet.experiment.settings import RunSettings, default_data
 from ramet.experiment.start_from import create_from
-from ramet.partition.base import SPLIT_SEED
+from ramet.run_options import SPLIT_SEED
 
 __all__ = [
     "SPLIT_SEED",
-    "Device",
-    "Engine",
     "Experiment",
     "MethodSpec",
     "RunFolder",

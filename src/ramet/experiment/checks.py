@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from ramet.errors import RametError
 from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
-from ramet.experiment.settings import RunSettings
+from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
 from ramet.options import absolute_file
 from ramet.partition import SETTINGS, absolute_sites
@@ -29,14 +30,18 @@ from ramet.rules.method import (
     check_regions,
     check_summation,
 )
+from ramet.run_options import CODE
 
 
 def checked_settings(**given: Any) -> RunSettings:
     """Validate the arguments of a run; ``rounds`` defaults to that of the setting."""
     given = {**given, "options": dict(given.get("options", {}))}
+    given["data"] = Path(given.get("data") or default_data()).absolute()
+    if given.get("share") is not None:
+        given["share"] = tuple(filter(None, given["share"]))
     if SITES in given["options"]:
         given["options"][SITES] = absolute_sites(given["options"][SITES])
-    for name in ("method", "network", "activation", "merge", "release"):
+    for name in CODE:
         if given.get(name):
             given[name] = absolute_file(given[name])
     if given.get("rounds") is None:

@@ -35,7 +35,7 @@ from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError, unknown
 from ramet.experiment.code import check_code
 from ramet.experiment.named import NamedParts, with_metric
-from ramet.experiment.settings import Engine, RunSettings
+from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import NAME as SITE_RECORD
 from ramet.experiment.site_record import PARTS, SiteRecord, load_parts, save_parts
 from ramet.experiment.sizes import Sizes
@@ -46,6 +46,7 @@ from ramet.payload import Arrays
 from ramet.randomness import EVERYONE, Randomness
 from ramet.rules.method import AssembledMethod
 from ramet.rules.server import SERVER
+from ramet.run_options import RUN_OPTIONS, Engine
 from ramet.tasks import TASK_METRICS
 from ramet.tasks.base import Predictions
 from ramet.tasks.baselines import baseline
@@ -59,10 +60,7 @@ PRIVATE = "private"
 """The folder of a client's noisy sums, in runs with differential privacy per link."""
 SECURE = "secure"
 """The folder of a client's keys in secure sums."""
-_AGREED = {
-    *("method", "setting", "options", "network", "share", "activation", "merge", "release"),
-    *("metric", "seed", "split_seed", "rounds", "dp", "start_from", "code"),
-}
+_AGREED = {name for name, one in RUN_OPTIONS.items() if one.option.concerns_clients}
 """The settings that the members of a secure sum must have in common."""
 _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
     "local": (),  # in the same process a retry would end the same way

@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from ramet.experiment.method_spec import MethodSpec
 from ramet.options import relative_file, without_folder
-from ramet.partition.base import SPLIT_SEED
 from ramet.partition.own import ENDING, SITES
 from ramet.privacy.budget import Budget
+from ramet.run_options import RUN_OPTIONS, Declared, RunOptions
 
-Engine = Literal["local", "ray", "superlink"]
-Device = Literal["cpu", "cuda", "mps"]
-_FLAGS = (
-    *("patience", "metric", "engine", "device", "threads", "quorum", "deadline", "norm_bound"),
-    "split_seed",
-    "final_clients",
-    "regions",
-)
+_ALWAYS = ("setting", "rounds", "seed")
+"""Options that a run's command has even if they are the defaults."""
 
 
 def default_data() -> Path:
@@ -30,54 +24,10 @@ def default_data() -> Path:
     return Path(os.environ.get("RAMET_DATA") or Path.home() / ".cache" / "ramet")
 
 
-class RunSettings(BaseModel):
-    """Everything that decides a run's numbers, and the folder of its datasets."""
+class RunSettings(RunOptions, BaseModel):
+    """The options of a run, checked, with all defaults filled in."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    method: str
-    setting: str
-    rounds: int = Field(ge=1)
-    patience: int | None = Field(None, ge=1)
-    """Stop after this many rounds without a better mean validation score; None for no early stop.
-    """
-    seed: int = Field(0, ge=0)
-    engine: Engine = "local"
-    device: Device = "cpu"
-    data: Path
-    options: dict[str, str] = {}
-    """Arguments of the method, the setting, the network, the training and the task."""
-    network: str | None = None
-    """A name from `ramet networks` or file.py:network; None for the default of the task."""
-    share: tuple[str, ...] | None = None
-    activation: str | None = None
-    """Replaces the method's rule: a name from `ramet activations` or file.py:rule, followed by its
-    options."""
-    merge: str | None = None
-    """Replaces the weighted mean: a name from `ramet merges` or file.py:rule, followed by its
-    options."""
-    release: str | None = None
-    """Applied to replies before they leave a site: a name from `ramet releases` or file.py:release,
-    followed by its options."""
-    metric: str | None = None
-    """By which rounds are chosen: None for the default of the task."""
-    quorum: int = Field(1, ge=1)
-    deadline: float = Field(600.0, gt=0)
-    norm_bound: float | None = Field(None, gt=0)
-    split_seed: int = Field(SPLIT_SEED, ge=0)
-    final_clients: int | None = Field(None, ge=1)
-    """How many clients, drawn at random, get the final model at the end; None for all."""
-    regions: int | None = Field(None, ge=1)
-    """How many regional coordinators ask the clients and pass on sums; None for none."""
-    secure: bool = False
-    """Whether the server learns sums of replies only."""
-    dp: str | None = None
-    """The budget of differential privacy: `unit=graph,epsilon=4,delta=1e-5`, and perhaps `clip`."""
-    threads: int = Field(1, ge=1)
-    start_from: str | None = None
-    """The folder and the SHA-256 of the run whose models this one starts with: `name@sha256`."""
-    code: str | None = None
-    """SHA-256 of the user-defined method, network and rules; None if all are built in."""
 
     @property
     def budget(self) -> Budget | None:
@@ -116,29 +66,32 @@ class RunSettings(BaseModel):
 
         Of files elsewhere it has the names only, because other folders are machine-specific.
         """
-        words = ["ramet", "run", relative_file(self.method), "--setting", self.setting]
-        words += ["--network", relative_file(self.network)] if self.network else []
-        words += ["--rounds", str(self.rounds), "--seed", str(self.seed)]
-        for name in _FLAGS:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
-        words += ["--from", self.start_from.rpartition("@")[0]] if self.start_from else []
-        for key, value in self.options.items():
-            words += _sites(value) if key == SITES else ["--set", f"{key}={value}"]
-        if self.share is not None:
-            for pattern in self.share or ("",):
-                words += ["--share", pattern]
-        for kind in self.rules:
-            words += [f"--{kind}", relative_file(getattr(self, kind))]
-        words += ["--secure"] if self.secure else []
-        words += ["--dp", self.dp] if self.dp else []
+        words = ["ramet", "run", relative_file(self.method)]
+        for name, declared in RUN_OPTIONS.items():
+            value = getattr(self, name)
+            if name in _ALWAYS or (declared.in_command and value != declared.default):
+                words += _words(declared, value)
         return shlex.join(words)
 
 
-def _sites(value: str) -> list[str]:
-    """Options for the sites: each file with its parent folder only, or the names unchanged."""
-    sites = shlex.split(value)
-    if not all(site.endswith(ENDING) for site in sites):
-        return ["--set", f"{SITES}={value}"]
+def _words(declared: Declared, value: Any) -> list[str]:
+    """An option of a command."""
+    if declared.name == "options":
+        pairs = value.items()
+        return [word for key, text in pairs for word in _option(declared.flag, key, text)]
+    if declared.is_repeatable:
+        return [word for one in value or ("",) for word in (declared.flag, one)]
+    if value is True:
+        return [declared.flag]
+    if declared.name == "start_from":
+        value = value.rpartition("@")[0]
+    return [declared.flag, relative_file(value) if declared.option.is_code else str(value)]
+
+
+def _option(flag: str, key: str, value: str) -> list[str]:
+    """An option of a part of the run; of each site's file, with its parent folder only."""
+    sites = shlex.split(value) if key == SITES else []
+    if not sites or not all(site.endswith(ENDING) for site in sites):
+        return [flag, f"{key}={value}"]
     files = ("/".join(Path(site).parts[1:][-2:]) for site in sites)
     return [word for file in files for word in ("--site", file)]

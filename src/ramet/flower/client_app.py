@@ -53,13 +53,8 @@ from ramet.flower.permission import (
     permitted_settings,
     site_limit,
 )
-from ramet.flower.records import (
-    COLUMNS,
-    PREPARATION,
-    from_records,
-    from_run_config,
-    to_records,
-)
+from ramet.flower.records import COLUMNS, PREPARATION, from_records, to_records
+from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
 from ramet.flower.told_sums import NAME as TOLD

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from ramet.engine.server.journal import Observer
 from ramet.experiment import RunFolder
-from ramet.flower import THIN_APP
 from ramet.flower.programs import Check, Flower, free_ports
-from ramet.flower.records import to_run_config
+from ramet.flower.run_config import thin_app, to_run_config
 
 
 def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None:
@@ -46,7 +45,7 @@ def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None
                 check()
 
         flower.run(
-            app=THIN_APP,
+            app=thin_app(),
             config=to_run_config(settings, folder.path),
             simulated_clients=len(clients) if simulated else 0,
             on_poll=on_poll,

@@ -16,7 +16,7 @@ from ramet.engine.site.limit import SiteLimit
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, RunSettings
 from ramet.experiment.named import NamedParts, setting_factory, setting_named
-from ramet.flower.records import from_run_config
+from ramet.flower.run_config import from_run_config
 from ramet.flower.terms import SiteTerms
 from ramet.options import arguments
 from ramet.payload import Payload, Sharing, everything, only

@@ -1,13 +1,11 @@
-"""Convert payloads to and from Flower's records, and settings to and from its flat run config."""
+"""Convert payloads to and from Flower's records."""
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from io import BytesIO
 from math import prod
-from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
@@ -18,7 +16,6 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ramet.errors import RametError
-from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
 from ramet.payload import Payload
 
 HEADER, BODY = "header", "body"
@@ -128,45 +125,3 @@ def _number(value: Any) -> float:
     if not isinstance(value, int | float):
         raise TypeError(f"{value!r} is not a number")
     return value
-
-
-_OPTIONAL = ("network", "activation", "merge", "release", "metric", "start_from", "code", "dp")
-"""Settings that are empty in the run config if they are not given."""
-_COUNTS = ("patience", "final_clients", "regions")
-"""Settings that are 0 in the run config if they are not given."""
-
-
-def to_run_config(settings: RunSettings, folder: Path) -> dict[str, str | int | float]:
-    """Convert settings to the app's run config; values with spaces are quoted as in a shell.
-
-    Over a SuperLink, the paths of sites' files are left out.
-    """
-    if settings.engine == "superlink":
-        settings = Experiment(settings).public_settings()
-    optional = {name: getattr(settings, name) or "" for name in _OPTIONAL}
-    renamed = {"options", "share", "split_seed", "norm_bound", *_COUNTS, *_OPTIONAL}
-    return {
-        **settings.model_dump(mode="json", exclude=renamed),
-        **optional,
-        "split-seed": settings.split_seed,
-        "norm-bound": settings.norm_bound or 0.0,
-        **{name: getattr(settings, name) or 0 for name in _COUNTS},
-        "options": shlex.join(f"{key}={value}" for key, value in settings.options.items()),
-        "share": "" if settings.share is None else shlex.join(settings.share or ("",)),
-        "folder": str(folder),
-    }
-
-
-def from_run_config(config: Mapping[str, Any]) -> RunSettings:
-    given = {**config, "split_seed": config["split-seed"]}
-    given["norm_bound"] = given.get("norm-bound") or None
-    for name in ("split-seed", "norm-bound", "folder", "keys"):
-        given.pop(name, None)
-    given["rounds"] = given["rounds"] or None
-    given["data"] = Path(given["data"] or default_data())
-    given["options"] = dict(pair.split("=", 1) for pair in shlex.split(given["options"]))
-    patterns = shlex.split(given["share"])
-    given["share"] = tuple(filter(None, patterns)) if patterns else None
-    for name in (*_COUNTS, *_OPTIONAL):
-        given[name] = given.get(name) or None
-    return checked_settings(**given)

@@ -16,7 +16,7 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.code import BUILT_IN
 from ramet.flower.patches import applied
-from ramet.flower.records import from_run_config
+from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
 from ramet.metrics import Record

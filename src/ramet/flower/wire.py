@@ -13,13 +13,7 @@ from flwr.serverapp import Grid
 from ramet.data.own import Preparation, Schema, SiteSums
 from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError, one_line
-from ramet.flower.records import (
-    COLUMNS,
-    DECODING_ERRORS,
-    PREPARATION,
-    from_records,
-    to_records,
-)
+from ramet.flower.records import COLUMNS, DECODING_ERRORS, PREPARATION, from_records, to_records
 from ramet.flower.signing import (
     INTRODUCTION,
     NONCE,

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from ramet.errors import RametError
-from ramet.experiment import SPLIT_SEED, Experiment, checked_settings, default_data
+from ramet.experiment import SPLIT_SEED, Experiment, checked_settings
 from ramet.experiment.method_spec import MethodSpec
 from ramet.models import LinkShape
 from ramet.papers.claims import Status
@@ -187,9 +187,8 @@ class Reproduction:
                 setting=entry.setting,
                 seeds=self.seeds,
                 folder=self.folder / group,
-                rounds=self.rounds or entry.rounds,
-                data=self.data,
                 options=dict(entry.setting_options),
+                given={"rounds": self.rounds or entry.rounds, "data": self.data},
                 splits=self.splits,
                 kept=() if self.kept is None else kept(self.kept / group),
             )
@@ -297,7 +296,7 @@ class Reproduction:
                 method=cell.method,
                 setting=cell.setting,
                 rounds=self.rounds or cell.rounds,
-                data=(self.data or default_data()).absolute(),
+                data=self.data,
                 options={**cell.setting_options, **cell.options},
             )
         )

@@ -10,9 +10,6 @@ from typing import Any, ClassVar, Protocol
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.own import KeptParts, Preparation, Ranges, Schema, SiteSums, TaskName
 
-SPLIT_SEED = 123
-"""The seed of the split if none is given."""
-
 
 @dataclass(frozen=True)
 class Reading:

@@ -18,7 +18,8 @@ from ramet.data.sources.linked_kinds import read_acm_links, read_planted
 from ramet.data.splits import node_fold_split
 from ramet.errors import RametError
 from ramet.options import Share
-from ramet.partition.base import SPLIT_SEED, BuiltIn, Reading
+from ramet.partition.base import BuiltIn, Reading
+from ramet.run_options import SPLIT_SEED
 
 Partition = Literal["distinct", "dominant", "balanced", "central"]
 FOLDS = 10

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -23,6 +23,7 @@ from types import FrameType
 
 from ramet.errors import RametError
 from ramet.experiment import RunFolder, RunSettings
+from ramet.run_options import DEFAULT_COMPUTING, Computing
 from ramet.runs import Result, resume, start
 from ramet.tracking import prepare_trackers
 
@@ -38,17 +39,12 @@ class Work:
 
     settings: RunSettings
     path: Path
-    workers: int | None = None
-    cores: int | None = None
-    """Limits the default number of workers."""
-    track: Sequence[str] = ()
+    computing: Computing = DEFAULT_COMPUTING
 
     def run(self) -> Result:
         if RunFolder(self.path).started:
-            return resume(self.path, workers=self.workers, cores=self.cores, track=self.track)
-        return start(
-            self.settings, self.path, workers=self.workers, cores=self.cores, track=self.track
-        )
+            return resume(self.path, **asdict(self.computing))
+        return start(self.settings, self.path, self.computing)
 
     def problem(self) -> str | None:
         """Run it, and return why it failed, or which tracker did not receive all of it."""

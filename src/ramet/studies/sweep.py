@@ -7,18 +7,18 @@ finished runs are read and stopped ones are resumed, so a crash costs each run o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from ramet.computing import check_computing
 from ramet.engine.processes.cores import available_cores
 from ramet.errors import RametError
 from ramet.experiment import (
-    SPLIT_SEED,
     Experiment,
     MethodSpec,
     RunFolder,
@@ -27,10 +27,9 @@ from ramet.experiment import (
     default_data,
 )
 from ramet.experiment.named import NamedParts
-from ramet.experiment.settings import Device, Engine
 from ramet.methods import PAPER_NAMES
 from ramet.partition.own import SITES, OwnSetting
-from ramet.runs import check_computing
+from ramet.run_options import DEFAULT_COMPUTING, SPLIT_SEED, Computing
 from ramet.studies.choice import check_metrics
 from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
@@ -65,33 +64,13 @@ class Sweep:
     setting: str
     seeds: tuple[int, ...]
     folder: Path
-    rounds: int | None = None
-    patience: int | None = None
-    """For early stopping, the same for all methods."""
-    data: Path | None = None
-    options: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     """For all methods, and for the setting."""
-    network: str | None = None
-    """For methods that set none and bring none."""
-    activation: str | None = None
-    """For methods that do not set their own."""
-    merge: str | None = None
-    """For methods that do not set their own."""
-    release: str | None = None
-    """For methods that do not set their own."""
-    metric: str | None = None
-    secure: bool = False
-    dp: str | None = None
-    """The budget of differential privacy of each run."""
-    split_seed: int = SPLIT_SEED
     splits: int = 1
     """The number of splits, with consecutive split seeds."""
-    engine: Engine = "local"
-    device: Device = "cpu"
-    workers: int | None = None
-    """The number of processes of each run."""
-    track: tuple[str, ...] = ()
-    """The trackers of each run."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Options of all runs, as `checked_settings` takes them; what a method sets itself wins."""
+    computing: Computing = DEFAULT_COMPUTING
     kept: tuple[FinishedRun, ...] = ()
     """Runs that finished elsewhere and are not repeated."""
 
@@ -102,14 +81,15 @@ class Sweep:
 
     @property
     def split_seeds(self) -> range:
-        return range(self.split_seed, self.split_seed + self.splits)
+        first = self.given.get("split_seed", SPLIT_SEED)
+        return range(first, first + self.splits)
 
     def pairs(self) -> Iterator[tuple[MethodSpec, Draw]]:
         """All runs, ordered by seed and split, so that an early stop leaves whole comparisons."""
         return ((method, draw) for draw in self.draws for method in self.methods)
 
     def run_folder(self, method: MethodSpec, draw: Draw) -> RunFolder:
-        split = "" if draw.split_seed == self.split_seed else f"-split{draw.split_seed}"
+        split = "" if draw.split_seed == self.split_seeds[0] else f"-split{draw.split_seed}"
         return RunFolder(self.folder / f"{str(method).replace('/', '_')}-seed{draw.seed}{split}")
 
     def check(self) -> None:
@@ -123,7 +103,7 @@ class Sweep:
                     f"{times} methods would be kept as {label}, because their files have the same "
                     "name. Run the command in a folder that contains them, or rename one of them."
                 )
-        check_computing(self.settings(*next(self.pairs())), self.workers, self.track)
+        check_computing(self.settings(*next(self.pairs())), self.computing)
         for method, draw in self.pairs():
             settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
@@ -181,7 +161,7 @@ class Sweep:
     def work(self, method: MethodSpec, draw: Draw, cores: int | None = None) -> Work:
         """A run, and how it is computed; ``cores`` limits the default number of workers."""
         path = self.run_folder(method, draw).path
-        return Work(self.settings(method, draw), path, self.workers, cores, self.track)
+        return Work(self.settings(method, draw), path, replace(self.computing, cores=cores))
 
     def execute(self, jobs: int, observe: Observer) -> dict[str, str]:
         """Execute the missing runs, ``jobs`` at a time, and return the reason for each failed one.
@@ -191,7 +171,7 @@ class Sweep:
         cores = available_cores(jobs)
         missing = (self.work(*pair, cores) for pair in self.pairs() if not self._finished(*pair))
         failed: dict[str, str] = {}
-        with running(self.track) as active:
+        with running(self.computing.track) as active:
             while True:
                 for work in islice(missing, jobs - len(active)):
                     active.start(work)
@@ -252,46 +232,37 @@ class Sweep:
         return min(candidates, key=lambda candidate: abs(self.scalars(candidate) - target))
 
     def settings(self, method: MethodSpec, draw: Draw) -> RunSettings:
-        whole = self._completed(method)
         return checked_settings(
-            method=whole.method,
-            setting=self.setting,
-            rounds=self.rounds,
-            patience=self.patience,
-            seed=draw.seed,
-            engine=self.engine,
-            device=self.device,
-            data=(self.data or default_data()).absolute(),
-            options=whole.options,
-            network=whole.network,
-            share=whole.share,
-            activation=whole.activation,
-            merge=whole.merge,
-            release=whole.release,
-            metric=self.metric,
-            secure=self.secure,
-            dp=self.dp,
-            split_seed=draw.split_seed,
+            **{
+                **self.given,
+                **vars(self._completed(method)),
+                "setting": self.setting,
+                "seed": draw.seed,
+                "split_seed": draw.split_seed,
+            }
         )
 
     def _completed(self, method: MethodSpec) -> MethodSpec:
         """The method with the options and rules of the sweep added."""
+        rules = ("share", "activation", "merge", "release")
+        common: dict[str, Any] = {
+            rule: self.given.get(rule) for rule in rules if getattr(method, rule) is None
+        }
         return replace(
             method,
             options={**self.options, **method.options},
             network=method.network or self._network_for(method),
-            activation=method.activation or self.activation,
-            merge=method.merge or self.merge,
-            release=method.release or self.release,
+            **common,
         )
 
     def _network_for(self, method: MethodSpec) -> str | None:
         """The sweep's network, unless the method has its own."""
-        if self.network is None or method.method in PAPER_NAMES:
+        network: str | None = self.given.get("network")
+        if network is None or method.method in PAPER_NAMES:
             return None
-        data = self.data or default_data()
+        data = self.given.get("data") or default_data()
         parts = NamedParts(method.method, self.setting, None, method.options, data)
-        return self.network if parts.bare_method.model is None else None
+        return network if parts.bare_method.model is None else None
 
     def _progress(self) -> tuple[int, int]:
         rounds, finished = 0, 0

@@ -21,11 +21,12 @@ from typing import Any, TypeAlias
 
 from ramet.disk import write_atomically
 from ramet.errors import RametError, unknown
-from ramet.experiment import SPLIT_SEED, Device, Engine, MethodSpec, RunFolder, make_folder
+from ramet.experiment import MethodSpec, RunFolder, make_folder
 from ramet.experiment.named import NamedParts
 from ramet.metrics.best import Evaluated, best_of
 from ramet.options import allow_code
 from ramet.randomness import Randomness
+from ramet.run_options import CODE, STUDY_KEYWORDS, Computing, with_keywords
 from ramet.studies.search_space import DEFAULT_SPACE, Space, parse_dimension
 from ramet.studies.sweep import Sweep
 
@@ -278,6 +279,7 @@ def sampled(space: Space, known: Sequence[Trial], seed: int) -> dict[str, str]:
     return {name: space[name].option(value) for name, value in proposed.items()}
 
 
+@with_keywords(*STUDY_KEYWORDS)
 def tune(
     methods: str | Sequence[str],
     setting: str = "tiny",
@@ -285,26 +287,15 @@ def tune(
     trials: int = 20,
     search: Mapping[str, str] | None = None,
     seeds: Sequence[int] = (0,),
-    rounds: int | None = None,
     jobs: int = 1,
-    data: Path | str | None = None,
     out: Path | str | None = None,
-    network: str | None = None,
-    activation: str | None = None,
-    merge: str | None = None,
-    release: str | None = None,
-    metric: str | None = None,
-    split_seed: int = SPLIT_SEED,
-    engine: Engine = "local",
-    device: Device = "cpu",
-    workers: int | None = None,
-    track: Sequence[str] = (),
     observe: Observer | None = None,
     **options: Any,
 ) -> Tuned:
     """Search for the options with the best validation score; needs the extra ``tune``.
 
-    Call it again with the same arguments to continue a search that was stopped.
+    Call it again with the same arguments to continue a search that was stopped. The options of its
+    runs are keywords, as for `ramet.run`.
 
     Args:
         methods: one or more methods, each with fixed options after commas: ``fedprox,mu=0.1``.
@@ -313,45 +304,24 @@ def tune(
         search: what to vary: ``{"lr": "0.001..0.1:log", "hidden": "32,64"}``. By default learning
             rate, weight decay, dropout, width and mu, where a method or its network has them.
         seeds: each trial is run with all of these, and its score is the mean.
-        rounds: the number of rounds of each run; default: that of the setting.
         jobs: the number of parallel runs; it does not change the trials.
-        data: the folder of datasets.
         out: the folder of the search; default: ``tune/SETTING``.
-        network: as for ``ramet.run``, and so are ``activation``, ``merge``, ``release``,
-            ``metric``, ``split_seed``, ``engine``, ``device``, ``workers`` and ``track``.
-        activation: see ``network``.
-        merge: see ``network``.
-        release: see ``network``.
-        metric: see ``network``.
-        split_seed: see ``network``.
-        engine: see ``network``.
-        device: see ``network``.
-        workers: see ``network``.
-        track: see ``network``.
         observe: called with all trials so far after each group of trials.
-        options: fixed options of all methods and of the setting.
+        options: options of the runs, and fixed options of all methods and of the setting.
     """
     texts = [methods] if isinstance(methods, str) else methods
     specs = tuple(MethodSpec.parse(text) for text in texts)
-    allow_code(network, activation, merge, release, *(part for s in specs for part in s.code))
+    computing = Computing.taken_from(options)
+    chosen = {name: options.pop(name) for name in STUDY_KEYWORDS if name in options}
+    allow_code(*(chosen.get(kind) for kind in CODE), *(part for s in specs for part in s.code))
     sweep = Sweep(
         methods=specs,
         setting=setting,
         seeds=tuple(seeds),
         folder=Path(out or Path("tune") / setting).absolute(),
-        rounds=rounds,
-        data=Path(data) if data else None,
         options={key: str(value) for key, value in options.items()},
-        network=network,
-        activation=activation,
-        merge=merge,
-        release=release,
-        metric=metric,
-        split_seed=split_seed,
-        engine=engine,
-        device=device,
-        workers=workers,
-        track=tuple(track),
+        given=chosen,
+        computing=computing,
     )
     given = {name: parse_dimension(text) for name, text in (search or {}).items()}
     plan = Search(sweep, trials, given)

@@ -128,4 +128,5 @@ def _check_names(given: Mapping[str, Any], parts: NamedParts) -> None:
 
 
 def _in_user_code(error: Exception, given: Mapping[str, Any]) -> str:
-    return error_in_words(error, user_files(RunSettings(**given, setting="")).values())
+    settings = RunSettings.model_validate({**given, "setting": ""})
+    return error_in_words(error, user_files(settings).values())

@@ -15,12 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
+from ramet.computing import check_engine, torch_threads
 from ramet.errors import RametError
-from ramet.experiment import Engine, RunFolder, checked_settings
+from ramet.experiment import RunFolder, checked_settings
 from ramet.experiment.local_engine import local_wire
 from ramet.experiment.named import setting_factory
 from ramet.options import arguments, without_folder
-from ramet.runs import check_engine, resume, start, torch_threads
+from ramet.run_options import Engine
+from ramet.runs import resume, start
 from ramet.studies.trial.candidate import Candidate
 from ramet.studies.trial.findings import declaration, error_in_words, reason_of_failure, undeclared
 from ramet.studies.trial.runs import (
