@@ -1,6 +1,7 @@
 """What a run gives away: attacks on one's own finished runs, each with an interval."""
 
-from ramet.leak.audit import Effort, audit
+from ramet.leak.attacked import Effort
+from ramet.leak.audit import audit
 from ramet.leak.findings import ATTACKS, NAME, VIEWS, Audit, Finding, parse_bars, stored_audit
 
 __all__ = [
