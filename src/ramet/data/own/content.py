@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,8 +74,8 @@ def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer
 
 
 @dataclass(frozen=True)
-class OneGraph:
-    """Reads one graph. Each type is in a table, in the tensors, or absent."""
+class SiteReader(ABC):
+    """Reads the files that a site's description names."""
 
     folder: Path
     toml: str
@@ -83,6 +84,21 @@ class OneGraph:
     preparer: Preparer
     labelled: bool = True
     """Whether classes and splits are read."""
+
+    @abstractmethod
+    def read(self) -> Content | None:
+        """The content of the files; None if they have problems."""
+
+    def path(self, given: str) -> Path | None:
+        return resolve_inside(self.folder, given, self.toml, self.problems)
+
+    def table(self, given: str) -> Table | None:
+        path = self.path(given)
+        return None if path is None else read_table(path, given, self.problems)
+
+
+class OneGraph(SiteReader):
+    """Reads one graph. Each type is in a table, in the tensors, or absent."""
 
     def read(self) -> Content | None:
         nodes: dict[str, Nodes] = {}
@@ -99,14 +115,14 @@ class OneGraph:
                 if between is not None:
                     edges[name] = between
             elif (file := self.description.edges[name].file) is not None:
-                self._table(file)  # report the problems of the table itself
+                self.table(file)  # report the problems of the table itself
         self._report_undeclared()
         return None if self.problems else Content(nodes, edges)
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
         part = self.description.nodes[name]
         if part.file is not None:
-            table = self._table(part.file)
+            table = self.table(part.file)
             return None if table is None else self._nodes_of(table, part, name, rows)
         empty = Nodes(self._no_features(name), torch.empty(0, dtype=torch.int64))
         if self.description.tensors is None:
@@ -157,7 +173,7 @@ class OneGraph:
         part, (head, tail) = self.description.edges[name], self.description.ends(name)
         if part.file is not None:
             if head in rows and tail in rows:
-                table = self._table(part.file)
+                table = self.table(part.file)
                 return None if table is None else self._edges_of(table, part, name, rows)
             text = f"[edges.{name}] is a table, so the nodes it joins must be tables too"
             self.problems.add(self.toml, text)
@@ -222,16 +238,10 @@ class OneGraph:
             if first != row:
                 self.problems.add(file, f"the edge already appears in row {first}", row, column)
 
-    def _table(self, given: str) -> Table | None:
-        path = resolve_inside(self.folder, given, self.toml, self.problems)
-        return None if path is None else read_table(path, given, self.problems)
-
     @cached_property
     def _tensors(self) -> Tensors | None:
         given = self.description.tensors
-        path = (
-            None if given is None else resolve_inside(self.folder, given, self.toml, self.problems)
-        )
+        path = None if given is None else self.path(given)
         return None if path is None else read_tensors(path, str(given), self.problems)
 
     @property

@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
 import torch
-from torch import Tensor
 
-from ramet.data.own.content import Content, Edges, Graphs, Nodes, features_of
-from ramet.data.own.description import Description, EdgePart, GraphPart, NodePart
-from ramet.data.own.paths import list_files, resolve_inside
-from ramet.data.own.preparation import Preparer
-from ramet.data.own.problems import Problems, shown
-from ramet.data.own.tables import TABLES, Table, read_table
-from ramet.data.own.tensors import SUFFIXES, read_tensors
+from ramet.data.own.content import Content, Graphs, Nodes, features_of
+from ramet.data.own.description import GraphPart
+from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed
 
 
-@dataclass(frozen=True)
-class _Labels:
-    """Content of the table of graphs."""
-
-    rows: Mapping[str, int]
-    labels: Tensor
-    parts: Tensor | None
-    table: Table
-
-
-@dataclass(frozen=True)
-class ManyGraphs:
-    """Reads the graphs of a site. The description has one node type and one edge type."""
-
-    folder: Path
-    toml: str
-    description: Description
-    problems: Problems
-    preparer: Preparer
-    labelled: bool = True
-    """Whether classes and the split are read."""
+class ManyGraphs(GraphReader):
+    """Reads the graphs of a site."""
 
     def read(self) -> Content | None:
         part = self._graphs
@@ -51,28 +21,28 @@ class ManyGraphs:
         content = self._from_folder(listed) if part.folder else self._from_tables(listed)
         return None if self.problems else content
 
-    def _listed(self, part: GraphPart, given: str) -> _Labels | None:
-        table = self._table(given)
+    def _listed(self, part: GraphPart, given: str) -> Listed | None:
+        table = self.table(given)
         classes = [part.label, *([part.split] if part.split else [])] if self.labelled else []
         if table is None or not table.has([part.id, *classes]):
             return None
         table.note_unused({part.id, part.label, part.split})
         if not self.labelled:
             labels = torch.zeros(len(table), dtype=torch.int64)
-            return _Labels(table.ids(part.id), labels, None, table)
+            return Listed(table.ids(part.id), labels, None, table)
         parts = table.parts(part.split)
         labels = table.labels(part.label, self.description.classes, parts)
-        return _Labels(table.ids(part.id), labels, parts, table)
+        return Listed(table.ids(part.id), labels, parts, table)
 
     def _check_other_tables(self) -> None:
         """Report the problems of the other tables as well."""
         for part in (self._node_part, self._edge_part):
             if part.file is not None:
-                self._table(part.file)
+                self.table(part.file)
 
-    def _from_tables(self, listed: _Labels | None) -> Content | None:
-        nodes = self._table(str(self._node_part.file))
-        edges = self._table(str(self._edge_part.file))
+    def _from_tables(self, listed: Listed | None) -> Content | None:
+        nodes = self.table(str(self._node_part.file))
+        edges = self.table(str(self._edge_part.file))
         node_part, edge_part = self._node_part, self._edge_part
         if nodes is not None and not self.labelled:
             node_part = node_part.only(nodes.columns)
@@ -95,156 +65,12 @@ class ManyGraphs:
         filled = set(of_node.tolist())
         for name, row in listed.rows.items():
             if row not in filled:
-                self._report_empty(listed, name, "no nodes")
+                listed.report_empty(name, "no nodes")
         names = listed.table.identifiers(self._graphs.id)
         graphs = Graphs(names, of_node, listed.labels, listed.parts)
         of_nodes = Nodes(features, ids=nodes.identifiers(node_part.id))
         return self._content(of_nodes, torch.stack([heads, tails]), graphs)
 
-    def _from_folder(self, listed: _Labels | None) -> Content | None:
-        given = str(self._graphs.folder)
-        path = resolve_inside(self.folder, given, self.toml, self.problems)
-        if path is None:
-            return None
-        if not path.is_dir():
-            self.problems.add(self.toml, f"'{given}' is not a folder")
-            return None
-        files = {
-            file.name: file
-            for file in list_files(path, self.folder.resolve(), self.toml, self.problems)
-        }
-        names = self._names(files, given)
-        if listed is not None:
-            for name in sorted(listed.rows.keys() - set(names)):
-                self._report_empty(listed, name, f"no file in {given}")
-        read: list[tuple[Tensor, Tensor]] = []
-        labels: list[int] = []
-        for name in names:
-            graph = self._graph(name, files, given)
-            label = self._label(name, given, listed)
-            if graph is not None and label is not None:
-                (features, ends, y) = graph
-                read.append((features, ends))
-                labels.append(y if label == -1 and listed is None else label)
-        if self.problems:
-            return None
-        sizes = torch.tensor([features.size(0) for features, _ in read])
-        starts = (sizes.cumsum(0) - sizes).tolist()
-        shifted = [ends + start for (_, ends), start in zip(read, starts, strict=True)]
-        parts = None
-        if listed is not None and listed.parts is not None:
-            parts = listed.parts[torch.tensor([listed.rows[name] for name in names])]
-        features = torch.cat([features for features, _ in read]) if read else torch.empty((0, 1))
-        ids = np.array(names, dtype=object)
-        graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
-        return self._content(Nodes(features), torch.cat(shifted, dim=1), graphs)
-
-    def _report_empty(self, listed: _Labels, name: str, lacks: str) -> None:
-        table, row = listed.table, listed.rows[name]
-        self.problems.add(table.file, f"graph {shown(name)} has {lacks}", table.lines[row])
-
-    def _names(self, files: Mapping[str, Path], given: str) -> list[str]:
-        """Return the names of the graphs in a folder; files of no graph are problems."""
-        names: list[str] = []
-        for file in files.values():
-            stem, suffix = file.stem, file.suffix.lower()
-            if suffix in SUFFIXES:
-                names.append(stem)
-            elif stem.endswith(".nodes"):
-                names.append(stem.removesuffix(".nodes"))
-            elif not stem.endswith(".edges"):
-                text = "is not NAME.nodes.csv, NAME.edges.csv, NAME.safetensors or NAME.pt"
-                self.problems.add(f"{given}/{file.name}", text)
-            elif self._graphs.file is None and self.labelled:
-                text = "[graphs] needs 'file', a table with the classes, for graphs in tables"
-                self.problems.add(self.toml, text)
-                return []
-        for name, count in Counter(names).items():
-            if count > 1:
-                self.problems.add(given, f"graph {shown(name)} is in {count} files")
-        if not names:
-            self.problems.add(given, "the folder has no graphs")
-        return names
-
-    def _graph(
-        self, name: str, files: Mapping[str, Path], given: str
-    ) -> tuple[Tensor, Tensor, int] | None:
-        """Read the features, the edges and the class, which is -1 if the file does not have it."""
-        for suffix in SUFFIXES:
-            if f"{name}{suffix}" in files:
-                return self._from_tensors(files[f"{name}{suffix}"], f"{given}/{name}{suffix}")
-        tables = {}
-        for kind in ("nodes", "edges"):
-            matches = [n for s in TABLES if (n := f"{name}.{kind}{s}") in files]
-            if not matches:
-                self.problems.add(given, f"graph {shown(name)} lacks {name}.{kind}.csv")
-                return None
-            tables[kind] = read_table(files[matches[0]], f"{given}/{matches[0]}", self.problems)
-        nodes, edges = tables["nodes"], tables["edges"]
-        node_part, edge_part = self._node_part, self._edge_part
-        has_columns = [
-            nodes is not None and nodes.has([node_part.id, *node_part.names]),
-            edges is not None and edges.has([edge_part.source, edge_part.target]),
-        ]
-        if nodes is None or edges is None or not all(has_columns):
-            return None
-        nodes.note_unused({node_part.id, *node_part.names}, f"{given}/*.nodes.csv")
-        edges.note_unused({edge_part.source, edge_part.target}, f"{given}/*.edges.csv")
-        rows = nodes.ids(node_part.id)
-        heads, tails = (
-            edges.references(column, rows, self._node_name)
-            for column in (edge_part.source, edge_part.target)
-        )
-        if not len(nodes):
-            self.problems.add(nodes.file, "has no rows; a graph needs at least one node")
-        return nodes.numbers(node_part.names), torch.stack([heads, tails]), -1
-
-    def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Tensor, int] | None:
-        tensors = read_tensors(file, name, self.problems)
-        if tensors is None:
-            return None
-        features = tensors.features("", self._node_part.names)
-        if features is None or not features.size(0):
-            self.problems.add(name, "has no nodes: 'x' must have a row for each node", column="x")
-            return None
-        ends = tensors.ends("edge_index", features.size(0), features.size(0))
-        if "edge_index" not in tensors.by_name:
-            self.problems.add(name, "is missing", column="edge_index")
-        if self._graphs.file is None and self.labelled:
-            y = tensors.labels(self.description.classes, 1, None)
-            return None if y is None or ends is None else (features, ends, int(y[0]))
-        return None if ends is None else (features, ends, -1)
-
-    def _label(self, name: str, given: str, listed: _Labels | None) -> int | None:
-        """Return the class from the table, or -1 if there is no table."""
-        if listed is None:
-            return -1
-        if name not in listed.rows:
-            self.problems.add(listed.table.file, f"has no row for graph {shown(name)} of {given}")
-            return None
-        return int(listed.labels[listed.rows[name]])
-
-    def _content(self, nodes: Nodes, ends: Tensor, graphs: Graphs) -> Content:
-        (edge_name,) = self.description.edges
-        return Content({self._node_name: nodes}, {edge_name: Edges(ends)}, graphs)
-
-    @property
-    def _graphs(self) -> GraphPart:
-        assert self.description.graphs is not None
-        return self.description.graphs
-
-    @property
-    def _node_name(self) -> str:
-        return next(iter(self.description.nodes))
-
-    @property
-    def _node_part(self) -> NodePart:
-        return self.description.nodes[self._node_name]
-
-    @property
-    def _edge_part(self) -> EdgePart:
-        return next(iter(self.description.edges.values()))
-
-    def _table(self, given: str) -> Table | None:
-        path = resolve_inside(self.folder, given, self.toml, self.problems)
-        return None if path is None else read_table(path, given, self.problems)
+    def _from_folder(self, listed: Listed | None) -> Content | None:
+        given = (self.folder, self.toml, self.description, self.problems, self.preparer)
+        return GraphFolder(*given, self.labelled, listed).read()
