@@ -95,6 +95,11 @@ _PROTECTED = {
 }
 
 
+def guarantee(unit: str, epsilon: float, delta: float) -> str:
+    """A guarantee of differential privacy in words, for tables and reports."""
+    return f"ε = {epsilon:g}, δ = {delta:g} for {_PROTECTED[unit]}"
+
+
 class Privacy(_Frozen):
     """The differential privacy of a run: what it reveals of one unit at most."""
 
@@ -108,8 +113,8 @@ class Privacy(_Frozen):
 
     @property
     def sentence(self) -> str:
-        guarantee = f"ε = {self.epsilon:g}, δ = {self.delta:g} for {_PROTECTED[self.unit]}"
-        return f"{guarantee} (simulated: no guarantee)" if self.simulated else guarantee
+        promised = guarantee(self.unit, self.epsilon, self.delta)
+        return f"{promised} (simulated: no guarantee)" if self.simulated else promised
 
 
 class Summary(_Frozen):

@@ -17,7 +17,7 @@ from ramet.data.sources.cache import cached
 from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split
 from ramet.options import ProperShare
-from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.base import Reading, Setting
 from ramet.partition.flaws import NO_FLAWS, Flaws
 from ramet.partition.node_cuts import NodeCut, largest_component, members
 
@@ -26,7 +26,7 @@ EvaluatedOn = Literal["own", "whole"]
 
 
 @dataclass(frozen=True)
-class SubgraphSetting(BuiltIn):
+class SubgraphSetting(Setting):
     """One graph whose nodes are distributed over the clients, by default by Louvain communities.
 
     A client holds its own nodes and the links among them. Links between clients are lost. The split

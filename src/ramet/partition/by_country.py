@@ -11,7 +11,7 @@ from ramet.data import ClientData, NodeGraph, Split
 from ramet.data.own import TaskName
 from ramet.data.sources.node_graphs import read_arrays, read_nodes
 from ramet.data.splits import node_split
-from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.base import Reading, Setting
 
 Features = Literal["embeddings", "words"]
 _FILES = {
@@ -28,7 +28,7 @@ _ONLY_WORDS = ("zh",)
 
 
 @dataclass(frozen=True)
-class TwitchSetting(BuiltIn):
+class TwitchSetting(Setting):
     """Streamers on Twitch and their friendships, one network per country.
 
     All clients have the same features and the same question, whether a streamer's content is

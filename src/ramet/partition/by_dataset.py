@@ -16,7 +16,7 @@ from torch import Tensor
 from ramet.data import ClientData, GraphBlock, Split, StructureEncoding, stratified
 from ramet.data.own import TaskName
 from ramet.data.sources.graph_sets import read_block
-from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.base import Reading, Setting
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
 
 _MOLECULES = ("MUTAG", "BZR", "COX2", "DHFR", "PTC_MR", "AIDS", "NCI1")
@@ -27,7 +27,7 @@ _BIO = (*_PROTEINS, "PROTEINS")
 
 
 @dataclass(frozen=True)
-class GraphSetting(BuiltIn):
+class GraphSetting(Setting):
     """Many graphs per client.
 
     Either each client holds its own source, or ``cut`` divides a single source among the clients.

@@ -18,7 +18,7 @@ from ramet.data.sources.linked_kinds import read_acm_links, read_planted
 from ramet.data.splits import node_fold_split
 from ramet.errors import RametError
 from ramet.options import Share
-from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.base import Reading, Setting
 from ramet.run_options import SPLIT_SEED
 
 Partition = Literal["distinct", "dominant", "balanced", "central"]
@@ -28,7 +28,7 @@ Fold: TypeAlias = Annotated[int, Field(ge=0, lt=FOLDS)] | Literal["split"]
 
 
 @dataclass(frozen=True)
-class LinkSetting(BuiltIn):
+class LinkSetting(Setting):
     """One graph whose links are distributed over the clients.
 
     ==============  ==========================================================================

@@ -22,7 +22,7 @@ from ramet.data.sources.hetero_graphs import (
 )
 from ramet.errors import RametError
 from ramet.options import Share
-from ramet.partition.base import BuiltIn, Reading
+from ramet.partition.base import Reading, Setting
 
 Partition = Literal["biased", "even", "central"]
 Specialities: TypeAlias = Literal["some", "any"]
@@ -34,7 +34,7 @@ _FEDDA_BOUGHT = frozenset({2, 6, 8, 11, 16, 25, 26, 29, 32})
 
 
 @dataclass(frozen=True)
-class HeteroSetting(BuiltIn):
+class HeteroSetting(Setting):
     """One graph whose training links are sampled for each client; clients may share links.
 
     ==============  ==========================================================================

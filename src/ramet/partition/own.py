@@ -26,13 +26,13 @@ from ramet.data.own import (
     site_task,
 )
 from ramet.errors import RametError
-from ramet.partition.base import Reading
+from ramet.partition.base import Reading, Setting
 
 ENDING, SITES = ".toml", "sites"
 
 
 @dataclass(frozen=True)
-class OwnSetting:
+class OwnSetting(Setting):
     """Sites by name, each with the TOML file that describes it, if it is on this machine.
 
     Otherwise the path comes from the site's own configuration, the ``data`` of its SuperNode.
@@ -45,7 +45,6 @@ class OwnSetting:
     about: str = "your own graphs, one TOML per site"
     rounds: int = 50
     user_defined: ClassVar[bool] = True
-    metric: ClassVar[None] = None
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -75,9 +74,6 @@ class OwnSetting:
         """The client's graphs, with the parts of samples that an earlier run knew."""
         site = self.site(client, reading.data, reading.preparation)
         return reading.kept.kept_in(site, reading.split_seed)
-
-    def overview(self, reading: Reading) -> None:  # noqa: ARG002
-        return None
 
     def schemas(self, data: Path) -> Mapping[str, Schema]:
         return {client: self.schema(client, data) for client in self.clients}

@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from ramet.errors import RametError, unknown
+from ramet.metrics.summary import guarantee
 from ramet.options import build
 
 Unit: TypeAlias = Literal["graph", "site", "link"]
@@ -23,11 +24,6 @@ SENSITIVITY: Mapping[Unit, float] = {"graph": 1, "site": 2, "link": math.sqrt(2)
 A graph's gradient is in a sum or not. A site always answers, which everybody sees: with other data,
 its update may point the opposite way. A link is in the sums of both its ends, in rows of norm 1.
 """
-_PROTECTED: Mapping[Unit, str] = {
-    "graph": "each training graph",
-    "site": "each site's update",
-    "link": "each link",
-}
 _NAMES = ("unit", "epsilon", "delta", "clip")
 _REFUSED = {
     "node": "a node's features reach its neighbours' gradients, so that clipping does not bound "
@@ -77,5 +73,4 @@ class Budget:
 
     @property
     def sentence(self) -> str:
-        """The guarantee in words, for tables and reports."""
-        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {_PROTECTED[self.unit]}"
+        return guarantee(self.unit, self.epsilon, self.delta)
