@@ -37,8 +37,6 @@ STILL_LONG = {
     "experiment/experiment.py: Experiment",
     "experiment/run_folder.py",
     "experiment/run_folder.py: RunFolder",
-    "flower/programs.py: Flower",
-    "flower/wire.py: GridWire",
     "studies/sweep.py: Sweep",
 }
 """To be split; nothing is added here."""

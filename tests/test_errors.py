@@ -13,7 +13,7 @@ from rich.console import Console
 from ramet.cli import console
 from ramet.engine.server.tally import Counting
 from ramet.errors import RametError, one_line
-from ramet.flower.wire import _content
+from ramet.flower.signed_grid import content
 from ramet.prediction.files import _for_spreadsheets
 from ramet.report.plain_table import list_table, without_truncation
 
@@ -30,7 +30,7 @@ def test_a_sites_refusal_is_one_line_wherever_it_goes(monkeypatch: pytest.Monkey
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
     question = Message(RecordDict(), 1, MessageType.TRAIN)
-    refusal = _content(Message(Error(1, HOSTILE * 1000), reply_to=question))
+    refusal = content(Message(Error(1, HOSTILE * 1000), reply_to=question))
     assert isinstance(refusal, str)
     assert refusal.startswith(SHOWN)
     assert refusal.isprintable()

@@ -292,8 +292,10 @@ def test_ray_agrees_on_own_graphs(tmp_path: Path) -> None:
 
 def _over_a_superlink(files: list[Path], out: Path) -> None:
     """Run as across machines: SuperNodes have their TOML files, the run config only site names."""
+    from ramet.flower.keeping import kept_supernode
     from ramet.flower.programs import Flower, free_ports
     from ramet.flower.run_config import thin_app, to_run_config
+    from ramet.flower.submission import Submission
 
     named = Experiment(_settings(files, out.parent, engine="superlink")).public_settings()
     home = out.with_name(f"{out.name}-home")
@@ -305,8 +307,8 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
         for toml in files:
             state = str(out.with_name(f"{out.name}-{toml.parent.name}"))
             node = {"data": str(toml), "state": state}
-            stack.enter_context(flower.supernode(toml.parent.name, port, node))
-        flower.run(thin_app(), to_run_config(named, out), 0, lambda: None)
+            stack.enter_context(kept_supernode(flower, toml.parent.name, port, node))
+        Submission(flower).run(thin_app(), to_run_config(named, out), 0, lambda: None)
 
 
 @pytest.mark.e2e

@@ -19,8 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ramet.engine.site.audit import audit_entries
 from ramet.experiment import checked_settings, default_data
+from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, free_ports
 from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.submission import Submission
 
 pytestmark = pytest.mark.e2e
 CLIENTS = ("rings", "trees", "blocks")
@@ -76,10 +78,10 @@ def test_signed_replies_over_a_superlink(tmp_path: Path) -> None:
                 for client in CLIENTS:
                     node = {"client": client, "state": str(tmp_path / f"site-{client}")}
                     node["key"] = str(tmp_path / used[client])
-                    nodes.append(flower.supernode(client, port, node))
+                    nodes.append(kept_supernode(flower, client, port, node))
                 with nodes[0], nodes[1], nodes[2]:
                     config = {**to_run_config(settings, out), "keys": str(keys)}
-                    flower.run(thin_app(), config, 0, on_poll=lambda: None)
+                    Submission(flower).run(thin_app(), config, 0, on_poll=lambda: None)
         finally:
             flower.kill_leftovers()
     (record,) = (out / "rounds.jsonl").read_text().splitlines()

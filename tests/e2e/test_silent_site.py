@@ -13,8 +13,10 @@ import pytest
 
 from ramet.events import NAME, read_lines
 from ramet.experiment import RunFolder, checked_settings, default_data
+from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, free_ports
 from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.submission import Submission
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 DEADLINE = 40.0
@@ -52,10 +54,10 @@ def test_a_site_that_is_silent_from_the_start_costs_one_deadline(tmp_path: Path)
         stack.enter_context(flower.superlink(port, simulated=False))
         for client in ("rings", "blocks"):
             node = {"client": client, "state": str(tmp_path / f"site-{client}")}
-            stack.enter_context(flower.supernode(client, port, node))
+            stack.enter_context(kept_supernode(flower, client, port, node))
         stack.enter_context(silent_supernode(flower, port))
         started = datetime.now(UTC)
-        flower.run(thin_app(), to_run_config(settings, out), 0, on_poll=lambda: None)
+        Submission(flower).run(thin_app(), to_run_config(settings, out), 0, on_poll=lambda: None)
     events = read_lines(out / NAME)
     committed = [event["time"] for event in events if event["event"] == "round committed"]
     seconds = [(datetime.fromisoformat(time) - started).total_seconds() for time in committed]

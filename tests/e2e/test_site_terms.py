@@ -21,6 +21,7 @@ from ramet.events import read_lines
 from ramet.flower.client_app import run_config_digest
 from ramet.flower.programs import Flower
 from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.submission import Submission
 
 pytestmark = [
     pytest.mark.e2e,
@@ -66,7 +67,7 @@ def test_a_changed_run_config_is_refused_by_name(
     flower = Flower(members.coordinator.flower.home, tmp_path / "logs")
     before = {site.events: len(read_lines(site.events)) for site in members.sites}
     with pytest.raises(RametError, match=f"`{setting}`: this site does not allow") as raised:
-        flower.run(
+        Submission(flower).run(
             app=thin_app(),
             config={**_config(members, tmp_path / "r"), **changed},
             simulated_clients=0,

@@ -13,8 +13,10 @@ import pytest
 
 from ramet.errors import RametError
 from ramet.flower.guard import LIST_VARIABLE, app_hash, check_accepted, check_app, write_guard
+from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, free_ports
 from ramet.flower.run_config import thin_app, write_app
+from ramet.flower.submission import Submission
 
 SERVER = """
 import json, time
@@ -68,14 +70,14 @@ out = ""
 
 
 def test_the_hash_depends_only_on_the_content(tmp_path: Path) -> None:
-    for name in ("one", "two"):
+    for name in ("one", "two", "other"):
         (tmp_path / name).mkdir()
         write_app(tmp_path / name)
     assert app_hash(tmp_path / "one") == app_hash(tmp_path / "two") == app_hash(thin_app())
     text = (thin_app() / "pyproject.toml").read_text()
     changed = text.replace("client_app:app", "server_app:app")
-    (tmp_path / "two" / "pyproject.toml").write_text(changed)
-    assert app_hash(tmp_path / "two") != app_hash(thin_app())
+    (tmp_path / "other" / "pyproject.toml").write_text(changed)
+    assert app_hash(tmp_path / "other") != app_hash(thin_app())
 
 
 def test_only_listed_apps_and_methods_are_accepted(
@@ -160,9 +162,11 @@ def test_an_unlisted_app_is_refused_before_it_is_imported(tmp_path: Path, accept
         try:
             with (
                 flower.superlink(port, simulated=False),
-                flower.supernode("one", port, {"client": "one"}),
+                kept_supernode(flower, "one", port, {"client": "one"}),
             ):
-                flower.run(app, {"out": str(out)}, simulated_clients=0, on_poll=lambda: None)
+                Submission(flower).run(
+                    app, {"out": str(out)}, simulated_clients=0, on_poll=lambda: None
+                )
         finally:
             flower.kill_leftovers()
     answer = json.loads(out.read_text())

@@ -15,6 +15,7 @@ import pytest
 
 import ramet
 from ramet.errors import RametError
+from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, _is_free, free_ports
 from ramet.flower.run_config import thin_app
 
@@ -52,7 +53,7 @@ def test_a_supernode_that_ends_is_started_again(tmp_path: Path) -> None:
         return False
 
     try:
-        with flower.supernode("one", port, {"client": "one"}):
+        with kept_supernode(flower, "one", port, {"client": "one"}):
             assert waits_for(1)
             flower.kill_leftovers()
             assert waits_for(2)
@@ -64,7 +65,7 @@ def test_a_supernode_that_ends_is_started_again(tmp_path: Path) -> None:
 def test_a_supernode_that_cannot_start_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ramet.flower.programs._RESTART_PAUSES", (0.0, 0.1))
+    monkeypatch.setattr("ramet.flower.keeping._RESTART_PAUSES", (0.0, 0.1))
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))  # has no standard library
     flower, (port,) = Flower(tmp_path / "home", tmp_path / "logs"), free_ports(1)
     flower.home.mkdir()
@@ -76,7 +77,7 @@ def test_a_supernode_that_cannot_start_is_given_up(
             check()
             time.sleep(0.1)
 
-    with flower.supernode("one", port, {"client": "one"}) as check:
+    with kept_supernode(flower, "one", port, {"client": "one"}) as check:
         with pytest.raises(RametError, match=f"one was started 3 times, and ended soon.*{log}"):
             keep_checking(check)
         assert log.read_text().count("Fatal Python error") == 3
@@ -86,7 +87,7 @@ def test_a_supernode_that_cannot_start_is_given_up(
 def test_a_run_whose_supernodes_cannot_start_ends_and_names_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ramet.flower.programs._RESTART_PAUSES", (0.0,))
+    monkeypatch.setattr("ramet.flower.keeping._RESTART_PAUSES", (0.0,))
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if any('ramet.flower.supernode' in word for word in sys.orig_argv):\n"

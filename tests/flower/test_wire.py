@@ -31,8 +31,9 @@ from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
+from ramet.flower.signed_grid import LOST
 from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed
-from ramet.flower.wire import IN_FLIGHT, LOST, GridWire
+from ramet.flower.wire import IN_FLIGHT, GridWire
 from ramet.payload import Payload
 
 RUN = "0" * 32
@@ -256,7 +257,7 @@ def test_a_client_that_is_revoked_during_a_round_is_missing(tmp_path: Path) -> N
 def test_a_superlink_that_refuses_a_message_to_a_connected_node_ends_the_run() -> None:
     sites = {7: site("rings", None)}
     grid_wire = wire(sites, ["rings"], None)
-    cast(InProcessGrid, grid_wire._grid).refuses = True
+    cast(InProcessGrid, grid_wire._grid.grid).refuses = True
     with pytest.raises(RametError, match="did not accept a message"):
         ask(grid_wire, "rings")
 
@@ -276,7 +277,8 @@ def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
     assert answers["trees"] == why
     assert answers["blocks"] == "its node is not connected"
     assert (
-        grid_wire.reasons(["trees", "blocks"]) == f"trees: {why}; blocks: its node is not connected"
+        grid_wire.sites.reasons(["trees", "blocks"])
+        == f"trees: {why}; blocks: its node is not connected"
     )
     with pytest.raises(RametError, match="no client takes part: trees: its node is connected, but"):
         wire({8: sites[8]}, ["trees"], None, names={8: "trees"})
@@ -286,8 +288,8 @@ def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
 def test_a_node_that_did_not_say_which_client_it_is_is_asked_again(
     first: Error | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ramet.flower.wire._RETRIES", (0.0, 0.0))
-    monkeypatch.setattr("ramet.flower.wire._ANSWER_TIME", 0.05)
+    monkeypatch.setattr("ramet.flower.introductions._RETRIES", (0.0, 0.0))
+    monkeypatch.setattr("ramet.flower.introductions._ANSWER_TIME", 0.05)
     answers_of_trees, trees = [first], site("trees", None)
 
     def late(payload: Payload, introduces: bool) -> Payload | RecordDict | Error | None:
@@ -301,7 +303,7 @@ def test_a_node_that_did_not_say_which_client_it_is_is_asked_again(
 def test_only_a_node_whose_answer_was_lost_is_asked_again(
     code: int, questions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ramet.flower.wire._RETRIES", (0.0, 0.0))
+    monkeypatch.setattr("ramet.flower.introductions._RETRIES", (0.0, 0.0))
     asked = []
 
     def fails(payload: Payload, introduces: bool) -> Error:
@@ -353,7 +355,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("ramet.flower.wire.time", clock)
+    for module in ("wire", "introductions"):
+        monkeypatch.setattr(f"ramet.flower.{module}.time", clock)
     return clock
 
 

@@ -22,6 +22,7 @@ from ramet.experiment import RunFolder
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
 from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.submission import Submission
 from ramet.metrics import Record
 
 
@@ -41,13 +42,13 @@ def run_consortium(
     folder = RunFolder(path.absolute())
     if folder.started:
         folder.continue_with(settings)
-    flower = _flower(side, folder.path)
+    submission = _submission(side, folder.path)
     ended = outcome_logged("submission ended", "submission failed", "submission stopped")
     with _only_run(side, folder.path), events_written_to(side.events), ended:
         log_event(INFO, "run submitted", folder=str(folder.path))
         say(f"run submitted; folder: {folder.path}")
         try:
-            flower.run(
+            submission.run(
                 app=thin_app(),
                 config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
                 simulated_clients=0,
@@ -55,10 +56,10 @@ def run_consortium(
                 superlink_restarts=True,
             )
         except BaseException:
-            if run_id := flower.run_id():
+            if run_id := submission.run_id():
                 # If the run has ended or the SuperLink is down, the reason is raised below.
                 with suppress(RametError):
-                    flower.flwr("stop", run_id)
+                    submission.flower.flwr("stop", run_id)
             raise
     return folder
 
@@ -92,7 +93,7 @@ def _only_run(side: Coordinator, path: Path) -> Iterator[None]:
         ) from error
     try:
         last = read(note, _Submission) if note.exists() else None
-        if last and last.folder != path and _flower(side, last.folder).in_progress():
+        if last and last.folder != path and _submission(side, last.folder).in_progress():
             raise RametError(
                 f"{last.sentence} Its command has ended. Follow it with `ramet deploy run "
                 f"{side.folder} --out {last.folder}`, where Ctrl-C stops it."
@@ -111,9 +112,10 @@ def _note(note: Path, path: Path) -> None:
     write(note, _Submission(folder=path, started=started))
 
 
-def _flower(side: Coordinator, path: Path) -> Flower:
-    """Flower's programs with a folder of logs for the run in `path`."""
-    return Flower(side.flower.home, side.folder / "logs" / "-".join(path.parts[1:]))
+def _submission(side: Coordinator, path: Path) -> Submission:
+    """The run in `path`, which has a folder of logs of its own."""
+    logs = side.folder / "logs" / "-".join(path.parts[1:])
+    return Submission(Flower(side.flower.home, logs))
 
 
 class _Watch:

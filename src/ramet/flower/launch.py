@@ -14,8 +14,10 @@ from pathlib import Path
 
 from ramet.engine.server.journal import Observer
 from ramet.experiment import RunFolder
-from ramet.flower.programs import Check, Flower, free_ports
+from ramet.flower.keeping import Check, kept_supernode
+from ramet.flower.programs import Flower, free_ports
 from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.submission import Submission
 
 
 def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None:
@@ -44,7 +46,7 @@ def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None
             for check in checks:
                 check()
 
-        flower.run(
+        Submission(flower).run(
             app=thin_app(),
             config=to_run_config(settings, folder.path),
             simulated_clients=len(clients) if simulated else 0,
@@ -61,7 +63,7 @@ def _start_sites(
     for client in clients:
         own_data = str(experiment.setting.data_of(client, data) or data)
         node = {"client": client, "data": own_data, "state": str(folder.path)}
-        checks.append(stack.enter_context(flower.supernode(client, port, node)))
+        checks.append(stack.enter_context(kept_supernode(flower, client, port, node)))
     return checks
 
 

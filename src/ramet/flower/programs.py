@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,7 +28,8 @@ from ramet.flower.guard import write_program
 
 LOOPBACK = "127.0.0.1"
 """Never reached through an HTTP proxy, whatever the environment says."""
-_LINK = "ramet"
+LINK = "ramet"
+"""The name of the SuperLink in Flower's configuration."""
 _SERVER_PORTS = range(20_000, 32_000)
 """Below the ports that Linux and macOS give to outgoing connections."""
 _RANDOM = random.SystemRandom()
@@ -40,15 +38,6 @@ _RAY_ADDRESS = "RAY_ADDRESS"
 _START_TIMEOUT = 60.0
 _COMMAND_TIMEOUT = 600.0
 _STOP_TIMEOUT = 15.0
-_POLL_INTERVAL = 5.0
-_KEEPER_INTERVAL = 0.5
-_RESTART_PAUSES = (0.0, 1.0, 5.0, 15.0)
-"""Seconds before a SuperNode that has ended is started again."""
-_STEADY = 60.0
-"""A SuperNode that has run for so many seconds could be started."""
-_COMPLETED = "finished:completed"
-Check = Callable[[], None]
-"""Raises a RametError if something is wrong."""
 
 
 @dataclass(frozen=True)
@@ -89,105 +78,11 @@ class Flower:
         arguments += ["--simulation"] if simulated else []
         self._overrides.mkdir(parents=True, exist_ok=True)
         write_program(self._overrides / "flower-superexec", "ramet.flower.warm")
-        with self._process("superlink", "flower-superlink", *arguments) as link:
+        with self.process("superlink", "flower-superlink", *arguments) as link:
             self.connect(port)
             if not wait_until_up(f"http://127.0.0.1:{port}/health", lambda: link.poll() is None):
                 raise RametError(f"the SuperLink did not start. See {self.logs / 'superlink.log'}.")
             yield
-
-    @contextmanager
-    def supernode(self, client: str, port: int, node: dict[str, str]) -> Iterator[Check]:
-        """Keep a SuperNode running that connects to the SuperLink on this port.
-
-        Yields a function that raises an error if the SuperNode cannot be started.
-        """
-        stopped = threading.Event()
-        arguments = (client, port, node, stopped)
-        keeper = threading.Thread(target=self._keep_supernode_running, args=arguments, daemon=True)
-        keeper.start()
-
-        def check() -> None:
-            if not keeper.is_alive():
-                raise RametError(
-                    f"the SuperNode of {client} was started {len(_RESTART_PAUSES) + 1} times, and "
-                    f"ended soon each time. See {self.logs / f'supernode-{client}.log'}."
-                )
-
-        try:
-            yield check
-        finally:
-            stopped.set()
-            keeper.join()
-
-    def _keep_supernode_running(
-        self, client: str, port: int, node: dict[str, str], stopped: threading.Event
-    ) -> None:
-        """Start a SuperNode, and start it again on another port whenever it ends.
-
-        Give up if it ends soon several times in a row.
-        """
-        arguments = ["-c", "from ramet.flower.supernode import main; main()"]
-        arguments += ["--insecure", "--superlink", f"{LOOPBACK}:{port}", "--host", LOOPBACK]
-        arguments += ["--node-config", node_config_text(node), "--port"]
-        pauses = iter(_RESTART_PAUSES)
-        pause: float | None = 0.0
-        while pause is not None and not stopped.wait(pause):
-            (own_port,) = free_ports(1)
-            command, started = (sys.executable, *arguments, str(own_port)), time.monotonic()
-            with self._process(f"supernode-{client}", *command) as process:
-                while process.poll() is None and not stopped.wait(_KEEPER_INTERVAL):
-                    pass
-            if time.monotonic() - started > _STEADY:
-                pauses = iter(_RESTART_PAUSES)
-            pause = next(pauses, None)
-
-    def run(
-        self,
-        app: Path,
-        config: Mapping[str, str | int | float],
-        simulated_clients: int,
-        on_poll: Callable[[], None],
-        superlink_restarts: bool = False,
-    ) -> None:
-        """`flwr run` an app and wait until it ends; raise an error if it failed.
-
-        With `superlink_restarts`, wait for a SuperLink that is down to be restarted, and wait for a
-        run that outlived the command that started it instead of starting it again.
-        """
-        if not (superlink_restarts and self.in_progress()):
-            self._flwr_run(app, config, simulated_clients, on_poll)
-        while (outcome := self._outcome(superlink_restarts)) is None:
-            on_poll()
-            time.sleep(_POLL_INTERVAL)
-        on_poll()
-        if outcome["status"] != _COMPLETED:
-            raise RametError(f"{outcome['status-details'] or outcome['status']} See {self.logs}.")
-
-    def _submission(self, app: Path, config: Mapping[str, str | int | float]) -> list[str]:
-        """The arguments of `flwr` that start a run."""
-        copied, run_config = self.home / "app", self.logs / "run.toml"
-        shutil.copytree(app, copied, dirs_exist_ok=True)
-        self.logs.mkdir(parents=True, exist_ok=True)
-        run_config.write_text(tomli_w.dumps(config))
-        return ["run", str(copied), _LINK, "--run-config", str(run_config)]
-
-    def _flwr_run(
-        self,
-        app: Path,
-        config: Mapping[str, str | int | float],
-        simulated_clients: int,
-        on_poll: Callable[[], None],
-    ) -> None:
-        """Start `flwr run`, and wait until it ends."""
-        arguments = [*self._submission(app, config), "--stream"]
-        if simulated_clients:
-            arguments += ["--federation-config", _simulation(simulated_clients, self.ray)]
-        if self._run_log.exists():
-            self._run_log.replace(self.logs / "run-before.log")
-        with self._process("run", "flwr", *arguments) as running:
-            while running.poll() is None:
-                on_poll()
-                time.sleep(0.2)
 
     def kill_leftovers(self) -> None:
         """Kill all processes with this home, and wait: Ray's daemons outlive their parents."""
@@ -213,9 +108,10 @@ class Flower:
         return pids
 
     @contextmanager
-    def _process(
+    def process(
         self, name: str, program: str, *arguments: str
     ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a program until the block ends, and log what it prints."""
         self.logs.mkdir(parents=True, exist_ok=True)
         with (self.logs / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -240,7 +136,7 @@ class Flower:
         """Point `flwr` at the SuperLink on this loopback port, with TLS if `authority` is given."""
         tls = {"root-certificates": str(authority)} if authority else {"insecure": True}
         link = {"address": f"127.0.0.1:{port}", **tls}
-        config = {"superlink": {"default": _LINK, _LINK: link}}
+        config = {"superlink": {"default": LINK, LINK: link}}
         self.home.mkdir(parents=True, exist_ok=True)
         path, text = self.home / "config.toml", tomli_w.dumps(config)
         if not path.exists() or path.read_text() != text:  # a command may just be reading it
@@ -248,7 +144,7 @@ class Flower:
 
     def flwr(self, *command: str) -> dict[str, Any]:
         """Run `flwr COMMAND` on the SuperLink and return its JSON output."""
-        words = ["flwr", *command, _LINK, "--format", "json"]
+        words = ["flwr", *command, LINK, "--format", "json"]
         try:
             done = subprocess.run(
                 words,
@@ -272,41 +168,6 @@ class Flower:
             raise RametError(f"`{' '.join(words)}` failed: {answer.get('error-message', answer)}")
         return answer
 
-    def run_id(self) -> str | None:
-        """Flower's id of the last run that it accepted."""
-        log = self._run_log.read_text(errors="replace") if self._run_log.exists() else ""
-        started: list[str] = re.findall(r"started run (\d+)", log)
-        return started[-1] if started else None
-
-    @property
-    def _run_log(self) -> Path:
-        return self.logs / "run.log"
-
-    def in_progress(self) -> bool:
-        """Whether the run in these logs was started earlier and has not ended."""
-        run_id = self.run_id()
-        try:
-            return run_id is not None and self._finished_run(run_id) is None
-        except RametError:  # unknown to this SuperLink
-            return False
-
-    def _outcome(self, superlink_restarts: bool) -> dict[str, Any] | None:
-        """How the run ended, if it did; `flwr run` exits with 0 even if the run failed."""
-        run_id = self.run_id()
-        if run_id is None:
-            raise RametError(f"Flower did not accept the run. See {self._run_log}.")
-        try:
-            return self._finished_run(run_id)
-        except RametError:
-            if superlink_restarts:
-                return None
-            raise
-
-    def _finished_run(self, run_id: str) -> dict[str, Any] | None:
-        """Flower's description of a run, or None if the run has not ended."""
-        run: dict[str, Any] = self.flwr("ls", "--run-id", run_id)["runs"][0]
-        return run if run["status"].startswith("finished") else None
-
 
 def node_config_text(node: Mapping[str, str]) -> str:
     """The value of a SuperNode's --node-config."""
@@ -317,15 +178,6 @@ def _toml_string(text: str) -> str:
     """A string for Flower, which ends it at the first quote, even at an escaped one."""
     escaped = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', "\\u0022")
     return f'"{escaped}"'
-
-
-def _simulation(clients: int, ray: str | None) -> str:
-    """Flower's description of a simulation. A running cluster knows its cores itself."""
-    cores = "" if ray else f"init-args-num-cpus={os.cpu_count() or 1} "
-    return (
-        f"num-supernodes={clients} client-resources-num-cpus=1 client-resources-num-gpus=0.0 "
-        f'{cores}init-args-logging-level="ERROR" init-args-log-to-driver=false'
-    )
 
 
 def check_ray(address: str) -> None:

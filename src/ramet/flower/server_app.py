@@ -40,14 +40,14 @@ def main(grid: Grid, context: Context) -> None:
     if not folder.started or folder.summary() is None:
         experiment = Experiment(settings)
         wire = _wire(grid, experiment.clients, settings.deadline, context)
-        schemas = _schemas(experiment, wire.schema_texts)
+        schemas = _schemas(experiment, wire.sites.schema_texts)
         if folder.started:
             folder.check_sites(schemas)
         else:
             reported = _checked_complete(experiment, schemas, wire)
-            for sentence in distant_sums(wire.sums):
+            for sentence in distant_sums(wire.sites.sums):
                 log(WARNING, "%s.", sentence)
-            folder = RunFolder.create(path, settings, reported, agreed(wire.sums))
+            folder = RunFolder.create(path, settings, reported, agreed(wire.sites.sums))
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
         folder.execute(wire, _log_round)
@@ -91,7 +91,7 @@ def _checked_complete(
     if missing:
         raise RametError(
             "the run cannot start, because not all sites' graphs could be compared. "
-            f"{wire.reasons(missing)}. Check `ramet deploy status` there, start the missing "
+            f"{wire.sites.reasons(missing)}. Check `ramet deploy status` there, start the missing "
             "SuperNodes, or name fewer sites."
         )
     return schemas
