@@ -18,7 +18,8 @@ import tomli_w
 
 from own_sites import graph_site
 from ramet.deploy.consortium import write
-from ramet.deploy.coordinator import SETTINGS, Coordinator, init
+from ramet.deploy.coordinator import SETTINGS, Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.services import Service
 from ramet.deploy.site import SETTINGS as SITE_SETTINGS
 from ramet.deploy.site import Site, join

@@ -16,7 +16,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from own_sites import node_site
 from ramet.deploy.consortium import write
-from ramet.deploy.coordinator import SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator, init
+from ramet.deploy.coordinator import SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.site import SETTINGS, Site, join, node_config
 from ramet.engine.messages import request
 from ramet.flower.client_app import app

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from consortia import Members
 from outsiders import HEADER, SILENT, slow_connections
-from ramet.deploy.coordinator import init
+from ramet.deploy.init import init
 
 Outage = Callable[[Members, Callable[[], object]], float]
 """Cuts the sites off during a call; returns the time at which the cause was gone."""

@@ -31,8 +31,6 @@ APART = {("engine/site", "engine/server"), ("engine", "methods"), ("engine/serve
 LONGEST_FILE, LONGEST_CLASS, LONGEST_BODY = 400, 200, 60
 """In lines."""
 STILL_LONG = {
-    "deploy/coordinator.py: Coordinator",
-    "deploy/site.py: join",
     "experiment/experiment.py",
     "experiment/experiment.py: Experiment",
     "experiment/run_folder.py",

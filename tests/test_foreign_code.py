@@ -12,7 +12,7 @@ import ramet
 from command_line import Done
 from command_line import ramet as command
 from own_sites import node_site
-from ramet.deploy.coordinator import init
+from ramet.deploy.init import init
 from ramet.deploy.site import join
 from ramet.errors import RametError
 from ramet.experiment import RunFolder

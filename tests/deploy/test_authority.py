@@ -13,7 +13,8 @@ from own_sites import CONSORTIUM_TOML
 from ramet.cli.main import app
 from ramet.deploy import keys
 from ramet.deploy.authority import AuthorityChange
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 

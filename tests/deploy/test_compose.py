@@ -11,7 +11,7 @@ import yaml
 
 from own_sites import CONSORTIUM_TOML
 from ramet.deploy.compose import compose_text
-from ramet.deploy.coordinator import init
+from ramet.deploy.init import init
 from ramet.deploy.services import Service
 from ramet.deploy.side import Side
 from ramet.deploy.site import join

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from own_sites import node_site
 from ramet.cli.main import app
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.doctor import examine
+from ramet.deploy.init import init
 from ramet.deploy.probes import Finding, check_connection
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError

@@ -11,7 +11,8 @@ import pytest
 import tomli_w
 
 from http_proxy import TINYPROXY, http_proxy
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.probes import Finding, check_connection
 from ramet.flower.programs import free_ports
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from own_sites import CONSORTIUM_TOML
 from ramet.cli.main import app
 from ramet.deploy.alive import NEWS, describe, is_recent, last_news
-from ramet.deploy.coordinator import init
 from ramet.deploy.health import check_services
+from ramet.deploy.init import init
 from ramet.deploy.services import Service
 from ramet.deploy.site import Site, join
 from ramet.deploy.snapshot import Monitor

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from own_sites import CONSORTIUM_TOML
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.side import Side
 from ramet.deploy.site import join
 from ramet.version import __version__

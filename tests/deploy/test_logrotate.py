@@ -14,7 +14,8 @@ import psutil
 import pytest
 import tomli_w
 
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.services import SYSTEM_PROGRAMS, Service
 from ramet.deploy.side import Side
 from ramet.deploy.site import Site, join

@@ -22,7 +22,8 @@ import pytest
 import tomli_w
 
 from ramet.deploy import keys
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.probes import Finding
 from ramet.deploy.proxy import PID, reload_nginx
 from ramet.deploy.services import SYSTEM_PROGRAMS

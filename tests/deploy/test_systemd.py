@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from own_sites import CONSORTIUM_TOML
-from ramet.deploy.coordinator import init
+from ramet.deploy.init import init
 from ramet.deploy.services import Service
 from ramet.deploy.side import Side
 from ramet.deploy.site import join

@@ -26,7 +26,8 @@ import ramet
 from own_sites import CONSORTIUM_TOML
 from ramet.cli.main import app
 from ramet.deploy import prometheus
-from ramet.deploy.coordinator import Coordinator, init
+from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.init import init
 from ramet.deploy.site import Site, join
 from ramet.deploy.snapshot import Facts, Monitor, Sent
 from ramet.deploy.status import status_lines

@@ -42,7 +42,7 @@ def deploy_init(
     certificates and settings; keys are kept.
     """
     from ramet.deploy.authority import AuthorityChange
-    from ramet.deploy.coordinator import init
+    from ramet.deploy.init import init
 
     if authority and authority not in list(AuthorityChange):
         raise unknown("step", authority, AuthorityChange)

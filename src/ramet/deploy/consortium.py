@@ -187,16 +187,6 @@ class Application(_File):
     public_key: str
     certificate: str
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_complete(cls, given: dict[str, Any]) -> dict[str, Any]:
-        if "public_key" in given and "certificate" not in given:
-            raise ValueError(
-                "the application has no certificate, as before Ramet had client certificates. Ask "
-                "the site to upgrade, to rerun `ramet deploy join`, and to send the new application"
-            )
-        return given
-
 
 def read(path: Path, kind: type[Model]) -> Model:
     """Read and validate a TOML file."""

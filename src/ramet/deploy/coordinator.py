@@ -6,31 +6,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ramet.deploy import keys
-from ramet.deploy.authority import (
-    CERTIFICATES,
-    KEY,
-    AuthorityChange,
-    change_authority,
-    check_change,
-)
-from ramet.deploy.consortium import Application, Consortium, Invitation, read, write
-from ramet.deploy.members import NEW_KEY, Members
+from ramet.deploy.authority import CERTIFICATES
+from ramet.deploy.consortium import Application, Consortium, read
+from ramet.deploy.members import Members
 from ramet.deploy.probes import Finding, check_nginx, check_port
-from ramet.deploy.proxy import CLIENTS, TEMPORARY, nginx_conf, reload_nginx
+from ramet.deploy.proxy import CLIENTS, reload_nginx
+from ramet.deploy.registration import Registration
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Say, Side, make_private_folder, private_files
+from ramet.deploy.side import Say, Side
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError, unknown
-from ramet.flower.guard import KEY_VARIABLE, write_program
 from ramet.flower.programs import LOOPBACK, wait_until_up
 
 SETTINGS, SERVER_KEY = "consortium.toml", "server.key"
 SIGNING_KEY, SIGNING_CERTIFICATE = "coordinator.key", "coordinator.pem"
 """The key that signs requests to sites, and the authority's certificate for it."""
-_PROGRAMS = "programs"
+PROGRAMS = "programs"
 """The folder with programs of Ramet that take precedence over Flower's."""
 _DATABASE = "sqlite:///superlink.db?timeout=25"
 """SQLite waits 25 s for a lock; its 5 s were too few for ten sites on a busy machine."""
@@ -69,6 +62,10 @@ class Coordinator(Side):
         return Members(self.admitted)
 
     @property
+    def _registration(self) -> Registration:
+        return Registration(self.members, self.flower)
+
+    @property
     def _proxy_host(self) -> str:
         """The address at which this machine reaches its own proxy."""
         listen = self.consortium.listen
@@ -95,7 +92,7 @@ class Coordinator(Side):
                 ),
                 listens=("127.0.0.1", self.consortium.link_port),
             ),
-            replace(superexec(self.folder, link, root_certificates), bin_folder=_PROGRAMS),
+            replace(superexec(self.folder, link, root_certificates), bin_folder=PROGRAMS),
             Service(
                 self.folder,
                 "proxy",
@@ -122,7 +119,7 @@ class Coordinator(Side):
         for service in others:
             _report_start(service, service.start(), say)
         for site in self.consortium.sites:
-            self._register(site, say)
+            self._registration.register(site, say)
         time.sleep(1.0)
         for service in others:
             if service.process() is None:
@@ -151,68 +148,34 @@ class Coordinator(Side):
         self._check_member(given.site)
         with all_or_nothing():
             self.members.admit(given)
-            self._write_clients({**self._certificates(), given.site: given.certificate})
+            self.write_clients({**self.certificates(), given.site: given.certificate})
         say(f"{given.site}: admitted, fingerprint {keys.fingerprint(given.public_key)}")
         self._reload_proxy(say)
-        self._register(given.site, say)
+        if self._superlink_running():
+            self._registration.register(given.site, say)
 
     def revoke(self, site: str, say: Say) -> None:
         """Remove a site's key and certificate; the proxy refuses it from now on."""
         self._check_member(site)
         with all_or_nothing():
             self.members.revoke(site)
-            others = {name: one for name, one in self._certificates().items() if name != site}
-            self._write_clients(others)
+            others = {name: one for name, one in self.certificates().items() if name != site}
+            self.write_clients(others)
         say(f"{site}: revoked")
         self._reload_proxy(say)
-        self._unregister(site)
+        if self.members.node(site).exists() and not self._superlink_running():
+            raise RametError(
+                f"the proxy refuses {site}, but its key is still registered at the SuperLink, "
+                f"which is not running. Run `ramet deploy start {self.folder}`, then revoke again."
+            )
+        self._registration.unregister(site)
 
-    def write_setup(self, authority: str, key: Path) -> None:
-        """Write everything but keys: settings, certificates, scripts and invitations."""
-        consortium, folder = self.consortium, self.folder
-        for_server = keys.make_server_certificate(
-            consortium.name, consortium.address, folder / SERVER_KEY, key
-        )
-        for_requests = keys.make_coordinator_certificate(consortium.name, folder / SIGNING_KEY, key)
-        write_atomically(folder / "server.pem", for_server)
-        write_atomically(folder / SIGNING_CERTIFICATE, for_requests)
-        write_program(
-            folder / _PROGRAMS / "flower-superexec",
-            "ramet.flower.warm",
-            {KEY_VARIABLE: folder / SIGNING_KEY},
-        )
-        write_atomically(folder / "nginx.conf", nginx_conf(consortium))
-        self._write_clients(self._certificates(), authority)
-        write(folder / SETTINGS, consortium)
-        self.write_scripts()
-        for site in consortium.sites:
-            write(folder / "invitations" / f"{site}.toml", self._invitation(site, authority))
-
-    def _invitation(self, site: str, authority: str) -> Invitation:
-        consortium = self.consortium
-        return Invitation(
-            consortium=consortium.name,
-            site=site,
-            address=consortium.address,
-            port=consortium.port,
-            method=consortium.method,
-            network=consortium.network,
-            setting=consortium.setting,
-            share=consortium.share,
-            release=consortium.release,
-            rounds=consortium.rounds,
-            secure=consortium.secure,
-            dp=consortium.dp,
-            options=consortium.options,
-            authority=authority,
-        )
-
-    def _certificates(self) -> dict[str, str]:
+    def certificates(self) -> dict[str, str]:
         """The certificates of admitted sites, by name."""
         files = self.members.certificates(self.consortium.sites)
         return {file.stem: file.read_text() for file in files}
 
-    def _write_clients(self, certificates: Mapping[str, str], authority: str | None = None) -> None:
+    def write_clients(self, certificates: Mapping[str, str], authority: str | None = None) -> None:
         """Write the certificates that the proxy accepts; nginx needs at least one."""
         first = self.authority.read_text() if authority is None else authority
         write_atomically(self.folder / CLIENTS, "".join([first, *certificates.values()]))
@@ -226,57 +189,14 @@ class Coordinator(Side):
                 f"reload it: docker compose --project-directory {self.folder} kill -s HUP proxy"
             )
 
-    def _unregister(self, site: str) -> None:
-        """Remove the site's node from Flower, if it was registered."""
-        node = self.members.node(site)
-        if not node.exists():
-            return
-        if not self._superlink_running():
-            raise RametError(
-                f"the proxy refuses {site}, but its key is still registered at the SuperLink, "
-                f"which is not running. Run `ramet deploy start {self.folder}`, then revoke again."
-            )
-        self.flower.flwr("supernode", "unregister", node.read_text())
-        node.unlink()
-
     def site_statuses(self) -> dict[str, str]:
         """The status of each site, as reported by the SuperLink."""
         self.check_running()
-        nodes = {str(node["node-id"]): node["status"] for node in self._list_nodes()}
-        return {site: self._status_of(site, nodes) for site in self.consortium.sites}
+        return self._registration.statuses(self.consortium.sites)
 
     def new_run_folder(self) -> Path:
         """A new folder for a run, named after the current time."""
         return self.folder / "runs" / time.strftime("%Y%m%d-%H%M%S")
-
-    def _register(self, site: str, say: Say) -> None:
-        key, node = self.members.key(site), self.members.node(site)
-        if not key.exists() or node.exists() or not self._superlink_running():
-            return
-        try:
-            answer = self.flower.flwr("supernode", "register", str(key))
-        except RametError as error:
-            if "already in use" not in str(error):
-                raise
-            raise RametError(
-                f"Flower has unregistered the key of {site} before, which is final. Run "
-                f"`ramet deploy revoke {site} {self.folder}`. {NEW_KEY}"
-            ) from error
-        write_atomically(node, str(answer["node-id"]))
-        say(f"{site}: registered")
-
-    def _list_nodes(self) -> list[dict[str, Any]]:
-        nodes: list[dict[str, Any]] = self.flower.flwr("supernode", "list")["nodes"]
-        return nodes
-
-    def _status_of(self, site: str, nodes: dict[str, str]) -> str:
-        if not self.members.key(site).exists():
-            return "not admitted"
-        if not self.members.certificate(site).exists():
-            return "admitted without a certificate; ask it to rerun join, and admit it again"
-        if not self.members.node(site).exists():
-            return "admitted, not registered"
-        return nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")
 
     def _check_member(self, site: str) -> None:
         if site not in self.consortium.sites:
@@ -307,39 +227,6 @@ class Coordinator(Side):
                 f"{len(admitted)} of {len(sites)} sites are admitted, but the quorum is {quorum}. "
                 f"Run `ramet deploy admit SITE.application.toml {self.folder}` for each site first."
             )
-
-
-@private_files()
-def init(
-    settings: Path, folder: Path | None, say: Say, authority_change: AuthorityChange | None = None
-) -> Coordinator:
-    """Set up the coordinator's folder; a rerun keeps all keys and rewrites the rest."""
-    consortium = read(settings, Consortium)
-    try:
-        consortium.settings(settings.parent)
-    except RametError as error:
-        raise RametError(f"{settings}: {error}") from error
-    where = (folder or Path(consortium.name)).absolute()
-    side = Coordinator(where, consortium)
-    check_change(where, authority_change)
-    make_private_folder(where)
-    for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY, _PROGRAMS):
-        (where / part).mkdir(exist_ok=True)
-    with all_or_nothing():
-        created = {
-            KEY: keys.ensure_key(where / KEY),
-            SERVER_KEY: keys.ensure_key(where / SERVER_KEY),
-            SIGNING_KEY: keys.ensure_signing_key(where / SIGNING_KEY),
-            "superexec.secret": keys.ensure_secret(where / "superexec.secret"),
-        }
-        authority, key = change_authority(where, consortium.name, created[KEY], authority_change)
-        side.write_setup(authority, key)
-    for name, is_new in created.items():
-        say(f"{name}: {'created' if is_new else 'exists, kept'}")
-    for site in consortium.sites:
-        say(f"invitations/{site}.toml: for {site}")
-    say(f"authority's fingerprint: {keys.fingerprint(authority)}")
-    return side
 
 
 def _report_start(service: Service, is_new: bool, say: Say) -> None:

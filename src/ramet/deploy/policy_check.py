@@ -19,6 +19,7 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
 from ramet.flower.permission import permitted_settings, site_limit
 from ramet.flower.run_config import to_run_config
+from ramet.flower.terms import AgreedRun
 from ramet.policy import Ceiling, Policy, Totals, training_samples
 from ramet.rules.method import AssembledMethod
 from ramet.tasks import Shape
@@ -76,19 +77,9 @@ def run_settings(run: Path, site: Site) -> tuple[RunSettings, bool]:
     if "sites" in _keys(run):
         return read(run, Consortium).settings(site.settings.data.parent), True
     given = read(run, Invitation)
-    settings = checked_settings(
-        method=given.method,
-        setting=given.setting,
-        rounds=given.rounds,
-        network=given.network,
-        share=given.share,
-        release=given.release,
-        secure=given.secure,
-        dp=given.dp,
-        engine="superlink",
-        data=site.settings.data,
-        options={**given.options, **site_options(given.setting, [given.site])},
-    )
+    agreed = given.model_dump(include={*AgreedRun.model_fields})
+    agreed["options"] |= site_options(given.setting, [given.site])
+    settings = checked_settings(**agreed, engine="superlink", data=site.settings.data)
     return settings, False
 
 

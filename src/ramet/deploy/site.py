@@ -157,7 +157,8 @@ class Site(Side):
         self._await_coordinator(end, say)
         before = time.time()
         started = node.start()
-        say(f"{node.name}: {'started' if started else 'running without news; waiting for news'}")
+        state = "started" if started else "running, no heartbeat accepted yet; waiting for one"
+        say(f"{node.name}: {state}")
         if not self._wait_for_news(node, before, end, say):
             if started:
                 node.stop()
@@ -226,20 +227,9 @@ def join(
     trust_new_authority: bool = False,
 ) -> tuple[Site, Path]:
     """Set up the site's folder and key; also return the application for the coordinator."""
-    from ramet.data.own import site_name  # imports PyTorch, which monitoring does not need
-
     given = read(invitation, Invitation)
-    if given.setting == OWN and data.suffix != ".toml":
-        raise RametError(
-            "sites bring their own graphs to this consortium. Give their TOML: --data site.toml."
-        )
-    if given.setting == OWN and data.exists() and (named := site_name(data)) != given.site:
-        raise RametError(
-            f"{data} describes the graphs of {named}, but {invitation} invites {given.site}. Give "
-            f'the right file, or set site = "{given.site}" in it.'
-        )
+    _check_data(data, given, invitation)
     where = (folder or Path(f"{given.consortium}-{given.site}")).absolute()
-    check_path(data.absolute())
     site = Site(
         where,
         SiteSettings(
@@ -254,41 +244,73 @@ def join(
     make_private_folder(where)
     for part in ("logs", "flower", "state", GUARD):
         (where / part).mkdir(exist_ok=True)
-    key, policy = where / NODE_KEY, where / POLICY
-    application = where / f"{given.site}.application.toml"
     with all_or_nothing():
-        write_guard(where / GUARD, [app_hash(thin_app())], site.events)
-        key_is_new = keys.ensure_signing_key(key)
-        keys.ensure_secret(where / "superexec.secret")
-        write_atomically(site.authority, given.authority)
-        write(where / SETTINGS, site.settings)
-        site.write_scripts()
-        public = keys.public_key_of(key)
-        certificate = keys.ensure_client_certificate(where / CLIENT_CERTIFICATE, given.site, key)
-        write(
-            application,
-            Application(
-                consortium=given.consortium,
-                site=given.site,
-                public_key=public,
-                certificate=certificate,
-            ),
-        )
-        _write_member(where, given.site, public)
-        if not policy.exists():
-            write_atomically(policy, first_policy(given.dp, given.secure))
+        key_is_new = keys.ensure_signing_key(where / NODE_KEY)
+        application = _write_setup(site, given)
     say(f"node.key: {'created' if key_is_new else 'exists, kept'}")
-    if given.dp and site.policy.privacy is None:
-        say(f"Without [privacy] in {policy}, every run may spend {given.dp} again.")
-    for line in ("This site allows runs:", *site.settings.terms.lines()):
+    for line in _summary(site, given):
         say(line)
-    say(f"To change this, edit [allow] in {where / SETTINGS}.")
-    for line in ("This site's policy:", *site.policy.lines()):
-        say(line)
-    say(f"To change this, edit {policy}. Rerunning this command keeps it.")
-    say(f"authority's fingerprint: {keys.fingerprint(given.authority)}")
-    say(f"site key's fingerprint: {keys.fingerprint(public)}")
     return site, application
+
+
+def _check_data(data: Path, given: Invitation, invitation: Path) -> None:
+    """Check that the path can be that of the invited site's data."""
+    from ramet.data.own import site_name  # imports PyTorch, which monitoring does not need
+
+    check_path(data.absolute())
+    if given.setting != OWN:
+        return
+    if data.suffix != ".toml":
+        raise RametError(
+            "sites bring their own graphs to this consortium. Give their TOML: --data site.toml."
+        )
+    if data.exists() and (named := site_name(data)) != given.site:
+        raise RametError(
+            f"{data} describes the graphs of {named}, but {invitation} invites {given.site}. Give "
+            f'the right file, or set site = "{given.site}" in it.'
+        )
+
+
+def _write_setup(site: Site, given: Invitation) -> Path:
+    """Write everything but the site's key, and return the application."""
+    where, policy = site.folder, site.folder / POLICY
+    key, application = where / NODE_KEY, where / f"{given.site}.application.toml"
+    write_guard(where / GUARD, [app_hash(thin_app())], site.events)
+    keys.ensure_secret(where / "superexec.secret")
+    write_atomically(site.authority, given.authority)
+    write(where / SETTINGS, site.settings)
+    site.write_scripts()
+    public = keys.public_key_of(key)
+    certificate = keys.ensure_client_certificate(where / CLIENT_CERTIFICATE, given.site, key)
+    write(
+        application,
+        Application(
+            consortium=given.consortium,
+            site=given.site,
+            public_key=public,
+            certificate=certificate,
+        ),
+    )
+    _write_member(where, given.site, public)
+    if not policy.exists():
+        write_atomically(policy, first_policy(given.dp, given.secure))
+    return application
+
+
+def _summary(site: Site, given: Invitation) -> Iterator[str]:
+    """What the site's owner has agreed to, and the fingerprints to compare."""
+    policy = site.folder / POLICY
+    if given.dp and site.policy.privacy is None:
+        yield f"Without [privacy] in {policy}, every run may spend {given.dp} again."
+    yield "This site allows runs:"
+    yield from site.settings.terms.lines()
+    yield f"To change this, edit [allow] in {site.folder / SETTINGS}."
+    yield "This site's policy:"
+    yield from site.policy.lines()
+    yield f"To change this, edit {policy}. Rerunning this command keeps it."
+    yield f"authority's fingerprint: {keys.fingerprint(given.authority)}"
+    public = keys.public_key_of(site.folder / NODE_KEY)
+    yield f"site key's fingerprint: {keys.fingerprint(public)}"
 
 
 def add_member(application: Path, folder: Path) -> str:
