@@ -76,7 +76,7 @@ class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Consortium(_File):
+class Consortium(AgreedRun, _File):
     """The members of a consortium, the coordinator's address, and what they run."""
 
     name: Name
@@ -90,7 +90,6 @@ class Consortium(_File):
     metrics_port: Port | None = None
     """The loopback port of the coordinator's metrics for Prometheus; None disables them."""
     sites: tuple[Name, ...] = Field(min_length=1)
-    method: str
     setting: str = OWN
     rounds: int | None = Field(None, ge=1)
     seed: int = 0
@@ -101,15 +100,9 @@ class Consortium(_File):
     # As for `ramet run`:
     patience: int | None = Field(None, ge=1)
     norm_bound: float | None = None
-    network: str | None = None
     merge: str | None = None
-    release: str | None = None
     activation: str | None = None
     metric: str | None = None
-    share: tuple[str, ...] | None = None
-    secure: bool = False
-    dp: str | None = None
-    options: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

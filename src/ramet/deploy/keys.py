@@ -17,13 +17,12 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
-    load_ssh_private_key,
-    load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ramet.disk import create_private_file, write_atomically
 from ramet.errors import RametError
+from ramet.flower.key_files import private_key, public_key
 from ramet.flower.terms import COORDINATOR
 from ramet.secure.identity import fingerprint as fingerprint
 
@@ -54,7 +53,7 @@ def ensure_signing_key(path: Path) -> bool:
 
 
 def public_key_of(node_key: Path) -> str:
-    public = _load(node_key, openssh=True).public_key()
+    public = private_key(node_key).public_key()
     return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
@@ -63,7 +62,7 @@ def ensure_client_certificate(path: Path, site: str, node_key: Path) -> str:
 
     The file also holds the key, in the format that TLS libraries read.
     """
-    key = _load(node_key, openssh=True)
+    key = private_key(node_key)
     if path.exists() and _is_for(path.read_text(), key.public_key()):
         return _pem(x509.load_pem_x509_certificate(path.read_bytes()))
     certificate = _make_client_certificate(site, key)
@@ -72,8 +71,9 @@ def ensure_client_certificate(path: Path, site: str, node_key: Path) -> str:
     return certificate
 
 
-def check_client_certificate(text: str, site: str, public_key: str) -> None:
+def check_client_certificate(text: str, site: str, public: str) -> None:
     """Check that this is one certificate, signed by this key for itself, that only names `site`."""
+    key = public_key(public.encode(), f"the key of {site}")
     try:
         (certificate,) = x509.load_pem_x509_certificates(text.encode())
         certificate.verify_directly_issued_by(certificate)
@@ -82,20 +82,10 @@ def check_client_certificate(text: str, site: str, public_key: str) -> None:
         raise RametError("not a site's certificate. Ask the site for its file.") from error
     if constraints.ca or certificate.subject != _common_name(site) or text != _pem(certificate):
         raise RametError(f"the certificate is not one for {site}. Ask the site for its file.")
-    if not _is_for(text, load_ssh_public_key(public_key.encode())):
+    if not _is_for(text, key):
         raise RametError("the certificate is for another key. Ask the site for its file.")
     if days_left(text) < 0:
         raise RametError(f"the certificate has expired. {RENEW_CLIENT}")
-
-
-def check_public(text: str) -> None:
-    """Check that this is a P-384 public key."""
-    try:
-        key = load_ssh_public_key(text.encode())
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(f"not a public key ({error}). Ask the site for its file.") from error
-    if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)):
-        raise RametError("not a P-384 key. Ask the site to run `ramet deploy join`.")
 
 
 def make_authority(name: str, key_file: Path) -> str:
@@ -129,7 +119,7 @@ def make_server_certificate(name: str, address: str, key_file: Path, authority: 
 
 def make_coordinator_certificate(name: str, key_file: Path, authority: Path) -> str:
     """A certificate for the key that signs requests to sites, as PEM."""
-    public, signer = _load(key_file, openssh=True).public_key(), _load(authority)
+    public, signer = private_key(key_file).public_key(), _load(authority)
     builder = (
         _certificate(COORDINATOR, f"{name} authority", public, _SERVER_VALIDITY)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -176,11 +166,10 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _load(path: Path, openssh: bool = False) -> ec.EllipticCurvePrivateKey:
-    """Read a private key: one for messages in OpenSSH's format, one for TLS in PKCS #8."""
+def _load(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Read a private key for TLS, in PKCS #8."""
     try:
-        load = load_ssh_private_key if openssh else load_pem_private_key
-        key = load(path.read_bytes(), password=None)
+        key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise RametError(
             f"cannot read the key {path} ({error}). Restore it from a backup."

@@ -41,7 +41,6 @@ class Members:
 
     def admit(self, given: Application) -> None:
         """Check and store a site's key and certificate."""
-        keys.check_public(given.public_key)
         keys.check_client_certificate(given.certificate, given.site, given.public_key)
         self._check_not_revoked(given.public_key)
         key = self.key(given.site)

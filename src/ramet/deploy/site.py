@@ -29,6 +29,7 @@ from ramet.deploy.side import Say, Side, check_path, make_private_folder, privat
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
 from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
+from ramet.flower.key_files import public_key
 from ramet.flower.programs import node_config_text
 from ramet.flower.run_config import thin_app
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
@@ -321,12 +322,12 @@ def add_member(application: Path, folder: Path) -> str:
             f"{application} is for the consortium {given.consortium}, but this is a site of "
             f"{site.settings.consortium}. Ask for the right file."
         )
-    keys.check_public(given.public_key)
+    public_key(given.public_key.encode(), f"the key of {given.site}")
     return _write_member(folder, given.site, given.public_key)
 
 
-def _write_member(folder: Path, site: str, public_key: str) -> str:
-    path, fingerprint = folder / MEMBERS, keys.fingerprint(public_key)
+def _write_member(folder: Path, site: str, public: str) -> str:
+    path, fingerprint = folder / MEMBERS, keys.fingerprint(public)
     known = tomllib.loads(path.read_text()) if path.exists() else {}
     write_atomically(path, tomli_w.dumps({**known, site: fingerprint}), mode=0o600)
     return fingerprint

@@ -22,20 +22,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from cryptography.x509.oid import NameOID
 from filelock import FileLock
 
 from ramet.disk import sync
 from ramet.errors import RametError
 from ramet.flower.guard import KEY_VARIABLE, write_errors_kept_local
+from ramet.flower.key_files import private_key, public_key
 from ramet.flower.terms import AUTHORITY, COORDINATOR, SETTINGS
 from ramet.payload import Payload, digest
 
@@ -84,7 +83,7 @@ def signed(
     message: Payload, request_id: RequestId, key_file: Path, kind: Kind = Kind.REPLY
 ) -> Payload:
     """The message with a note that holds its signature."""
-    signature = _private_key(key_file).sign(request_id.statement(message, kind), _ALGORITHM).hex()
+    signature = private_key(key_file).sign(request_id.statement(message, kind), _ALGORITHM).hex()
     return replace(message, notes={**message.notes, SIGNATURE: signature})
 
 
@@ -203,7 +202,7 @@ class Keyring:
             return "is not signed"
         path = self._file(request_id.client)
         try:
-            key = _public_key(path.read_bytes(), path)
+            key = public_key(path.read_bytes(), str(path))
         except RametError as error:
             return f"cannot be checked: {error}"
         if not _is_signed_by(key, reply, request_id, Kind.REPLY):
@@ -212,29 +211,3 @@ class Keyring:
 
     def _file(self, client: str) -> Path:
         return self.folder / f"{client}.pub"
-
-
-@lru_cache(maxsize=4)
-def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    try:
-        key = load_ssh_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(f"{path} is not a private key ({error}).") from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP384R1):
-        raise _wrong_curve(path)
-    return key
-
-
-@lru_cache(maxsize=256)
-def _public_key(content: bytes, path: Path) -> ec.EllipticCurvePublicKey:
-    try:
-        key = load_ssh_public_key(content)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise RametError(f"{path} is not a public key ({error}).") from error
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
-        raise _wrong_curve(path)
-    return key
-
-
-def _wrong_curve(path: Path) -> RametError:
-    return RametError(f"{path} is not a P-384 key. Create one with ssh-keygen -t ecdsa -b 384.")

@@ -23,27 +23,6 @@ SWITCH, ALL = "RAMET_STOCK_FLOWER", "all"
 TESTED = "1.41."
 """The releases of Flower with which the protections were tested."""
 _PLACE = re.compile(r"(?P<module>[\w.]+):(?P<name>\w+)(\((?P<parameters>[\w, ]+)\))?")
-_EXECUTOR = (
-    "flwr.supercore.superexec.run_superexec:get_executor",
-    "flwr.supercore.superexec.executor:ExecutionSpec",
-    "flwr.supercore.superexec.executor:LaunchResult",
-    "flwr.supercore.superexec.executor:SubprocessExecutor",
-    "flwr.supercore.constant:TASK_TYPE_TO_APPIO_API_ADDRESS_ARG",
-    "flwr.supercore.constant:TASK_TYPE_TO_COMMAND",
-    "flwr.supercore.constant:TaskType",
-)
-_CONNECTION = (
-    "flwr.supernode.fleet_http_connection:FleetHttpClient",
-    "flwr.supernode.fleet_http_client:FleetHttpClient",
-    "flwr.supercore.protobuf.client:ProtobufClientInterceptor",
-    "flwr.supercore.protobuf.client:ProtobufRequestContext",
-    "flwr.proto.fleet_pb2:ActivateNodeRequest",
-    "flwr.proto.fleet_pb2:ActivateNodeResponse",
-    "flwr.proto.fleet_pb2:PullMessagesRequest",
-    "flwr.proto.fleet_pb2:PullMessagesResponse",
-    "flwr.proto.heartbeat_pb2:SendNodeHeartbeatRequest",
-    "flwr.proto.heartbeat_pb2:SendNodeHeartbeatResponse",
-)
 _WAITS = "(initial_backoff, backoff_cap, max_tries_per_object)"
 
 
@@ -57,13 +36,18 @@ class Patch:
     code: str
     """The function in this package that makes the change, `module:function`."""
     places: tuple[str, ...]
-    """What it needs in Flower: `module:name`, and the parameters of a function in brackets."""
+    """What it replaces or calls in Flower: `module:name`, with a function's parameters."""
     protects: bool = False
     """Whether a consortium relies on it."""
 
     def missing(self) -> list[str]:
-        """The places that the installed Flower does not have."""
-        return [place for place in self.places if not _exists(place)]
+        """What the installed Flower does not have: places, or what the patch's code imports."""
+        missing = [place for place in self.places if not _exists(place)]
+        try:
+            import_module(f"{__name__}.{self.code.partition(':')[0]}")
+        except ImportError as error:
+            missing.append(f"{error.name}: {error}")
+        return missing
 
 
 PATCHES = {
@@ -78,14 +62,14 @@ PATCHES = {
         "A program inherits its token in a file without a name.",
         "tokens are on command lines, which every account of the machine can read",
         "executor:hide_tokens",
-        _EXECUTOR,
+        ("flwr.supercore.superexec.run_superexec:get_executor",),
         protects=True,
     ),
     "site-connection": Patch(
         "A site shows its certificate to the proxy, and notes when the coordinator accepted it.",
         "the coordinator's proxy refuses the site",
         "connection:show_certificate",
-        _CONNECTION,
+        ("flwr.supernode.fleet_http_connection:FleetHttpClient",),
         protects=True,
     ),
     "forked-apps": Patch(
@@ -93,27 +77,21 @@ PATCHES = {
         "every message starts Python and imports PyTorch, which takes seconds",
         "executor:fork_client_apps",
         (
-            *_EXECUTOR,
+            "flwr.supercore.superexec.run_superexec:get_executor",
             "flwr.supernode.runtime.run_clientapp:run_clientapp",
-            "flwr.supercore.tls:validate_and_resolve_root_certificates",
         ),
     ),
     "steady-connection": Patch(
         "A SuperNode tries again after every failure, and asks often while rounds go on.",
         "a TLS error ends the SuperNode, and messages wait for up to 3 s",
         "connection:reconnect",
-        _CONNECTION,
+        ("flwr.supernode.fleet_http_connection:FleetHttpClient",),
     ),
     "steady-state": Patch(
         "A SuperNode forgets finished tasks, and answers for every app that was killed.",
         "a SuperNode's memory grows, and the message of a killed app may stay without an answer",
         "node_state:use_steady_state",
-        (
-            "flwr.supernode.nodestate.nodestate_factory:InMemoryNodeState",
-            "flwr.supernode.nodestate.in_memory_nodestate:InMemoryNodeState",
-            "flwr.common.constant:Status",
-            "flwr.proto.task_pb2:Task",
-        ),
+        ("flwr.supernode.nodestate.nodestate_factory:InMemoryNodeState",),
     ),
     "quick-replies": Patch(
         "A SuperNode looks for its app's reply every 0.05 s.",
