@@ -165,7 +165,7 @@ def first_reply_only() -> Method:
 
 
 class _OwnArrays(WeightedMean):
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         if not state.notes:
             return state.arrays
         names = state.notes["names"].split()
@@ -178,14 +178,14 @@ class _OwnArrays(WeightedMean):
 
 
 def own_arrays() -> Method:
-    """`ask` looks up arrays of the client, which has none if it never replied."""
+    """`send` looks up arrays of the client, which has none if it never replied."""
     return merged_by(_OwnArrays())
 
 
 class _AllExpected(WeightedMean):
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         received = dict(replies)
-        ordered = [(client, received[client]) for client in ("blocks", "rings", "trees")]
+        ordered = [Reply(client, received[client]) for client in ("blocks", "rings", "trees")]
         return super().merge(state, ordered, server)
 
 
@@ -201,12 +201,12 @@ class _CountedMerges(WeightedMean):
     def start(self, shared: Arrays) -> Payload:
         return Payload({**shared, "merges": np.zeros(1)})
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         return {name: array for name, array in state.arrays.items() if name != "merges"}
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         self.merges.append(1)
-        merged = super().merge(Payload(self.ask(state, "")), replies, server)
+        merged = super().merge(Payload(self.send(state, "")), replies, server)
         return Payload({**merged.arrays, "merges": np.array([len(self.merges)])})
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import HTTPServer
 from pathlib import Path
 from threading import Thread
 
+from ramet.payload import Payload
 from ramet.randomness import Randomness
+from ramet.rules.merging import Reply
 from ramet.rules.server import Server
 
 
@@ -31,3 +33,8 @@ def serving_tls(server: HTTPServer, folder: Path) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         serving.join()
+
+
+def replied(pairs: Iterable[tuple[str, Payload]]) -> list[Reply]:
+    """Replies of clients, given by name and message."""
+    return [Reply(client, message) for client, message in pairs]

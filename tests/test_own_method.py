@@ -66,7 +66,7 @@ def test_the_state_of_a_merging_rule_survives_a_restart(own: Path, tmp_path: Pat
     whole = ramet.run(f"{own}/momentum.py:momentum", rounds=4, out=tmp_path / "whole")
     allow_code(f"{own}/momentum.py:momentum")
     rule = method_factory(f"{own}/momentum.py:momentum")().merging
-    assert digest(rule.ask(rule.start({}), "a")) == digest({})
+    assert digest(rule.send(rule.start({}), "a")) == digest({})
     assert resumed_sha256(whole) == whole.summary.sha256
 
 
@@ -302,14 +302,14 @@ from ramet.rules.activation import WithoutMemory
 class Recorder(WithoutMemory):
     threshold: float = 0.0
 
-    def ask(self, state, choice):
-        return dict.fromkeys(choice.clients, ())
+    def ask(self, state, server):
+        return dict.fromkeys(server.clients, ())
 
     def score(self, sent, received, numbers) -> Mapping[str, float]:
         assert sent.keys() == received.keys()
         return numbers
 
-    def settle(self, state, choice, scores):
+    def settle(self, state, server, scores):
         from ramet.payload import Payload
 
         seen = {f"{name} of {client}": n for client in scores for name, n in scores[client].items()}
@@ -338,7 +338,7 @@ def none(): ...
 def needy(x: int): ...
 number = 3
 class Half:
-    def ask(self, state, choice): ...
+    def ask(self, state, server): ...
 """
 
 

@@ -1,66 +1,163 @@
 """Ramet: federated learning on graphs.
 
-Each site keeps its data and its private encoder, and shares the rest.
+Each site keeps its data and its private encoder, and shares the rest. What can be imported from
+here is stable: what a run, a method, a network or a task needs. All else may change.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ramet.version import __version__
 
-if TYPE_CHECKING:
-    from ramet.errors import RametError
-    from ramet.methods import *  # noqa: F403 (typed here, and imported on first use)
-    from ramet.methods import METHODS, Method
+if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
+    from ramet.data import Batch, ClientData, HeteroGraph, NodeGraph
+    from ramet.errors import RametError, RametWarning
+    from ramet.methods import *  # noqa: F403 - the factories of methods
+    from ramet.methods import METHODS
+    from ramet.methods.fedda import Explore, Restart
+    from ramet.methods.fedopt import AdaptiveStep
+    from ramet.methods.fedprox import Proximal
+    from ramet.methods.gcfl import ClusteredMean
+    from ramet.methods.moon import Contrast
+    from ramet.models import GraphShape, LinkShape, NodeShape, embedding_size
+    from ramet.models.pyg import PyGNodeNetwork
     from ramet.partition import SETTINGS
+    from ramet.payload import Array, Arrays, Payload, Sharing, everything, nothing, only, under
+    from ramet.prediction.explanation import Explanation
+    from ramet.randomness import Randomness
+    from ramet.rules.activation import (
+        Activation,
+        Everyone,
+        RandomClients,
+        RandomTensors,
+        ReplyScores,
+        Spared,
+        WithoutMemory,
+    )
+    from ramet.rules.eight_bit import EightBit
+    from ramet.rules.extras import Extras, Stage
+    from ramet.rules.fixed_point import FixedPoint
+    from ramet.rules.merging import NEW_CLIENT, Merging, Reply, Summing, WeightedMean, weighted_mean
+    from ramet.rules.method import AssembledMethod, Method, assembled
+    from ramet.rules.pace import FirstReplies
+    from ramet.rules.personal_means import PersonalMeans
+    from ramet.rules.release import Exit, Release
+    from ramet.rules.robust import ClippedMean, Krum, Median, TrimmedMean
+    from ramet.rules.server import Server
+    from ramet.rules.sharing import BaseLayers, SameSize
     from ramet.runs import Result, resume, run
     from ramet.studies.archive import results
-    from ramet.studies.tune import tune
+    from ramet.studies.tune import Tuned, tune
+    from ramet.tasks import (
+        GraphClassification,
+        LinkPrediction,
+        NodeClassification,
+        Samples,
+        Scores,
+        StructureEncoding,
+        Task,
+    )
+    from ramet.training.local import After, LocalTraining, Penalty, Session, Term, Training
+else:  # a type checker would accept any name
 
+    def __getattr__(name: str) -> Any:
+        """Import a name on first use, so that `import ramet` and `ramet --help` are fast."""
+        from importlib import import_module
 
-_MODULES = {
-    "METHODS": "ramet.methods",
-    "Method": "ramet.methods",
-    "RametError": "ramet.errors",
-    "Result": "ramet.runs",
-    "SETTINGS": "ramet.partition",
-    "results": "ramet.studies.archive",
-    "resume": "ramet.runs",
-    "run": "ramet.runs",
-    "tune": "ramet.studies.tune",
-}
+        from ramet.source_names import imported_names
+
+        modules = {} if name.startswith("_") else imported_names("__init__.py")
+        if name not in modules:
+            raise AttributeError(f"module 'ramet' has no attribute '{name}'")
+        value = globals()[name] = getattr(import_module(modules[name]), name)
+        return value
+
 
 __all__ = [
     "METHODS",
+    "NEW_CLIENT",
     "SETTINGS",
+    "Activation",
+    "AdaptiveStep",
+    "After",
+    "Array",
+    "Arrays",
+    "AssembledMethod",
+    "BaseLayers",
+    "Batch",
+    "ClientData",
+    "ClippedMean",
+    "ClusteredMean",
+    "Contrast",
+    "EightBit",
+    "Everyone",
+    "Exit",
+    "Explanation",
+    "Explore",
+    "Extras",
+    "FirstReplies",
+    "FixedPoint",
+    "GraphClassification",
+    "GraphShape",
+    "HeteroGraph",
+    "Krum",
+    "LinkPrediction",
+    "LinkShape",
+    "LocalTraining",
+    "Median",
+    "Merging",
     "Method",
+    "NodeClassification",
+    "NodeGraph",
+    "NodeShape",
+    "Payload",
+    "Penalty",
+    "PersonalMeans",
+    "Proximal",
+    "PyGNodeNetwork",
     "RametError",
+    "RametWarning",
+    "RandomClients",
+    "RandomTensors",
+    "Randomness",
+    "Release",
+    "Reply",
+    "ReplyScores",
+    "Restart",
     "Result",
+    "SameSize",
+    "Samples",
+    "Scores",
+    "Server",
+    "Session",
+    "Sharing",
+    "Spared",
+    "Stage",
+    "StructureEncoding",
+    "Summing",
+    "Task",
+    "Term",
+    "Training",
+    "TrimmedMean",
+    "Tuned",
+    "WeightedMean",
+    "WithoutMemory",
     "__version__",
+    "assembled",
+    "embedding_size",
+    "everything",
+    "nothing",
+    "only",
     "results",
     "resume",
     "run",
     "tune",
+    "under",
+    "weighted_mean",
 ]
-
-
-if not TYPE_CHECKING:  # a type checker would accept any name
-
-    def __getattr__(name: str) -> Any:
-        """Import a name on first use, so that `import ramet` and `ramet --help` are fast.
-
-        This includes the factories of methods: `from ramet import fedstar`.
-        """
-        if name in _MODULES:
-            return getattr(import_module(_MODULES[name]), name)
-        methods = import_module("ramet.methods") if not name.startswith("_") else None
-        if name not in getattr(methods, "__all__", ()):
-            raise AttributeError(f"module 'ramet' has no attribute '{name}'")
-        return getattr(methods, name)
 
 
 def __dir__() -> list[str]:
     """All names that :func:`__getattr__` provides, without importing them."""
-    from ramet.source_names import exported
+    from ramet.source_names import imported_names
 
-    return sorted({*globals(), *__all__, *exported("methods/__init__.py")})
+    return sorted({*globals(), *imported_names("__init__.py")})

@@ -7,6 +7,7 @@ also imports PyTorch, which takes seconds.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -22,7 +23,22 @@ def dict_keys(file: str, name: str) -> list[str]:
     raise LookupError(f"{file} has no dict {name}")
 
 
-def exported(file: str) -> list[str]:
+@cache
+def imported_names(file: str) -> dict[str, str]:
+    """The module of each name that a file imports for type checkers."""
+    checked = [s for s in _statements(file) if isinstance(s, ast.If)]
+    imports = [one for s in checked for one in s.body if isinstance(one, ast.ImportFrom)]
+    modules: dict[str, str] = {}
+    for one in imports:
+        module = one.module or ""
+        for alias in one.names:
+            own = module.replace(".", "/").removeprefix("ramet/") + "/__init__.py"
+            names = _exported(own) if alias.name == "*" else [alias.name]
+            modules |= dict.fromkeys(names, module)
+    return modules
+
+
+def _exported(file: str) -> list[str]:
     """What a module lists in `__all__`."""
     for statement in _statements(file):
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":

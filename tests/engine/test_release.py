@@ -229,7 +229,7 @@ def test_replies_of_stages_are_released_too(tmp_path: Path) -> None:
 class SendsNothing(WeightedMean):
     """Merges, but sends nothing to clients."""
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         return {}
 
 

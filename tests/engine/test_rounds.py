@@ -26,7 +26,7 @@ from ramet.errors import RametError
 from ramet.methods import fedavg, fedstar
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload, only, under
-from ramet.rules.activation import Choice, Spared, WithoutMemory
+from ramet.rules.activation import Spared, WithoutMemory
 from ramet.rules.merging import Merging, Reply, WeightedMean
 from ramet.rules.method import AssembledMethod, assembled
 from ramet.rules.server import Server
@@ -88,7 +88,7 @@ class Personal:
     def start(self, shared: Arrays) -> Payload:
         return Payload({f"initial/{name}": array for name, array in shared.items()})
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         initial = under("initial/", state.arrays)
         if self.answers_new_clients and f"{client}/w" not in state.arrays:
             return initial
@@ -103,10 +103,10 @@ class Personal:
 class Learnt(Personal):
     """Like ``Personal``, but answers new clients only until the first merge."""
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         if all(name.startswith("initial/") for name in state.arrays):
             return under("initial/", state.arrays)
-        return super().ask(state, client)
+        return super().send(state, client)
 
 
 def test_a_rule_that_fails_for_new_clients_fails_before_any_client_is_asked(
@@ -115,7 +115,7 @@ def test_a_rule_that_fails_for_new_clients_fails_before_any_client_is_asked(
     wire = Steppers()
     with pytest.raises(
         RametError,
-        match=r"Personal\.ask failed for a new client .*not replied yet: return what such a client",
+        match=r"Personal\.send failed for a new client .*not replied yet: return what such a",
     ):
         run(tmp_path, method_with(Personal(answers_new_clients=False)), wire)
     assert not wire.received
@@ -123,7 +123,7 @@ def test_a_rule_that_fails_for_new_clients_fails_before_any_client_is_asked(
 
 def test_a_rule_that_fails_for_a_client_without_a_reply_is_named(tmp_path: Path) -> None:
     wire = Steppers(away={"b": {1}})
-    with pytest.raises(RametError, match=r"Learnt\.ask failed for client b \(KeyError\('b/w'\)\)"):
+    with pytest.raises(RametError, match=r"Learnt\.send failed for client b \(KeyError\('b/w'\)\)"):
         run(tmp_path, method_with(Learnt(answers_new_clients=False)), wire)
     assert Snapshots(tmp_path / "server").steps() == [1]
 
@@ -147,7 +147,7 @@ class Answers:
     def start(self, shared: Arrays) -> Payload:
         return WeightedMean().start(shared)
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         answered: Arrays = self.answer(state.arrays)
         return answered
 
@@ -217,8 +217,8 @@ class Recorded(WithoutMemory):
         default_factory=list
     )
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:
-        return {client: ["v"] if client == "b" else [] for client in choice.clients}
+    def ask(self, state: Payload, server: Server) -> Spared:
+        return {client: ["v"] if client == "b" else [] for client in server.clients}
 
     def score(
         self,
@@ -315,8 +315,8 @@ class First:
     def start(self, shared: Arrays) -> Payload:
         return WeightedMean().start(shared)
 
-    def ask(self, state: Payload, client: str) -> Arrays:
-        return WeightedMean().ask(state, client)
+    def send(self, state: Payload, client: str) -> Arrays:
+        return WeightedMean().send(state, client)
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         read = _wrapped(replies) if self.wrapped else replies

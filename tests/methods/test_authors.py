@@ -29,16 +29,16 @@ from ramet.partition.by_link_kind import planted_links
 from ramet.partition.by_relation import any_specialities, fedda_specialities
 from ramet.payload import Payload
 from ramet.randomness import Randomness
-from ramet.rules.activation import Choice
 from ramet.rules.method import assembled
+from ramet.rules.server import Server
 from ramet.run_options import SPLIT_SEED
 from ramet.tasks import GraphClassification, StructureEncoding
 from ramet.training.local import LocalTraining, Session
-from servers import server
+from servers import replied, server
 
 
-def choice(clients: str, names: str = "abcd") -> Choice:
-    return Choice([*clients], Randomness(0, "server", 1), switchable=[*names])
+def choice(clients: str, names: str = "abcd") -> Server:
+    return Server([*clients], Randomness(0, "server", 1), switchable=[*names])
 
 
 def scores(**given: str) -> dict[str, dict[str, float]]:
@@ -101,7 +101,7 @@ def test_explore_fills_by_one_client_more_in_the_authors_program(
 ) -> None:
     # 0.667 * 8 = 5.3 and 0.667 * 9 = 6.003; 0.667 * 16 = 10.7 and 0.667 * 17 = 11.3
     names = [f"c{number:02d}" for number in range(clients)]
-    now = Choice(names, Randomness(0, "server", 1), switchable=["a", "b"])
+    now = Server(names, Randomness(0, "server", 1), switchable=["a", "b"])
     away = Payload({name: np.zeros(2, np.uint8) for name in names[1:]})
     for one_more, active in ((False, ours), (True, theirs)):
         rule = Explore(one_more=one_more)
@@ -257,7 +257,7 @@ def test_gcfls_thresholds_decide_whether_a_cluster_is_split(setting: str, cluste
         (client, Payload({"w": np.array(update, np.float32)}, {"weight": 1.0}))
         for client, update in UPDATES.items()
     ]
-    after = using.merge(state, replies, server())
+    after = using.merge(state, replied(replies), server())
     assert len({*json.loads(after.notes["clusters"]).values()}) == clusters
 
 

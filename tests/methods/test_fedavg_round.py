@@ -24,7 +24,7 @@ from ramet.payload import Payload, only
 from ramet.rules.method import assembled
 from ramet.tasks import GraphSamples
 from ramet.training.local import LocalTraining
-from servers import server
+from servers import replied, server
 
 SHARED = {"fedavg": "layers", "fedstar": "structure"}
 
@@ -36,7 +36,7 @@ def test_replies_are_weighted(method: str) -> None:
         ("a", Payload({name: np.array([1, 2], np.float32)}, {"weight": 1})),
         ("b", Payload({name: np.array([5, 10], np.float32)}, {"weight": 3})),
     ]
-    merged = rule.merge(rule.start({name: np.zeros(2, np.float32)}), replies, server())
+    merged = rule.merge(rule.start({name: np.zeros(2, np.float32)}), replied(replies), server())
     # (1 * 1 + 3 * 5) / 4 = 4 and (1 * 2 + 3 * 10) / 4 = 8
     assert merged.arrays[name].tolist() == [4, 8]
 

@@ -27,7 +27,7 @@ from ramet.methods.fedbuff import StaleMean
 from ramet.payload import Payload, digest
 from ramet.randomness import Randomness
 from ramet.rules.pace import FirstReplies
-from servers import server
+from servers import replied, server
 
 
 def stale(merges: int, value: float) -> Payload:
@@ -41,7 +41,7 @@ def test_a_step_by_hand(server_lr: float, expected: float) -> None:
     """
     rule = StaleMean(server_lr=server_lr)
     state = rule.start({"w": np.array([10], np.float32)})
-    merged = rule.merge(state, [("a", stale(0, 14)), ("b", stale(3, 18))], server())
+    merged = rule.merge(state, replied([("a", stale(0, 14)), ("b", stale(3, 18))]), server())
     assert merged.arrays["w"].tolist() == [expected]
     assert merged.arrays["w"].dtype == np.float32
 
@@ -51,7 +51,7 @@ def test_weights_do_not_matter() -> None:
     rule = StaleMean()
     state = rule.start({"w": np.zeros(1, np.float32)})
     light = replace(stale(0, 2), numbers={"weight": 1.0, "stale": 0})
-    assert rule.merge(state, [("a", light), ("b", stale(0, 6))], server()).arrays["w"] == 4
+    assert rule.merge(state, replied([("a", light), ("b", stale(0, 6))]), server()).arrays["w"] == 4
 
 
 class Fixed(FirstReplies):
@@ -107,5 +107,5 @@ def test_clients_that_have_not_replied_are_not_asked_again(tmp_path: Path) -> No
 def test_integers_are_rounded() -> None:
     reply = Payload({"batches": np.array([7])}, {"stale": 1})
     rule = StaleMean()
-    after = rule.merge(Payload({"batches": np.array([7])}), [("a", reply)], server())
+    after = rule.merge(Payload({"batches": np.array([7])}), replied([("a", reply)]), server())
     assert after.arrays["batches"].tolist() == [7]

@@ -11,7 +11,7 @@ import pytest
 from ramet import run
 from ramet.methods.fedlit import ChannelMean, cluster_centres, match_centres
 from ramet.payload import Arrays, Payload
-from servers import server
+from servers import replied, server
 
 
 def test_matching_finds_the_optimal_groups() -> None:
@@ -61,11 +61,11 @@ def test_channels_are_averaged_per_group_and_sent_in_the_clients_order() -> None
         ("a", Payload(arrays([1, 2], [10, 30], [1.0, 5.0], 1), {"weight": 1})),
         ("b", Payload(arrays([20, 10], [30, 10], [5.2, 1.2], 4), {"weight": 2})),
     ]
-    after = rule.merge(state, replies, server())
-    backwards = rule.merge(state, reversed(replies), server())
+    after = rule.merge(state, replied(replies), server())
+    backwards = rule.merge(state, replied(reversed(replies)), server())
     for name, array in after.arrays.items():
         assert np.array_equal(array, backwards.arrays[name])
-    to_a, to_b = rule.ask(after, "a"), rule.ask(after, "b")
+    to_a, to_b = rule.send(after, "a"), rule.send(after, "b")
     assert to_a["channels.0.w"] == pytest.approx((10 * 1 + 10 * 10) / 20)
     assert to_a["channels.1.w"] == pytest.approx((30 * 2 + 30 * 20) / 60)
     assert to_b["channels.0.w"] == to_a["channels.1.w"]
@@ -79,7 +79,7 @@ def test_a_channel_without_links_at_any_client_keeps_its_value() -> None:
     rule = ChannelMean("true")
     state = rule.start(arrays([7, 7], [0, 0], [0, 0], 0))
     reply = Payload(arrays([1, 99], [5, 0], [0, 0], 3), {"weight": 1})
-    after = rule.merge(state, [("a", reply)], server())
+    after = rule.merge(state, replied([("a", reply)]), server())
     assert after.arrays["channels.0.w"] == 1
     assert after.arrays["channels.1.w"] == 7
 
@@ -89,15 +89,15 @@ def test_common_groups_may_hold_several_clusters_of_a_client_and_are_formed_once
     state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
     one_kind = Payload(arrays([1, 3], [10, 30], [1.0, 2.0], 1), {"weight": 1})
     other = Payload(arrays([8, 4], [20, 20], [-1.0, 3.0], 1), {"weight": 1})
-    after = rule.merge(state, [("a", one_kind), ("b", other)], server())
+    after = rule.merge(state, replied([("a", one_kind), ("b", other)]), server())
     up, down = after.arrays["kinds.centres"].ravel().argsort()[::-1]
     assert after.arrays["kinds.centres"].ravel()[[up, down]] == pytest.approx([2.0, -1.0])
     assert after.arrays["kinds.nodes"][[up, down]] == pytest.approx([60, 20])
     assert after.arrays[f"channels.{up}.w"] == pytest.approx((10 * 1 + 30 * 3 + 20 * 4) / 60)
     assert after.arrays[f"channels.{down}.w"] == 8
-    assert rule.ask(after, "a") is after.arrays
+    assert rule.send(after, "a") is after.arrays
     without_first = Payload(arrays([5, 6], [0, 9], [1.0, 1.0], 1), {"weight": 1})
-    later = rule.merge(after, [("a", without_first)], server())
+    later = rule.merge(after, replied([("a", without_first)]), server())
     assert later.arrays["channels.1.w"] == 6
     assert later.arrays["channels.0.w"] == after.arrays["channels.0.w"]
 
@@ -114,7 +114,7 @@ def test_the_rule_reports_how_well_clients_agree() -> None:
         ("a", Payload(arrays([3, 1], [10, 10], [1.0, 5.0], 1), {"weight": 1})),
         ("b", Payload(arrays([3, -3], [10, 10], [1.5, -5.0], 1), {"weight": 1})),
     ]
-    metrics = rule.merge(state, replies, server()).numbers
+    metrics = rule.merge(state, replied(replies), server()).numbers
     assert metrics["agreement/0"] == pytest.approx(1)
     assert metrics["agreement/1"] == pytest.approx(-1)
     assert metrics["change/a/0"] == 3
@@ -151,6 +151,6 @@ def test_a_client_may_be_spared_the_projection() -> None:
         ("a", Payload(arrays([1, 2], [10, 10], [1.0, 5.0], 3), {"weight": 1})),
         ("b", Payload(less, {"weight": 7})),
     ]
-    after = rule.merge(state, replies, server())
+    after = rule.merge(state, replied(replies), server())
     assert after.arrays["project.w"] == 3
-    assert rule.ask(after, "b")["channels.0.w"] == 2
+    assert rule.send(after, "b")["channels.0.w"] == 2

@@ -17,17 +17,17 @@ from ramet.methods import METHODS, fedadam, fedyogi
 from ramet.methods.fedopt import AdaptiveStep
 from ramet.payload import Payload
 from ramet.rules.merging import Merging
-from servers import server
+from servers import replied, server
 
 
 def after(rule: Merging, *updates: float) -> list[dict[str, float]]:
     """The states after steps along these mean updates, each from two clients."""
     state, states = rule.start({"w": np.zeros(1, np.float32)}), []
     for update in updates:
-        now = rule.ask(state, "a")["w"].item()
+        now = rule.send(state, "a")["w"].item()
         # the mean of 4 updates and 0, with the weights 1 and 3, is the update
         replies = [("a", payload({"w": [now + 4 * update]})), ("b", payload({"w": [now]}, 3))]
-        state = rule.merge(state, replies, server())
+        state = rule.merge(state, replied(replies), server())
         states.append({name: array.item() for name, array in state.arrays.items()})
     return states
 
@@ -65,15 +65,17 @@ def test_the_moments_start_at_0_and_at_the_square_of_the_adaptivity() -> None:
         "mean/w": [0, 0],
         "square/w": pytest.approx([1e-6, 1e-6]),
     }
-    assert [*rule.ask(Payload(state), "a")] == ["w"]
+    assert [*rule.send(Payload(state), "a")] == ["w"]
 
 
 def test_arrays_of_integers_are_averaged() -> None:
     """(1 * 10 + 3 * 14) / 4 = 13."""
     rule = AdaptiveStep()
     counts = [Payload({"n": np.array([n])}, {"weight": w}) for n, w in ((10, 1), (14, 3))]
-    state = rule.merge(rule.start({"n": np.array([0])}), zip("ab", counts, strict=True), server())
-    assert rule.ask(state, "a")["n"].tolist() == [13]
+    state = rule.merge(
+        rule.start({"n": np.array([0])}), replied(zip("ab", counts, strict=True)), server()
+    )
+    assert rule.send(state, "a")["n"].tolist() == [13]
 
 
 def test_buffers_are_averaged() -> None:
@@ -83,7 +85,7 @@ def test_buffers_are_averaged() -> None:
     replies = [
         (c, payload({name: [v] for name in start}, w)) for c, v, w in (("a", 2, 1), ("b", 6, 3))
     ]
-    merged = rule.ask(rule.merge(rule.start(start), replies, now), "a")
+    merged = rule.send(rule.merge(rule.start(start), replied(replies), now), "a")
     assert merged["norm.running_var"].tolist() == [5]
     assert merged["norm.weight"].tolist() != [5]
 
@@ -122,7 +124,7 @@ def test_variances_of_a_batch_norm_stay_positive(method: str, tmp_path: Path) ->
     saved = Snapshots(result.folder / "server").latest_valid()
     assert saved is not None
     merging = RunState.restored(saved)[MERGING]
-    variances = METHODS[method]().merging.ask(merging, "site0")["norm.running_var"]
+    variances = METHODS[method]().merging.send(merging, "site0")["norm.running_var"]
     assert 0 < variances.min() < 1
 
 

@@ -23,7 +23,7 @@ from ramet.models import GraphShape, LinkGCN, LinkShape
 from ramet.payload import Payload
 from ramet.rules.method import assembled
 from ramet.training.local import LocalTraining
-from servers import server
+from servers import replied, server
 
 
 def reply(prototypes: list[list[float]], counts: list[float]) -> Payload:
@@ -46,7 +46,7 @@ def test_means_are_weighted_by_the_number_of_samples_of_each_class() -> None:
         ("a", reply([[1, 2], [0, 0], [0, 0]], [1, 0, 0])),
         ("b", reply([[5, 6], [8, 3], [0, 0]], [3, 2, 0])),
     ]
-    merged = rule.merge(last, replies, server()).arrays
+    merged = rule.merge(last, replied(replies), server()).arrays
     assert merged["prototypes"].tolist() == [[4, 5], [8, 3], [7, 8]]
     assert merged["counts"].tolist() == [4, 2, 2]
     assert {array.dtype.name for array in merged.values()} == {"float32"}

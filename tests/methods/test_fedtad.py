@@ -31,7 +31,7 @@ from ramet.rules.method import assembled, sum_obstacle
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
 from ramet.training.local import Session
-from servers import server
+from servers import replied, server
 
 SHAPE = NodeShape(features=2, classes=2)
 
@@ -141,7 +141,9 @@ def reply(seed: int, reliability: list[float]) -> Payload:
 def test_one_client_keeps_its_model() -> None:
     """The mean is its model, which agrees with itself, so there is nothing to distil."""
     rule, only = DistilledMean(server_epochs=2), reply(1, [2, 1])
-    merged = rule.ask(rule.merge(rule.start(only.arrays), [("a", only)], knowing_server()), "a")
+    merged = rule.send(
+        rule.merge(rule.start(only.arrays), replied([("a", only)]), knowing_server()), "a"
+    )
     assert all((merged[name] == array).all() for name, array in only.arrays.items())
 
 
@@ -151,14 +153,14 @@ def test_distillation_moves_the_mean_towards_the_reliable_client() -> None:
     rule = DistilledMean(server_epochs=20, server_lr=0.01)
     start, there = rule.start(replies["a"].arrays), knowing_server()
     plain = replace(rule, server_epochs=0)
-    mean, distilled = (one.merge(start, replies.items(), there) for one in (plain, rule))
-    for name, array in plain.ask(mean, "").items():
+    mean, distilled = (one.merge(start, replied(replies.items()), there) for one in (plain, rule))
+    for name, array in plain.send(mean, "").items():
         both = [one.arrays[name] for one in replies.values()]
         np.testing.assert_allclose(array, np.mean(both, axis=0), rtol=1e-6)
     torch.manual_seed(5)
     graph = nearest_graph(torch.randn(50, 2), torch.zeros(50, dtype=torch.long), 5)
     outputs = []
-    for arrays in (rule.ask(mean, ""), rule.ask(distilled, ""), replies["b"].arrays):
+    for arrays in (rule.send(mean, ""), rule.send(distilled, ""), replies["b"].arrays):
         model = there.network()
         model.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
         outputs.append(model.eval()(graph).detach())
@@ -170,7 +172,9 @@ def test_the_order_of_replies_does_not_matter() -> None:
     replies = [("a", reply(1, [1, 0])), ("b", reply(2, [0, 1]))]
     rule = DistilledMean(server_epochs=1)
     start, there = rule.start(replies[0][1].arrays), knowing_server()
-    first, second = (rule.merge(start, order, there).arrays for order in (replies, replies[::-1]))
+    first, second = (
+        rule.merge(start, replied(order), there).arrays for order in (replies, replies[::-1])
+    )
     assert all((first[name] == second[name]).all() for name in first)
     assert rule.merge(start, [], there) is start
 

@@ -15,7 +15,7 @@ from ramet.methods.fedtgp import ContrastivePrototypes, contrast, invalid_marks,
 from ramet.payload import Payload
 from ramet.rules.method import assembled, sum_obstacle
 from ramet.tasks import NodeClassification
-from servers import server
+from servers import replied, server
 
 RULE = ContrastivePrototypes(epochs=1, lr=1.0, batch_size=10, largest_margin=100.0)
 
@@ -62,7 +62,7 @@ def test_a_step_of_the_server_by_hand() -> None:
             **{f"network/{name}": np.array(a, np.float32) for name, a in network.items()},
         }
     )
-    merged = RULE.merge(state, [("a", reply([[3], [7]], [1, 0]))], server()).arrays
+    merged = RULE.merge(state, replied([("a", reply([[3], [7]], [1, 0]))]), server()).arrays
     q = 1 / (1 + math.e)
     expected = pytest.approx([(1 + q) * ((1 + q) ** 2 + q), 0], abs=1e-6)
     assert merged["prototypes"].ravel().tolist() == expected
@@ -73,10 +73,12 @@ def test_a_step_of_the_server_by_hand() -> None:
 def test_the_order_of_replies_does_not_matter() -> None:
     replies = [(c, reply([[i, 1.0], [2.0, i]], [1, 1])) for i, c in enumerate("abc")]
     start = RULE.start({"prototypes": np.zeros((2, 2), np.float32), "counts": np.zeros(2)})
-    first, second = (RULE.merge(start, order, server()) for order in (replies, replies[::-1]))
+    first, second = (
+        RULE.merge(start, replied(order), server()) for order in (replies, replies[::-1])
+    )
     assert (first.arrays["prototypes"] == second.arrays["prototypes"]).all()
     assert RULE.merge(start, [], server()) is start
-    assert RULE.merge(start, [("a", reply([[1, 1], [1, 1]], [0, 0]))], server()) is start
+    assert RULE.merge(start, replied([("a", reply([[1, 1], [1, 1]], [0, 0]))]), server()) is start
 
 
 def test_it_cannot_be_summed_and_marks_are_checked() -> None:

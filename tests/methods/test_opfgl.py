@@ -31,6 +31,7 @@ from ramet.randomness import Randomness
 from ramet.rules.method import assembled, sum_obstacle
 from ramet.rules.server import Server
 from ramet.tasks import NodeSamples
+from servers import replied
 
 QUICK: dict[str, Any] = {"server_steps": 20, "surrogate_epochs": 5, "epochs": 2}
 
@@ -120,7 +121,7 @@ def test_the_surrogate_gets_the_means_of_the_classes() -> None:
         "known": np.zeros(2, np.float32),
     }
     server = Server(("a",), Randomness(0, "the server", 1))
-    merged = rule.merge(Payload(start), [("a", reply)], server).arrays
+    merged = rule.merge(Payload(start), replied([("a", reply)]), server).arrays
     assert merged["nodes"].flatten() == pytest.approx([1, -2], abs=0.2)
     assert merged["links"][0, 1] < 0.5  # a link would mix the classes
     assert merged["known"].tolist() == [1, 1]

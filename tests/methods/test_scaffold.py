@@ -20,7 +20,7 @@ from ramet.methods.scaffold import ControlSum
 from ramet.payload import Payload, digest
 from ramet.rules.method import assembled
 from ramet.training.local import LocalTraining
-from servers import server
+from servers import replied, server
 
 ClientMaker = Callable[..., Client]
 
@@ -56,7 +56,7 @@ def test_the_control_is_divided_by_the_number_of_all_clients() -> None:
     """Two of four clients reply: 1 + (2 + 4) / 4 = 2.5."""
     rule, start = ControlSum(), {"w": np.ones(1, np.float32)}
     sent = [Payload(extras={"w": np.array([value], np.float32)}) for value in (2, 4)]
-    state = rule.merge(rule.start(start), zip("ab", sent, strict=True), server(1, *"abcd"))
+    state = rule.merge(rule.start(start), replied(zip("ab", sent, strict=True)), server(1, *"abcd"))
     assert state.arrays["w"].tolist() == [2.5]
     assert state.arrays["w"].dtype == np.float32
 

@@ -27,15 +27,16 @@ from ramet.methods.fedda import Explore, Restart
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload, digest
 from ramet.randomness import Randomness
-from ramet.rules.activation import Choice, Everyone, RandomClients, RandomTensors
+from ramet.rules.activation import Everyone, RandomClients, RandomTensors
 from ramet.rules.method import assembled
+from ramet.rules.server import Server
 
 CLIENTS = [f"c{number}" for number in range(50)]
 TINY = ("rings", "trees", "blocks")
 
 
-def choice(clients: Iterable[str] = CLIENTS, names: str = "abcd", number: int = 1) -> Choice:
-    return Choice(list(clients), Randomness(0, "server", number), switchable=list(names))
+def choice(clients: Iterable[str] = CLIENTS, names: str = "abcd", number: int = 1) -> Server:
+    return Server(list(clients), Randomness(0, "server", number), switchable=list(names))
 
 
 def test_everyone_asks_all_clients_for_everything() -> None:

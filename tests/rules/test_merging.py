@@ -16,7 +16,7 @@ from ramet.rules.merging import OrderlessSum, Reply, Total, WeightedMean
 from ramet.rules.method import with_merging
 from ramet.rules.robust import Median
 from ramet.rules.server import Server
-from servers import server
+from servers import replied, server
 
 
 def reply(weight: float, **arrays: list[float]) -> Payload:
@@ -28,18 +28,20 @@ def test_the_weighted_mean_by_hand() -> None:
     rule = WeightedMean()
     state = rule.start({"w": np.zeros(2, np.float32), "v": np.array([7.0], np.float32)})
     replies = [("a", reply(3, w=[1, 2])), ("b", reply(1, w=[5, -2]))]
-    merged = rule.merge(state, replies, server())
+    merged = rule.merge(state, replied(replies), server())
     # (3*1 + 1*5) / 4 = 2, (3*2 - 1*2) / 4 = 1; no client sent v
     assert merged.arrays["w"].tolist() == [2, 1]
     assert merged.arrays["v"].tolist() == [7]
     assert merged.arrays["w"].dtype == np.float32
-    assert rule.ask(merged, "a") is merged.arrays
+    assert rule.send(merged, "a") is merged.arrays
 
 
 def test_an_array_is_averaged_over_the_clients_that_sent_it() -> None:
     rule = WeightedMean()
     state = rule.start({"w": np.zeros(1, np.float32), "v": np.zeros(1, np.float32)})
-    merged = rule.merge(state, [("a", reply(3, w=[1], v=[4])), ("b", reply(1, w=[5]))], server())
+    merged = rule.merge(
+        state, replied([("a", reply(3, w=[1], v=[4])), ("b", reply(1, w=[5]))]), server()
+    )
     assert (merged.arrays["w"].tolist(), merged.arrays["v"].tolist()) == ([2], [4])
 
 
@@ -47,7 +49,9 @@ def test_the_mean_of_one_reply_is_that_reply() -> None:
     values = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     rule = WeightedMean()
     merged = rule.merge(
-        rule.start({"w": values * 0}), [("a", Payload({"w": values}, {"weight": 3288}))], server()
+        rule.start({"w": values * 0}),
+        replied([("a", Payload({"w": values}, {"weight": 3288}))]),
+        server(),
     )
     assert np.array_equal(merged.arrays["w"], values)
 
@@ -97,7 +101,7 @@ def test_integers_and_arrays_without_dimensions() -> None:
         for client, count in (("a", 4), ("b", 7))
     ]
     start = WeightedMean().start({"count": np.array(0), "scale": np.zeros((), np.float32)})
-    merged = WeightedMean().merge(start, replies, server()).arrays
+    merged = WeightedMean().merge(start, replied(replies), server()).arrays
     assert (merged["count"].shape, merged["count"].dtype.kind) == ((), "i")
     assert merged["count"] == 6
     assert merged["scale"] == np.float32(5.5)

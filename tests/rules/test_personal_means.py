@@ -21,7 +21,7 @@ from ramet.payload import Payload
 from ramet.rules.merging import NEW_CLIENT
 from ramet.rules.personal_means import PersonalMeans
 from ramet.training.local import Session
-from servers import server
+from servers import replied, server
 
 
 def reply(value: float, weight: float = 1.0, **extras: list[float]) -> Payload:
@@ -30,8 +30,10 @@ def reply(value: float, weight: float = 1.0, **extras: list[float]) -> Payload:
 
 
 def merged(rule: PersonalMeans, replies: Mapping[str, Payload]) -> dict[str, float]:
-    state = rule.merge(rule.start({"w": np.zeros(1, np.float32)}), replies.items(), server())
-    return {c: rule.ask(state, c)["w"].item() for c in (*replies, NEW_CLIENT)}
+    state = rule.merge(
+        rule.start({"w": np.zeros(1, np.float32)}), replied(replies.items()), server()
+    )
+    return {c: rule.send(state, c)["w"].item() for c in (*replies, NEW_CLIENT)}
 
 
 def test_fedgta_averages_clients_that_are_alike_by_confidence() -> None:
@@ -65,10 +67,10 @@ def test_fedpub_weighs_by_the_exponential_of_cosines() -> None:
 def test_a_client_that_did_not_reply_keeps_its_mean() -> None:
     rule = BySimilarity(1.0)
     first = {"a": reply(4, embedding=[1, 0]), "b": reply(8, embedding=[1, 0])}
-    state = rule.merge(rule.start({"w": np.zeros(1, np.float32)}), first.items(), server())
-    again = rule.merge(state, [("b", reply(1, embedding=[1, 0]))], server())
-    assert rule.ask(again, "a")["w"].item() == 6
-    assert rule.ask(again, "b")["w"].item() == 1
+    state = rule.merge(rule.start({"w": np.zeros(1, np.float32)}), replied(first.items()), server())
+    again = rule.merge(state, replied([("b", reply(1, embedding=[1, 0]))]), server())
+    assert rule.send(again, "a")["w"].item() == 6
+    assert rule.send(again, "b")["w"].item() == 1
     assert rule.merge(state, [], server()) is state
 
 

@@ -14,7 +14,7 @@ from ramet.methods import MERGES
 from ramet.payload import Payload, digest
 from ramet.rules.merging import Merging
 from ramet.rules.robust import ClippedMean, Krum, Median, TrimmedMean
-from servers import server
+from servers import replied, server
 
 START = {"w": np.zeros((1, 2), np.float32), "b": np.zeros(1, np.float32)}
 
@@ -32,7 +32,7 @@ def merged(rule: Merging, *rows: list[float]) -> list[float]:
         for index, row in enumerate(rows)
     ]
     random.Random(0).shuffle(replies)
-    after = rule.merge(rule.start(START), replies, server()).arrays
+    after = rule.merge(rule.start(START), replied(replies), server()).arrays
     assert {name: (a.shape, a.dtype) for name, a in after.items()} == {
         name: (a.shape, a.dtype) for name, a in START.items()
     }
@@ -73,11 +73,11 @@ def test_rules_ignore_the_order_and_keep_equal_replies(name: str) -> None:
         (str(k), Payload({"w": rng.normal(size=40).astype(np.float32)}, {"weight": k + 1}))
         for k in range(7)
     ]
-    first = rule.merge(rule.start(start), replies, server())
-    again = rule.merge(rule.start(start), replies[::-1], server())
+    first = rule.merge(rule.start(start), replied(replies), server())
+    again = rule.merge(rule.start(start), replied(replies[::-1]), server())
     assert digest(first.arrays) == digest(again.arrays)
     equal = [(str(k), replies[0][1]) for k in range(5)]
-    merge = rule.merge(rule.start(start), equal, server()).arrays["w"]
+    merge = rule.merge(rule.start(start), replied(equal), server()).arrays["w"]
     assert np.allclose(merge, replies[0][1].arrays["w"], atol=1e-6)
     assert rule.merge(first, [], server()) == first
 

@@ -71,8 +71,9 @@ from torch.nn import functional
 from ramet.models import AdaptiveGCN, NodeNetwork, propagated
 from ramet.options import Share
 from ramet.payload import Payload, only
-from ramet.rules.activation import Choice, Spared, WithoutMemory
+from ramet.rules.activation import Spared, WithoutMemory
 from ramet.rules.method import Method
+from ramet.rules.server import Server
 from ramet.tasks import NodeClassification
 from ramet.training.local import LocalTraining, Penalty, Session, Term
 
@@ -84,9 +85,9 @@ class FirstRounds(WithoutMemory):
     rounds: PositiveInt
     asks_parts: ClassVar[bool] = True
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
-        spared = () if choice.round <= self.rounds else choice.switchable
-        return dict.fromkeys(choice.clients, spared)
+    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+        spared = () if server.round <= self.rounds else server.switchable
+        return dict.fromkeys(server.clients, spared)
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,9 @@ from ramet.methods.fedavg import fedavg
 from ramet.options import Share
 from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
-from ramet.rules.activation import Choice, Scores, Spared
+from ramet.rules.activation import ReplyScores, Spared
 from ramet.rules.method import Method
+from ramet.rules.server import Server
 
 Masks: TypeAlias = dict[str, NDArray[np.uint8]]
 """Client to mask [switchable], 1 where asked for; clients without one are asked for everything."""
@@ -98,19 +99,19 @@ class _ByUpdateSize(ABC):
     def _returning(self, after: _AfterRound, draws: Randomness) -> Sequence[str]:
         """Choose the clients that are asked for everything again."""
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Spared:
         masks = dict(state.arrays)
-        everything = np.ones(len(choice.switchable), np.uint8)
+        everything = np.ones(len(server.switchable), np.uint8)
 
         def spared(client: str) -> list[str]:
             if self._inactive(masks, client):
-                return [*choice.switchable]
-            pairs = zip(choice.switchable, masks.get(client, everything), strict=True)
+                return [*server.switchable]
+            pairs = zip(server.switchable, masks.get(client, everything), strict=True)
             return [name for name, asked in pairs if not asked]
 
         return {
             client: spared(client)
-            for client in choice.clients
+            for client in server.clients
             if self.train_away or not self._inactive(masks, client)
         }
 
@@ -125,15 +126,15 @@ class _ByUpdateSize(ABC):
             for name, array in received.items()
         }
 
-    def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:
+    def settle(self, state: Payload, server: Server, scores: ReplyScores) -> Payload:
         before: Masks = dict(state.arrays)
-        after = _switched_off(before, choice.switchable, scores, self.ties_off)
-        away = [client for client in choice.clients if self._inactive(before, client)]
-        active = [client for client in choice.clients if not self._inactive(after, client)]
-        gone = sorted({*choice.clients} - {*active} - {*away})
+        after = _switched_off(before, server.switchable, scores, self.ties_off)
+        away = [client for client in server.clients if self._inactive(before, client)]
+        active = [client for client in server.clients if not self._inactive(after, client)]
+        gone = sorted({*server.clients} - {*active} - {*away})
         sent = {name for own in scores.values() for name in own}
-        in_use = len(sent & {*choice.switchable}) / max(1, len(choice.switchable))
-        back = set(self._returning(_AfterRound(active, away, gone, in_use), choice.randomness))
+        in_use = len(sent & {*server.switchable}) / max(1, len(server.switchable))
+        back = set(self._returning(_AfterRound(active, away, gone, in_use), server.randomness))
         return Payload({client: mask for client, mask in after.items() if client not in back})
 
     def _inactive(self, masks: Mapping[str, NDArray[np.uint8]], client: str) -> bool:
@@ -214,7 +215,7 @@ class Explore(_ByUpdateSize):
 
 
 def _switched_off(
-    before: Masks, switchable: Sequence[str], scores: Scores, ties: bool = False
+    before: Masks, switchable: Sequence[str], scores: ReplyScores, ties: bool = False
 ) -> Masks:
     """The masks after switching off tensors with a score below the mean, or with ``ties`` at it."""
     after = {client: mask.copy() for client, mask in before.items()}

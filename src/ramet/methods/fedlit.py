@@ -76,7 +76,7 @@ class ChannelMean:
     def start(self, shared: Arrays) -> Payload:
         return Payload(dict(shared))
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         """Return the merge, with channels in the client's own order if clients differ in it."""
         group_of = _groups(state).get(client)
         return state.arrays if group_of is None else _reordered(state.arrays, group_of)
@@ -113,7 +113,7 @@ class ChannelMean:
             np.float32,
         )
         updates = {
-            client: _channel_updates(self.ask(state, client), reply.arrays)
+            client: _channel_updates(self.send(state, client), reply.arrays)
             for client, reply in received.items()
         }
         metrics = {

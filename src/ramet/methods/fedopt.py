@@ -56,7 +56,7 @@ class AdaptiveStep(WeightedMean):
         }
         return Payload({**{f"now/{name}": a for name, a in shared.items()}, **moments})
 
-    def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
+    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return under("now/", state.arrays)
 
     def step(self, state: Payload, total: Arrays, server: Server) -> Payload:

@@ -89,14 +89,14 @@ class DistilledMean:
     def start(self, shared: Arrays) -> Payload:
         return Payload({_NOW + name: array for name, array in shared.items()})
 
-    def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
+    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return under(_NOW, state.arrays)
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         received = dict(sorted(replies))
         if not received:
             return state
-        mean = weighted_mean(self.ask(state, ""), received.items())
+        mean = weighted_mean(self.send(state, ""), received.items())
         common, generator = _loaded(server.network(), mean), _generator(state, server)
         clients = [_loaded(server.network(), one.arrays).eval() for one in received.values()]
         shares = reliabilities(received).to(server.device)

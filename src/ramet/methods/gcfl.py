@@ -82,14 +82,14 @@ class ClusteredMean:
     def start(self, shared: Arrays) -> Payload:
         return Payload({f"0/{name}": array for name, array in shared.items()})
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         return under(f"{_clusters(state).get(client, 0)}/", state.arrays)
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         received = dict(replies)
         before = _clusters(state)
         updates = {
-            client: _flatten(reply.arrays) - _flatten(self.ask(state, client))
+            client: _flatten(reply.arrays) - _flatten(self.send(state, client))
             for client, reply in sorted(received.items())
         }
         norms = self._norms(state, updates)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass as plain_dataclass
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
@@ -22,16 +21,8 @@ from ramet.rules.server import Server
 
 Spared: TypeAlias = Mapping[str, Sequence[str]]
 """The active clients of a round, each with the shared arrays that it need not send."""
-Scores: TypeAlias = Mapping[str, Mapping[str, float]]
+ReplyScores: TypeAlias = Mapping[str, Mapping[str, float]]
 """The result of ``score`` for each client that replied."""
-
-
-@plain_dataclass(frozen=True)
-class Choice(Server):
-    """What a rule can choose from in a round, and what else the server knows."""
-
-    switchable: Sequence[str] = ()
-    """The shared arrays that a client may be spared."""
 
 
 @runtime_checkable
@@ -49,7 +40,7 @@ class Activation(Protocol):
         """Whether a client keeps its own copy of spared arrays, which are then not sent to it."""
         ...
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Spared:
         """Choose the clients of this round, and the shared arrays that each need not send."""
         ...
 
@@ -67,7 +58,7 @@ class Activation(Protocol):
         """
         ...
 
-    def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:
+    def settle(self, state: Payload, server: Server, scores: ReplyScores) -> Payload:
         """Return the state after a round with these scores."""
         ...
 
@@ -79,7 +70,7 @@ class WithoutMemory(ABC):
     keep_own: bool = False
 
     @abstractmethod
-    def ask(self, state: Payload, choice: Choice) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Spared:
         """Choose the clients of this round, as in ``Activation``."""
 
     def score(
@@ -90,7 +81,7 @@ class WithoutMemory(ABC):
     ) -> Mapping[str, float]:
         return {}
 
-    def settle(self, state: Payload, choice: Choice, scores: Scores) -> Payload:  # noqa: ARG002
+    def settle(self, state: Payload, server: Server, scores: ReplyScores) -> Payload:  # noqa: ARG002
         return state
 
 
@@ -98,8 +89,8 @@ class WithoutMemory(ABC):
 class Everyone(WithoutMemory):
     """All clients and all shared arrays, every round."""
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
-        return dict.fromkeys(choice.clients, ())
+    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+        return dict.fromkeys(server.clients, ())
 
 
 @dataclass(frozen=True)
@@ -109,10 +100,10 @@ class RandomClients(WithoutMemory):
     count: PositiveInt | None = None
     fraction: Share = 0.67
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
-        clients = choice.clients
+    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+        clients = server.clients
         count = self.count or max(1, round(self.fraction * len(clients)))
-        order = torch.randperm(len(clients), generator=choice.randomness.generator("activation"))
+        order = torch.randperm(len(clients), generator=server.randomness.generator("activation"))
         return {clients[index]: () for index in sorted(order[:count].tolist())}
 
 
@@ -123,16 +114,16 @@ class RandomTensors(WithoutMemory):
     fraction: Share = 0.67
     asks_parts: ClassVar[bool] = True
 
-    def ask(self, state: Payload, choice: Choice) -> Spared:  # noqa: ARG002
-        generator = choice.randomness.generator("activation")
-        count = len(choice.switchable)
+    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+        generator = server.randomness.generator("activation")
+        count = len(server.switchable)
         asked = round(self.fraction * count)
         return {
             client: [
-                choice.switchable[index]
+                server.switchable[index]
                 for index in torch.randperm(count, generator=generator)[asked:].tolist()
             ]
-            for client in choice.clients
+            for client in server.clients
         }
 
 

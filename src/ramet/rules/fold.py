@@ -107,7 +107,7 @@ class KeptReplies:
 
     def add(self, client: str, reply: Payload) -> None:
         self._beside.add(client, reply)
-        self.replies.append((client, reply))
+        self.replies.append(Reply(client, reply))
 
     def parts(self) -> Arrays:
         raise RametError("single replies are compared, so they cannot be passed on as a sum.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,17 @@ from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload, under
 from ramet.rules.server import Server
 
-Reply: TypeAlias = tuple[str, Payload]
-"""A client's name and its message; the number ``weight`` is the client's weight in means."""
 NEW_CLIENT = "/a new client"
 """Stands for a client that has never replied. Clients' names are names of folders, without "/"."""
 _WEIGHT = "weight/"
 _COARSE, _FINE = "coarse/", "fine/"
+
+
+class Reply(NamedTuple):
+    """What a client sends: in its message, the number ``weight`` is its weight in means."""
+
+    client: str
+    message: Payload
 
 
 @runtime_checkable
@@ -38,12 +43,12 @@ class Merging(Protocol):
         """Return the state before round 1, given the arrays that all clients start with."""
         ...
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         """Return the arrays to send to this client. They overwrite its own.
 
         The client may be one that has never replied, because it joins late or its replies were
         missing. Return what such a client should start from, usually the merge of all others. The
-        server calls ``ask`` with ``NEW_CLIENT`` right after ``start``, and when it evaluates or
+        server calls ``send`` with ``NEW_CLIENT`` right after ``start``, and when it evaluates or
         returns the merged model itself.
 
         The names are those of the arrays given to ``start``. Arrays that the method's ``down``
@@ -74,7 +79,7 @@ class Summing(ABC):
     def start(self, shared: Arrays) -> Payload:
         return Payload(arrays=dict(shared))
 
-    def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
+    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return state.arrays
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
@@ -114,7 +119,7 @@ class WeightedMean(Summing):
         }
 
 
-def weighted_mean(now: Arrays, replies: Iterable[Reply]) -> dict[str, Array]:
+def weighted_mean(now: Arrays, replies: Iterable[tuple[str, Payload]]) -> dict[str, Array]:
     """The weighted mean of each array; ``now`` has the values of arrays that nobody sent."""
     total = Total()
     for _, reply in replies:

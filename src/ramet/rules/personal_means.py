@@ -29,7 +29,7 @@ class PersonalMeans(ABC):
     def start(self, shared: Arrays) -> Payload:
         return Payload({_COMMON + name: array for name, array in shared.items()})
 
-    def ask(self, state: Payload, client: str) -> Arrays:
+    def send(self, state: Payload, client: str) -> Arrays:
         return under(_own(client), state.arrays) or under(_COMMON, state.arrays)
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002

@@ -48,7 +48,7 @@ class RobustMerging(ABC):
     def start(self, shared: Arrays) -> Payload:
         return Payload(dict(shared))
 
-    def ask(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
+    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return state.arrays
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,7 +34,9 @@ class Server:
     """The sizes for which the network is built."""
     device: torch.device = CPU
     """Where the network is."""
-    buffers: frozenset[str] = field(default=frozenset(), kw_only=True)
+    switchable: Sequence[str] = ()
+    """The shared arrays that a client may be spared sending."""
+    buffers: frozenset[str] = frozenset()
     """Names of shared arrays that are not trained, such as the variances of a batch norm. A mean is
     right for them; a step beyond it is not."""
 

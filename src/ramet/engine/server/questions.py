@@ -86,7 +86,7 @@ class Questions:
         for key, own in self._known_extras.items():
             declared, start = declared_extras(self.rules.method)[key], self.rules.extras[key]
             assert declared.rule is not None
-            arrays = declared.rule.ask(own, client)
+            arrays = declared.rule.send(own, client)
             for name in (name for name in start if name in declared.down and name in arrays):
                 array = np.asarray(arrays[name])
                 if not same_form(array, start[name]):

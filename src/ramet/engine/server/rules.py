@@ -16,10 +16,10 @@ from ramet.engine.server.state import ACTIVITY, MERGING, RunState, extras_slice
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload
 from ramet.randomness import Randomness
-from ramet.rules.activation import Choice, Scores, Spared, requested
+from ramet.rules.activation import ReplyScores, Spared, requested
 from ramet.rules.fixed_point import EXTRAS, PARAMETERS
 from ramet.rules.fold import Fold, Folded, fold_of, rules_of
-from ramet.rules.merging import NEW_CLIENT, Merging, Summing, sums_only
+from ramet.rules.merging import NEW_CLIENT, Merging, Reply, Summing, sums_only
 from ramet.rules.method import AssembledMethod, declared_extras, switchable_arrays
 from ramet.rules.server import CPU, SERVER, Server, no_network
 
@@ -61,22 +61,22 @@ class ServerRules:
         """The clients of an exchange, each with the shared arrays that it need not send."""
         if not plan.train:
             return dict.fromkeys(self.final_clients or self.clients, ())
-        return self.method.activation.ask(state[ACTIVITY], self._choice(plan.round))
+        return self.method.activation.ask(state[ACTIVITY], self._server(plan.round))
 
     def fold(self, plan: Plan) -> Fold:
         exchange = plan.exchange if plan.train else None
         return fold_of(self.method, exchange, len(self.clients))
 
-    def step(self, state: RunState, plan: Plan, folded: Folded, scores: Scores) -> RunState:
+    def step(self, state: RunState, plan: Plan, folded: Folded, scores: ReplyScores) -> RunState:
         """The state after an exchange with these replies, and the activation's scores of them."""
         if not plan.train:
             return state
-        choice, extras = self._choice(plan.round), extras_slice(plan.exchange)
+        server, extras = self._server(plan.round), extras_slice(plan.exchange)
         for kind, rule in rules_of(self.method, plan.exchange).items():
             name = MERGING if kind == PARAMETERS else extras
-            state = state.having(name, self._merged(rule, kind, state[name], folded, choice))
+            state = state.having(name, self._merged(rule, kind, state[name], folded, server))
         if plan.trains:
-            activity = self.method.activation.settle(state[ACTIVITY], choice, scores)
+            activity = self.method.activation.settle(state[ACTIVITY], server, scores)
             state = state.having(ACTIVITY, activity)
         return replace(state, step=plan.step)
 
@@ -90,7 +90,7 @@ class ServerRules:
             return _checked(rule, rule.step(own, sums, server), "step") if sums else own
         replies = folded.replies
         if kind == EXTRAS:
-            replies = [(client, Payload(extras=reply.extras)) for client, reply in replies]
+            replies = [Reply(client, Payload(extras=one.extras)) for client, one in replies]
             if not replies:
                 return own
         remaining = chain(replies)  # a rule could close a generator
@@ -103,15 +103,15 @@ class ServerRules:
             )
         return _checked(rule, merged, "merge")
 
-    def _choice(self, number: int) -> Choice:
-        return Choice(
+    def _server(self, number: int) -> Server:
+        return Server(
             self.clients,
             Randomness(self.seed, SERVER, number),
             self.network,
             self.shape,
             self.device,
             switchable_arrays(self.method, self.start),
-            buffers=self.buffers,
+            self.buffers,
         )
 
     def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
@@ -128,11 +128,11 @@ class ServerRules:
     def _asked(self, state: Payload, client: str) -> Arrays:
         """What the merging rule returns for a client."""
         try:
-            arrays = self.method.merging.ask(state, client)
+            arrays = self.method.merging.send(state, client)
         except LookupError as error:
             who = "a new client" if client == NEW_CLIENT else f"client {client}"
             raise RametError(
-                f"{self._rule}.ask failed for {who} ({error!r}). It is also called for clients "
+                f"{self._rule}.send failed for {who} ({error!r}). It is also called for clients "
                 "that have not replied yet: return what such a client should start from, for "
                 "example the arrays given to `start`."
             ) from error
@@ -148,8 +148,8 @@ class ServerRules:
     def _wrong_answer(self, returned: str) -> RametError:
         known = ", ".join(self.start) or "none"
         return RametError(
-            f"{self._rule}.ask returned {returned}. Return a dict of NumPy arrays, under the names "
-            f"of the shared arrays: {known}."
+            f"{self._rule}.send returned {returned}. Return a dict of NumPy arrays, under the "
+            f"names of the shared arrays: {known}."
         )
 
     @property

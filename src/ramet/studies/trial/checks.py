@@ -59,7 +59,7 @@ _ORDER = (
     "add them up with `OrderlessSum`."
 )
 _STOPS = (
-    "A client without a reply stops the run. `ask` is called for every client, also for one that "
+    "A client without a reply stops the run. `send` is called for every client, also for one that "
     "never replied, and `merge` receives only the replies that arrived."
 )
 _PROCESS = (
