@@ -25,6 +25,7 @@ Rule: TypeAlias = bool | Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _KINDS = {"weight": "weight", "loss": "loss", "memory": "work"}
 _WORK = ("forward_", "backward_")
 """Prefixes of the numbers of counted operations."""
+_LOGGED = "log/"
 _COUNTED_BY_SERVER = ("up",)
 
 
@@ -47,6 +48,8 @@ class Numbers(_Table):
     """The metrics on validation and test data."""
     work: bool = True
     """Counted operations and peak memory."""
+    log: Rule = False
+    """What a method logs besides, which may be anything."""
     columns: bool = True
     """The sums of declared columns, and whether a class is rare, before round 1."""
 
@@ -232,7 +235,8 @@ class Policy(_Table):
         ]
 
 
-NO_RULES = Policy()
+NO_RULES = Policy(numbers=Numbers(log=True))
+"""For simulations, in which nothing leaves."""
 
 
 def read_policy(path: Path) -> Policy:
@@ -264,7 +268,9 @@ def expected_numbers(reply: Payload, due: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def kind_of_number(name: str) -> str:
-    """What a number tells: `weight`, `loss`, `work` or `scores`."""
+    """What a number tells: `weight`, `loss`, `work`, `log` or `scores`."""
+    if name.startswith(_LOGGED):
+        return "log"
     return "work" if name.startswith(_WORK) else _KINDS.get(name, "scores")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -39,6 +39,13 @@ class Server:
     buffers: frozenset[str] = frozenset()
     """Names of shared arrays that are not trained, such as the variances of a batch norm. A mean is
     right for them; a step beyond it is not."""
+
+    logged: dict[str, float] = field(default_factory=dict)
+    """Numbers of this round, set with ``log``."""
+
+    def log(self, name: str, value: float) -> None:
+        """Add a number to the record of this round: ``merging/NAME`` in trackers."""
+        self.logged[name] = float(value)
 
     @property
     def round(self) -> int:

@@ -49,8 +49,9 @@ class Tracker(ABC):
 def metrics_of(record: Record) -> dict[str, float]:
     """The metrics of a round: means over the clients, costs, and the scores of each client."""
     means = {name: _mean(record.evaluated, name) for name in _names(record.evaluated)}
-    if "loss" in _names(record.trained):
-        means["loss"] = _mean(record.trained, "loss")
+    for name in _names(record.trained):
+        if name == "loss" or name.startswith("log/"):
+            means[name] = _mean(record.trained, name)
     costs = {
         "bytes/up": record.bytes_up,
         "bytes/down": record.bytes_down,

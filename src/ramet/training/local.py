@@ -19,6 +19,9 @@ from ramet.errors import RametError
 from ramet.randomness import Randomness
 from ramet.tasks import Samples, Task, TaskName
 
+LOGGED = "log/"
+"""The prefix of numbers that a method has logged."""
+
 
 @plain_dataclass
 class Session:
@@ -38,6 +41,7 @@ class Session:
         sending: the extras to send, to be set by the method.
         memory: the client's private tensors. They are kept until the next round, and never leave.
         steps: number of batches trained so far in this round.
+        logged: numbers of this round, set with ``log``.
     """
 
     model: nn.Module
@@ -53,6 +57,18 @@ class Session:
     sending: dict[str, Tensor] = field(default_factory=dict)
     memory: dict[str, Tensor] = field(default_factory=dict)
     steps: int = 0
+    logged: dict[str, float] = field(default_factory=dict)
+
+    def log(self, name: str, value: float) -> None:
+        """Add a number to the record of this round: ``log/NAME`` in the frame and in trackers.
+
+        It leaves a deployed site only if the site's policy lets such numbers leave, and never in
+        runs with secure sums or differential privacy.
+        """
+        number = float(value)
+        if not math.isfinite(number):
+            raise RametError(f"the number '{name}' in session.log is {number}.")
+        self.logged[LOGGED + name] = number
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """The shared arrays that are trained; buffers are not."""

@@ -10,7 +10,7 @@ from math import isnan
 from typing import Any, TypeAlias
 
 from ramet.engine.server.plan import Plan
-from ramet.engine.server.state import MERGING, RunState
+from ramet.engine.server.state import LOGGED, MERGING, RunState
 from ramet.engine.server.tally import Tally
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.events import log_event
@@ -82,7 +82,7 @@ class Journal:
             "round": plan.round,
             **whole.first_half(),
             "overview": dict(self.overview(state)),
-            "merging": dict(state[MERGING].numbers),
+            "merging": {**state[MERGING].numbers, **state[LOGGED].numbers},
         }
         # the record of round 1 also counts what is sent in round 2
         uncounted = Tally() if before.pending else whole.only_down()

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ramet.engine.server.plan import Plan
-from ramet.engine.server.state import ACTIVITY, MERGING, RunState, extras_slice
+from ramet.engine.server.state import ACTIVITY, LOGGED, MERGING, RunState, extras_slice
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload
 from ramet.randomness import Randomness
@@ -78,7 +78,7 @@ class ServerRules:
         if plan.trains:
             activity = self.method.activation.settle(state[ACTIVITY], server, scores)
             state = state.having(ACTIVITY, activity)
-        return replace(state, step=plan.step)
+        return replace(state.having(LOGGED, Payload(numbers=server.logged)), step=plan.step)
 
     def _merged(
         self, rule: Merging, kind: str, own: Payload, folded: Folded, server: Server

@@ -11,7 +11,7 @@ from ramet.engine.store.checkpoint import Snapshot
 from ramet.payload import Payload, digest, under
 from ramet.rules.fixed_point import prefixed
 
-MERGING, ACTIVITY = "merging", "activity"
+MERGING, ACTIVITY, LOGGED = "merging", "activity", "logged"
 _EXTRAS, _SLICES = "extras/", "slices"
 
 

@@ -13,6 +13,7 @@ from ramet.errors import RametError, one_line
 from ramet.events import log_event
 from ramet.metrics import WORK
 from ramet.payload import Payload
+from ramet.training.local import LOGGED
 
 COUNTS = ("up", "tensors", "scalars")
 """What is counted of each client's replies."""
@@ -84,7 +85,7 @@ class Tally:
         trained = {client: {**own, **self.up[client]} for client, own in self.numbers.items()}
         return {
             "trained": {
-                client: {name: numbers[name] for name in TRAINING_NUMBERS if name in numbers}
+                client: {name: numbers[name] for name in _of_training(numbers)}
                 for client, numbers in sorted(trained.items())
             },
             "failed": dict(sorted(self.failed.items())),
@@ -100,7 +101,7 @@ class Tally:
         return {
             "evaluated_mean": {n: v for n, v in self.means.items() if n not in dropped},
             "evaluated": {
-                client: {name: value for name, value in numbers.items() if name not in dropped}
+                client: {n: v for n, v in numbers.items() if n not in dropped | _logged(numbers)}
                 for client, numbers in sorted(self.numbers.items())
                 if self.asked[client] > 1  # before that there was nothing to evaluate
                 and ("val" in numbers or "test" in numbers)  # a site may withhold its scores
@@ -197,6 +198,15 @@ class Counting:
 
 def _added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return {**one, **{name: one.get(name, 0) + number for name, number in other.items()}}
+
+
+def _of_training(numbers: Mapping[str, float]) -> list[str]:
+    """The names of numbers about training, in a fixed order; what was logged comes last."""
+    return [*(name for name in TRAINING_NUMBERS if name in numbers), *sorted(_logged(numbers))]
+
+
+def _logged(numbers: Mapping[str, float]) -> set[str]:
+    return {name for name in numbers if name.startswith(LOGGED)}
 
 
 def _scalars(message: Payload) -> int:

@@ -75,7 +75,7 @@ class PrivateSite:
         held-out data: they leave a deployed site only if its policy says so in so many words.
         """
         scores = not self.deployed or "scores" in allowed.model_fields_set
-        return Numbers(loss=False, work=False, scores=scores)
+        return Numbers(loss=False, work=False, scores=scores, log=False)
 
     def without_links(self, samples: Any, hops: int, randomness: Randomness) -> NodeSamples:
         """The samples with noisy sums over neighbours in place of links: the same in all rounds.

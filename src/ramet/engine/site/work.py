@@ -107,7 +107,7 @@ class Trained:
             scored = _scored(request, used)
         count = is_counted(number, int(request.message.numbers["last"]), method.phases)
         numbers = {**scored.numbers, "weight": method.task.weight(request.samples)}
-        numbers |= self.fit(session, method, count)
+        numbers |= {**self.fit(session, method, count), **session.logged}
         trained = model_arrays(state.model)
         declared = sent_up(method, method.shared.pick(trained))
         names = requested(declared, spared_arrays(request.message))
