@@ -21,6 +21,7 @@ from ramet.experiment import RunFolder
 from ramet.experiment.named import method_factory
 from ramet.options import allow_code
 from ramet.payload import Array, Arrays, digest, under
+from ramet.tracking.tracker import metrics_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "your-own-method.md"
 
@@ -377,3 +378,46 @@ def test_momentum_gives_the_same_bits_with_ray(own: Path, tmp_path: Path) -> Non
     local = ramet.run(f"{own}/momentum.py:momentum", rounds=3, out=tmp_path / "local")
     ray = ramet.run(f"{own}/momentum.py:momentum", rounds=3, engine="ray", out=tmp_path / "ray")
     assert ray.summary.sha256 == local.summary.sha256
+
+
+LOGS = """
+from dataclasses import replace
+
+from ramet import Method, Payload, Server, Session, WeightedMean, fedavg
+
+
+class Counting(WeightedMean):
+    def step(self, state: Payload, total, server: Server) -> Payload:
+        server.log("arrays", len(total))
+        return super().step(state, total, server)
+
+
+def remember(session: Session) -> None:
+    session.log("alpha", 2 * session.randomness.round)
+
+
+def logging() -> Method:
+    return replace(fedavg(), name="logging", merging=Counting(), after=remember)
+"""
+
+
+def test_what_a_method_logs_is_in_the_frame_in_trackers_and_in_the_state(tmp_path: Path) -> None:
+    (tmp_path / "logs.py").write_text(LOGS)
+    given: dict[str, Any] = {"rounds": 3, "seed": 1}
+    result = ramet.run(f"{tmp_path}/logs.py:logging", out=tmp_path / "run", **given)
+    plain = ramet.run("fedavg", out=tmp_path / "plain", **given)
+    assert result.frame.groupby("round")["log/alpha"].unique().str[0].tolist() == [2, 4, 6]
+    metrics = metrics_of(RunFolder(result.folder).records()[1])
+    shared = len(result.state["merging"].arrays)
+    assert (metrics["log/alpha"], metrics["merging/arrays"]) == (4, 2 * shared)
+    assert digest(result.state["merging"].arrays) == digest(plain.state["merging"].arrays)
+    assert result.state["logged"].numbers == {"arrays": 2 * shared}
+
+
+@pytest.mark.parametrize("options", [{"secure": True}, {"dp": "unit=site,epsilon=8,delta=1e-5"}])
+def test_logged_numbers_do_not_leave_beside_a_protection(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "logs.py").write_text(LOGS)
+    result = ramet.run(f"{tmp_path}/logs.py:logging", rounds=2, out=tmp_path / "run", **options)
+    assert "log/alpha" not in result.frame

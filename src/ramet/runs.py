@@ -15,6 +15,8 @@ from torch import nn
 
 from ramet.computing import check_computing, torch_threads
 from ramet.engine.server.journal import Observer
+from ramet.engine.server.state import RunState
+from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import (
     Experiment,
@@ -29,6 +31,7 @@ from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
 from ramet.options import allow_code
+from ramet.payload import Payload
 from ramet.prediction import Links, Trained, predicted
 from ramet.rules.method import Method
 from ramet.run_options import (
@@ -86,6 +89,12 @@ class Result:
     def plot(self) -> Figure:
         """A figure of the test scores after each round: of each client, and their mean."""
         return curves(RunFolder(self.folder).records(), self.summary)
+
+    @property
+    def state(self) -> Mapping[str, Payload]:
+        """What the server's rules know after the last round: ``state["merging"].arrays``."""
+        saved = Snapshots(self.folder / "server").latest_valid()
+        return RunState.restored(saved).slices if saved else {}
 
     @cached_property
     def frame(self) -> pd.DataFrame:
