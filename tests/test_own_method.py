@@ -136,7 +136,7 @@ def test_extras_travel_both_ways_and_their_rule_is_the_weighted_mean(
     alone = ramet.run(run, rounds=2, out=tmp_path / "alone", share=())  # final models are trained
     means, weights = zip(*(_mean_embedding(alone, client) for client in CLIENTS), strict=True)
     expected = np.average(np.stack(means), axis=0, weights=weights)
-    sent = _server_arrays(alone)["extras/training/centre"]
+    sent = _server_state(alone).extras["training"].arrays["centre"]
     np.testing.assert_allclose(sent, expected, rtol=1e-5, atol=1e-6)
     assert np.abs(expected).max() > 0.01
 
@@ -214,7 +214,7 @@ def test_a_stage_is_one_exchange_before_the_first_training(own: Path, tmp_path: 
     samples = [whole.samples(client) for client in clients]
     labels = torch.cat([one.graph.labels[one.split.train] for one in samples])
     counts = torch.bincount(labels, minlength=4).numpy()
-    np.testing.assert_array_equal(_server_arrays(whole)["extras/count/counts"], counts)
+    np.testing.assert_array_equal(_server_state(whole).extras["count"].arrays["counts"], counts)
     extra = 4 * 4  # four classes, in bytes
     more_up = whole.frame["up"] - plain.frame["up"]
     assert more_up.equals((whole.frame["round"] == 1) * extra)

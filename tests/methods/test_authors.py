@@ -277,7 +277,7 @@ def test_feddenses_structure_maps_may_have_relu_and_dropout() -> None:
         model.eval()
         model(batch)
         maps[kind] = read[0][:, 64 + 3 * 4 + 64 :]  # s¹, s² and s³ follow x⁰ … x³ and s⁰
-        first = model.structure.layers[0](model.structure.embed(batch.structure), batch)
+        first = model.structure.layers[0](model.structure.embed(batch.structure), batch.whole)
         expected = first.tanh() if kind == "tanh" else first.relu()
         assert torch.allclose(maps[kind][:, :4], expected)
         model.train()
