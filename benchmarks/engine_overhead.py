@@ -53,7 +53,7 @@ def bare(experiment: Experiment) -> tuple[float, float]:
 
 def federated(settings: RunSettings) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder.create(Path(folder) / "run", settings)
+        run = RunFolder.create(Path(folder) / "run", Experiment(settings))
         experiment = run.experiment()
         for client in experiment.clients:
             experiment.samples(client)

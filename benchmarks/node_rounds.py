@@ -181,7 +181,7 @@ def _write_split(folder: Path, number: int, samples: NodeSamples) -> None:
 def federated(settings: RunSettings) -> float:
     """CPU-seconds of a round of Ramet."""
     with tempfile.TemporaryDirectory() as folder:
-        return executed(RunFolder.create(Path(folder) / "run", settings))
+        return executed(RunFolder.create(Path(folder) / "run", Experiment(settings)))
 
 
 def executed(run: RunFolder) -> float:

@@ -45,7 +45,7 @@ def settings_of(given: argparse.Namespace) -> RunSettings:
 
 def ramet_run(settings: RunSettings) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder.create(Path(folder) / "run", settings)
+        run = RunFolder.create(Path(folder) / "run", Experiment(settings))
         seconds = executed(run)
         records, experiment = run.records(), run.experiment()
     nodes = {client: experiment.samples(client).graph.nodes for client in experiment.clients}

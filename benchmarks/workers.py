@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ramet.experiment import RunSettings, checked_settings, default_data
+from ramet.experiment import Experiment, RunSettings, checked_settings, default_data
 from ramet.metrics import Record
 from ramet.run_options import Computing
 from ramet.runs import start
@@ -31,7 +31,8 @@ def timed(settings: RunSettings, workers: int) -> tuple[str, float, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        result = start(settings, Path(folder) / "run", Computing(workers=workers), observe=observe)
+        computing = Computing(workers=workers)
+        result = start(Experiment(settings), Path(folder) / "run", computing, observe=observe)
     first, *_, last = ends[_WARM_UP - 1 :]
     return result.summary.sha256, (last - first) / (len(ends) - _WARM_UP), first - begun
 

@@ -261,7 +261,7 @@ def merged_sha256(run: Path) -> str:
 
 def stopped_and_resumed(whole: ramet.Result, folder: Path, in_round: int = 3) -> str:
     """The SHA-256 of a run with the same settings that was stopped in a round and resumed."""
-    run = RunFolder.create(folder, RunFolder(whole.folder).experiment().settings)
+    run = RunFolder.create(folder, RunFolder(whole.folder).experiment())
     with suppress(StoppedError):
         run.execute(StoppingWire(local_wire(run), in_round), lambda _: None)
     assert run.summary() is None

@@ -79,7 +79,7 @@ def test_only_the_best_and_the_last_models_are_kept(result: ramet.Result) -> Non
 def test_a_stopped_run_keeps_the_same_models(
     stop: int, result: ramet.Result, tmp_path: Path
 ) -> None:
-    run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment().settings)
+    run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment())
     with suppress(StoppedError):
         run.execute(StoppingWire(local_wire(run), stop), lambda _: None)
     assert run.summary() is None

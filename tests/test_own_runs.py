@@ -138,7 +138,7 @@ def test_the_command_that_repeats_a_run_has_no_absolute_paths(
         "ramet run fed-gcn --setting own --rounds 2 --seed 0 --site north/site.toml "
         "--site south/site.toml --site east/site.toml"
     )
-    first = start(settings, tmp_path / "first")
+    first = start(Experiment(settings), tmp_path / "first")
     monkeypatch.chdir(tmp_path)
     again = command(*shlex.split(settings.command)[1:], "--out", "again", "--json")
     assert again.code == 0, again.stderr
@@ -263,7 +263,7 @@ def test_paths_are_not_sent_to_other_machines(tmp_path: Path) -> None:
     remote = Experiment(from_run_config(config))
     assert remote.clients == ("north", "south", "east")
     assert Experiment(settings).setting.data_of("south", settings.data) == files[1]
-    folder = RunFolder.create(tmp_path / "run", settings)
+    folder = RunFolder.create(tmp_path / "run", Experiment(settings))
     folder.check_same(remote.settings)
     with pytest.raises(RametError, match="there is no path to the graphs of north"):
         remote.samples("north")

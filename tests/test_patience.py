@@ -50,7 +50,7 @@ def test_the_events_say_why(result: ramet.Result) -> None:
 def test_a_resumed_run_stops_at_the_same_round(
     before_the_end: int, result: ramet.Result, tmp_path: Path
 ) -> None:
-    run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment().settings)
+    run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment())
     stop = result.summary.rounds - before_the_end
     with suppress(StoppedError):
         run.execute(StoppingWire(local_wire(run), stop), lambda _: None)

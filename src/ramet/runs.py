@@ -21,8 +21,7 @@ from ramet.errors import RametError, RametWarning
 from ramet.experiment import (
     Experiment,
     RunFolder,
-    RunSettings,
-    checked_settings,
+    checked_experiment,
     create_from,
 )
 from ramet.experiment.local_engine import local_engine
@@ -230,15 +229,16 @@ def run(
     computing = Computing.taken_from(options)
     given = {name: options.pop(name) for name in KEYWORDS if name in options}
     texts = {key: _text(value) for key, value in options.items()}
-    return start(given_settings(method, setting, texts, given), out, computing, start_from, observe)
+    experiment = given_experiment(method, setting, texts, given)
+    return start(experiment, out, computing, start_from, observe)
 
 
-def given_settings(
+def given_experiment(
     method: str | Method, setting: str, options: Mapping[str, str], given: Mapping[str, Any]
-) -> RunSettings:
-    """The checked settings of what a user has given, whose code may be loaded."""
+) -> Experiment:
+    """The checked run of what a user has given, whose code may be loaded."""
     allow_code(method, *(given.get(kind) for kind in CODE))
-    return checked_settings(method=method_name(method), setting=setting, options=options, **given)
+    return checked_experiment(method=method_name(method), setting=setting, options=options, **given)
 
 
 def _text(value: Any) -> str:
@@ -249,24 +249,24 @@ def _text(value: Any) -> str:
 
 
 def start(
-    settings: RunSettings,
+    experiment: Experiment,
     out: Path | str | None = None,
     computing: Computing = DEFAULT_COMPUTING,
     start_from: Path | str | None = None,
     observe: Observer | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Result:
-    """Like `run`, but with checked settings.
+    """Like `run`, but with a checked experiment.
 
     ``tell`` is given what users may want to know about the data, a sentence at a time.
     """
-    check_computing(settings, computing)
-    path = (Path(out) if out else _new_path(settings)).absolute()
+    check_computing(experiment.settings, computing)
+    path = (Path(out) if out else _new_path(experiment)).absolute()
     if start_from is None:
-        folder = RunFolder.create(path, settings)
+        folder = RunFolder.create(path, experiment)
         remarks = folder.remarks()
     else:
-        taken = create_from(Path(start_from), path, settings)
+        taken = create_from(Path(start_from), path, experiment.settings)
         folder = taken.folder
         remarks = [*folder.remarks(), *taken.notes()]
         for sentence in taken.sentences():
@@ -343,10 +343,9 @@ def finished(folder: RunFolder, resume_command: str, untracked: Mapping[str, str
     return Result(folder.path, summary, untracked)
 
 
-def _new_path(settings: RunSettings) -> Path:
-    when = time.strftime("%Y%m%d-%H%M%S")
-    method = Experiment(settings).method.name
-    stem = f"{method}-{settings.setting}-seed{settings.seed}-{when}"
+def _new_path(experiment: Experiment) -> Path:
+    when, settings = time.strftime("%Y%m%d-%H%M%S"), experiment.settings
+    stem = f"{experiment.method.name}-{settings.setting}-seed{settings.seed}-{when}"
     path, number = Path("runs") / stem, 1
     while path.exists():
         number += 1

@@ -19,7 +19,7 @@ from command_line import ramet as command
 from disks import filled, nothing_can_be_written, small_disk
 from own_sites import node_site
 from ramet.cli.main import app
-from ramet.experiment import MethodSpec
+from ramet.experiment import Experiment, MethodSpec
 from ramet.runs import start
 from ramet.studies.archive import keep
 from ramet.studies.finished_run import FinishedRun
@@ -246,7 +246,7 @@ def _fill_with_results(here: Path) -> None:
     options = {"sites": "north/site.toml south/site.toml"}
     sweep = Sweep(methods, "own", (1,), here / "sweep", given={"rounds": 1}, options=options)
     for method, draw in sweep.pairs():
-        start(sweep.settings(method, draw), sweep.run_folder(method, draw).path)
+        start(Experiment(sweep.settings(method, draw)), sweep.run_folder(method, draw).path)
     runs = [FinishedRun.of(sweep.run_folder(*pair)) for pair in sweep.pairs()]
     keep([run for run in runs if run], here / "kept")
     (here / "consortium.toml").write_text(CONSORTIUM.format(method="fedavg"))

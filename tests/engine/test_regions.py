@@ -158,7 +158,7 @@ def test_a_rule_with_a_merge_of_its_own_is_refused() -> None:
 
 def test_a_stopped_run_with_regions_resumes(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", method="scaffold", regions=2)
-    stopped = RunFolder.create(tmp_path / "s", RunFolder(whole.folder).experiment().settings)
+    stopped = RunFolder.create(tmp_path / "s", RunFolder(whole.folder).experiment())
     with suppress(StoppedError):
         wire = StoppingWire(regional_wire(stopped, local_wire(stopped)), 2)
         stopped.execute(wire, lambda _: None)

@@ -122,7 +122,7 @@ def test_a_run_does_not_depend_on_the_objects_that_answer(clients: int, tmp_path
         links=300,
         hidden=4,
     )
-    other = RunFolder.create(tmp_path / "new", RunFolder(result.folder).experiment().settings)
+    other = RunFolder.create(tmp_path / "new", RunFolder(result.folder).experiment())
     other.execute(NewNodePerMessage(other.experiment(), other.clients), lambda _: None)
     one, two = (RunFolder(folder).records() for folder in (result.folder, tmp_path / "new"))
     assert [record.evaluated for record in one] == [record.evaluated for record in two]

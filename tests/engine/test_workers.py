@@ -101,7 +101,7 @@ def in_one_process(folder: Path, **case: Any) -> ramet.Result:
 
 def same_run(whole: ramet.Result, folder: Path) -> RunFolder:
     """A new run with the settings of another one."""
-    return RunFolder.create(folder, RunFolder(whole.folder).experiment().settings)
+    return RunFolder.create(folder, RunFolder(whole.folder).experiment())
 
 
 def execute(run: RunFolder, wire: Wire) -> str:
@@ -203,8 +203,8 @@ def test_errors_of_clients_end_the_run_as_in_one_process(pool: Pool, tmp_path: P
         (False, RuntimeError, "OwnError: division by zero"),
     ):
         own.write_text(FAILING.format(known=known))
-        settings = RunFolder(_failed(own, tmp_path / f"one{known}")).experiment().settings
-        run = RunFolder.create(tmp_path / f"workers{known}", settings)
+        failed = RunFolder(_failed(own, tmp_path / f"one{known}"))
+        run = RunFolder.create(tmp_path / f"workers{known}", failed.experiment())
         with pytest.raises(kind, match=text) as raised:
             execute(run, WorkersWire(pool, run.path))
         notes = getattr(raised.value, "__notes__", [])

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from ramet.errors import RametError
-from ramet.experiment import RunFolder
+from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.settings import RunSettings
 
 SETTINGS = RunSettings.model_validate(
@@ -33,7 +33,7 @@ def _create_until(folder: Path, name: str) -> None:
 
         try:
             with patch.object(Path, "replace", killed_at):
-                RunFolder.create(folder, SETTINGS)
+                RunFolder.create(folder, Experiment(SETTINGS))
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -45,7 +45,7 @@ def test_a_killed_creation_begins_again(name: str, tmp_path: Path) -> None:
     _create_until(folder, name)
     assert not RunFolder(folder).started
     assert _names(folder)
-    run = RunFolder.create(folder, SETTINGS)
+    run = RunFolder.create(folder, Experiment(SETTINGS))
     assert run.started
     assert {*WRITES} <= _names(folder)
 
@@ -54,11 +54,11 @@ def test_two_processes_do_not_create_one_folder(tmp_path: Path) -> None:
     _create_until(tmp_path, "settings.json")
     other = RunFolder(tmp_path)
     with other.locked("create"), pytest.raises(RametError, match="another process"):
-        RunFolder.create(tmp_path, SETTINGS)
+        RunFolder.create(tmp_path, Experiment(SETTINGS))
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("a thesis")
     with pytest.raises(RametError, match="is not an empty folder"):
-        RunFolder.create(tmp_path, SETTINGS)
+        RunFolder.create(tmp_path, Experiment(SETTINGS))
     assert _names(tmp_path) == {"thesis.tex"}

@@ -244,7 +244,6 @@ def test_bars_that_cannot_be_read_are_refused(given: str, message: str) -> None:
 
 def test_runs_that_cannot_be_audited_are_refused(runs: Path, tmp_path: Path) -> None:
     unfinished = tmp_path / "unfinished"
-    settings = RunFolder.open(runs / "graphs").experiment().settings
-    RunFolder.create(unfinished, settings)
+    RunFolder.create(unfinished, RunFolder.open(runs / "graphs").experiment())
     with pytest.raises(RametError, match="is not finished"):
         audit(RunFolder.open(unfinished))

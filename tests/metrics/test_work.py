@@ -146,7 +146,7 @@ class CountingWire:
 def test_the_work_of_both_phases_of_adafgl_is_counted(tmp_path: Path) -> None:
     given = {"shared_rounds": 4, "personal_epochs": 2, **PLANTED}
     result = ramet.run("adafgl", "planted", rounds=8, out=tmp_path / "run", **given)
-    run = RunFolder.create(tmp_path / "counted", RunFolder(result.folder).experiment().settings)
+    run = RunFolder.create(tmp_path / "counted", RunFolder(result.folder).experiment())
     run.execute(CountingWire(local_wire(run)), lambda _: None)
     truth = [[total(one) for one in record.trained.values()] for record in run.records()]
     assert min(truth[4]) > 10 * max(truth[3])  # the second phase costs far more

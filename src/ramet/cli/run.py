@@ -73,17 +73,17 @@ def run(
     ramet run fedavg --site north/2027.toml --from runs/together
     ramet run mine.py:mine --set count=2 --json
     """
-    from ramet.runs import given_settings, start
+    from ramet.runs import given_experiment, start
 
     name, chosen = setting_and_options(setting, site, options)
     computing = Computing.taken_from(given)
-    settings = given_settings(method, name, chosen, given)
-    if settings.secure:
+    experiment = given_experiment(method, name, chosen, given)
+    if experiment.settings.secure:
         print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
-    if settings.dp:
+    if experiment.settings.dp:
         print_status("Differential privacy: noise follows from the seed. Simulated: no guarantee.")
     with progress() as observe:
-        result = start(settings, folder, computing, start_from, observe, print_status)
+        result = start(experiment, folder, computing, start_from, observe, print_status)
     show_result(result, as_json)
 
 

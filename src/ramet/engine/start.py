@@ -10,7 +10,8 @@ from ramet.engine.store.client_state import load_arrays, model_arrays, numpy_arr
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays
 from ramet.randomness import EVERYONE, Randomness
-from ramet.rules.method import AssembledMethod, built, declared_extras
+from ramet.rules.method import AssembledMethod, declared_extras
+from ramet.rules.networks import array_shapes, built
 from ramet.tasks import Shape
 
 START = "start"
@@ -38,15 +39,18 @@ def start_shared(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, 
     If none of their shapes depends on a client's features and classes, they are drawn for the
     plain shape, so that clients of different shapes start with the same values.
     """
-    drawn = _shared_arrays(method, shape, seed)
-    plain = _shared_arrays(method, shape.plain(), seed)
-    same_shapes = all(name in plain and drawn[name].shape == plain[name].shape for name in drawn)
-    return plain if same_shapes else drawn
+    own, plain = shared_shapes(method, shape), shared_shapes(method, shape.plain())
+    chosen = shape.plain() if own.items() <= plain.items() else shape
+    if (chosen, seed) not in method.drawn:
+        arrays = model_arrays(new_model(method, chosen, seed))
+        method.drawn[chosen, seed] = {name: arrays[name] for name in method.shared.pick(arrays)}
+    return {**method.drawn[chosen, seed]}
 
 
-def _shared_arrays(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, Array]:
-    arrays = model_arrays(new_model(method, shape, seed))
-    return {name: arrays[name] for name in method.shared.pick(arrays)}
+def shared_shapes(method: AssembledMethod, shape: Shape) -> dict[str, tuple[int, ...]]:
+    """The shapes of the shared arrays, which are not drawn for that."""
+    shapes = array_shapes(method.model, shape)
+    return {name: shapes[name] for name in method.shared.pick(shapes)}
 
 
 def start_extras(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, dict[str, Array]]:

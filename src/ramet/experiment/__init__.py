@@ -1,6 +1,6 @@
 """A single run: its settings, its components and its folder."""
 
-from ramet.experiment.checks import checked_settings
+from ramet.experiment.checks import checked_experiment, checked_settings
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.files import make_folder, output_folder
 from ramet.experiment.method_spec import MethodSpec
@@ -15,6 +15,7 @@ __all__ = [
     "MethodSpec",
     "RunFolder",
     "RunSettings",
+    "checked_experiment",
     "checked_settings",
     "create_from",
     "default_data",

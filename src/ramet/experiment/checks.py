@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ramet.data.own import Aspect, check_fit
-from ramet.engine.start import new_model, start_extras, start_shared, state_names
+from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
 from ramet.experiment.code import code_sha256
 from ramet.experiment.experiment import Experiment
@@ -34,6 +34,11 @@ from ramet.run_options import CODE
 
 
 def checked_settings(**given: Any) -> RunSettings:
+    """The settings of `checked_experiment`."""
+    return checked_experiment(**given).settings
+
+
+def checked_experiment(**given: Any) -> Experiment:
     """Validate the arguments of a run; ``rounds`` defaults to that of the setting."""
     given = {**given, "options": dict(given.get("options", {}))}
     given["data"] = Path(given.get("data") or default_data()).absolute()
@@ -56,8 +61,9 @@ def checked_settings(**given: Any) -> RunSettings:
     if given.get("dp"):
         given["dp"] = str(Budget.parse(given["dp"]))
     settings = _validated(given)
-    check_names(Experiment(settings))
-    return settings.model_copy(update={"code": code_sha256(settings)})
+    experiment = Experiment(settings.model_copy(update={"code": code_sha256(settings)}))
+    check_names(experiment)
+    return experiment
 
 
 def _validated(given: Mapping[str, Any]) -> RunSettings:
@@ -77,7 +83,7 @@ def check_names(experiment: Experiment) -> None:
         )
     _check_parts(method)
     _check_task(experiment)
-    shared = start_shared(method, experiment.sizes.plain_shape(), settings.seed)
+    shared = shared_shapes(method, experiment.sizes.plain_shape())
     check_extras(method, experiment.same_schema, settings.setting)
     check_activation(method, shared)
     check_merging(method, shared, clients)

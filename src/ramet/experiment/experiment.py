@@ -93,8 +93,21 @@ class Experiment:
             settings.release,
             settings.secure,
         )
-        agreed_metric = self.agreement.metric if self.agreement else None
-        return with_metric(method, settings.metric, agreed_metric or self.setting.metric)
+        return with_metric(method, settings.metric, self._metric_of(self.agreement))
+
+    @cached_property
+    def scored_method(self) -> AssembledMethod:
+        """The method with the metric of the run, which sites with own data agree on.
+
+        Until they have done so, `method` has the default.
+        """
+        if self.agreement is not None or not self.setting.user_defined:
+            return self.method
+        metric = self.settings.metric
+        return with_metric(self.method, metric, self._metric_of(self.preparation))
+
+    def _metric_of(self, agreement: Preparation | None) -> str | None:
+        return (agreement.metric if agreement else None) or self.setting.metric
 
     @cached_property
     def setting(self) -> Setting:
@@ -216,7 +229,7 @@ class Experiment:
         self._keep_record(client, states / client)
         return Client(
             name=client,
-            method=self.method,
+            method=self.scored_method,
             samples=self.samples(client),
             seed=self.settings.seed,
             snapshots=Snapshots(states / client, keep=KEPT * (len(self.method.stages) + 1)),
@@ -316,7 +329,7 @@ class Experiment:
     @property
     def has_known_metric(self) -> bool:
         """Whether the task is scored as the built-in ones are; a user-defined one may not be."""
-        return self.method.task.metric in TASK_METRICS[self.method.task.name]
+        return self.scored_method.task.metric in TASK_METRICS[self.method.task.name]
 
     def evaluation(self, client: str, model: nn.Module) -> dict[str, Evaluation]:
         """All metrics of a model on a client's held-out data, by part of its split with samples."""
@@ -341,7 +354,7 @@ class Experiment:
     def rounds(self, snapshots: Path, regional: bool = False) -> Rounds:
         """The server's side of the run; a ``regional`` coordinator evaluates nothing itself."""
         return Rounds(
-            method=self.method,
+            method=self.scored_method,
             clients=self.clients,
             rounds=self.settings.rounds,
             seed=self.settings.seed,
@@ -406,7 +419,7 @@ class Experiment:
 
     def baselines(self) -> dict[str, Baseline]:
         """The baseline of each client whose data is on this machine."""
-        metric = replace(self, agreement=self.preparation).method.task.metric
+        metric = self.scored_method.task.metric
         found = {
             client: baseline(self.samples(client), metric)
             for client in self.final_clients

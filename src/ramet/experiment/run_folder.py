@@ -121,31 +121,27 @@ class RunFolder:
     @staticmethod
     def create(
         path: Path,
-        settings: RunSettings,
-        reported: Mapping[str, Schema] | None = None,
-        agreement: Preparation | None = None,
-        kept_in: Path | None = None,
+        experiment: Experiment,
         before_start: Callable[[RunFolder, Experiment], None] | None = None,
     ) -> RunFolder:
         """Create the folder of a new run with everything that is known before it starts.
 
-        ``before_start`` may write further files, before the folder counts as a run. For
-        ``kept_in``, see `Experiment`.
+        ``before_start`` may write further files, before the folder counts as a run.
         """
         folder = RunFolder(path)
         folder._check_new()
-        experiment = Experiment(settings, reported, agreement, kept_in)
         check_clients(experiment)
         make_folder(path)
         with folder.locked("create"), filling(path):
             folder._check_new()
             folder._write_facts(experiment)
-            for copy, source in user_files(settings).items():
+            for copy, source in user_files(experiment.settings).items():
                 make_folder((path / copy).parent)
                 write_atomically(path / copy, source.read_bytes())
             if before_start is not None:
                 before_start(folder, experiment)
-            folder.write("settings.json", settings.model_dump(mode="json"))
+            folder.write("settings.json", experiment.settings.model_dump(mode="json"))
+        vars(folder)["_experiment"] = experiment
         return folder
 
     def _check_new(self) -> None:
@@ -207,6 +203,11 @@ class RunFolder:
         return folder
 
     def experiment(self) -> Experiment:
+        """The components of the run, which keep the data that they have read."""
+        return self._experiment
+
+    @cached_property
+    def _experiment(self) -> Experiment:
         try:
             settings = RunSettings.model_validate_json(self._settings_file.read_text())
             reported, agreement = self._reported_schemas(), self._preparation()
@@ -343,6 +344,7 @@ class RunFolder:
             if rounds != planned:
                 settings = experiment.settings.model_copy(update={"rounds": rounds})
                 self.write("settings.json", settings.model_dump(mode="json"))
+                del vars(self)["_experiment"]
 
     def continue_with(self, settings: RunSettings) -> None:
         """Check that the run has these settings, and extend it if they have more rounds."""

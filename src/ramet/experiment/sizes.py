@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, TypeAlias
 
-import torch
-
-from ramet.engine.start import new_model, start_extras, start_shared
-from ramet.engine.store.client_state import model_arrays
-from ramet.rules.method import AssembledMethod, built
+from ramet.engine.start import shared_shapes, start_extras, start_shared
+from ramet.rules.method import AssembledMethod
+from ramet.rules.networks import array_shapes, buffer_names
 from ramet.tasks import Shape
 
 ArrayShapes: TypeAlias = dict[str, tuple[int, ...]]
@@ -55,8 +54,7 @@ class Sizes:
 
     def buffers(self) -> frozenset[str]:
         """The names of the arrays that are not trained."""
-        model = new_model(self.method, self.server_shape, self.seed)
-        return frozenset(name for name, _ in model.named_buffers())
+        return frozenset(buffer_names(self.method.model, self.server_shape))
 
     @cached_property
     def server_shape(self) -> Any:
@@ -79,23 +77,18 @@ class Sizes:
         return [name for name in {**old, **new} if old.get(name) != new.get(name)]
 
     def _exchanged_shapes(self, shape: Shape) -> ArrayShapes:
-        shared = start_shared(self.method, shape, self.seed)
         extras = {
-            f"extra {name}": array  # an extra may have the name of a parameter
+            f"extra {name}": array.shape  # an extra may have the name of a parameter
             for arrays in start_extras(self.method, shape, self.seed).values()
             for name, array in arrays.items()
         }
-        return {name: array.shape for name, array in {**shared, **extras}.items()}
+        return {**shared_shapes(self.method, shape), **extras}
 
     def _measured(self, client: str) -> tuple[int, ArrayShapes]:
         shape = self.shape_of(client)
         if shape not in self._by_shape:
-            with torch.random.fork_rng():
-                model = built(self.method.model, shape)
-            self._by_shape[shape] = (
-                sum(array.size for array in model_arrays(model).values()),
-                self._exchanged_shapes(shape),
-            )
+            arrays = array_shapes(self.method.model, shape).values()
+            self._by_shape[shape] = sum(map(prod, arrays)), self._exchanged_shapes(shape)
         return self._by_shape[shape]
 
     @cached_property

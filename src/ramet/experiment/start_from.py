@@ -90,7 +90,8 @@ def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
         folder.write(_FILE, {**source.provenance, "fresh": taken.fresh, "samples": samples})
 
     kept_in = source.folder.clients
-    RunFolder.create(path, settings, None, agreement, kept_in, before_start=write_start)
+    experiment = Experiment(settings, None, agreement, kept_in)
+    RunFolder.create(path, experiment, before_start=write_start)
     return taken
 
 

@@ -47,7 +47,7 @@ def summarise(
         stopped_early=records[-1].round < settings.rounds,
         epochs=_epochs(experiment.method.training, records[-1].round),
         engine=settings.engine,
-        metric=experiment.method.task.metric,
+        metric=experiment.scored_method.task.metric,
         scores=final.model_copy(update={"clients": clients, "interval": interval}),
         baselines=dict(baselines),
         traffic=traffic(records),

@@ -47,7 +47,8 @@ def main(grid: Grid, context: Context) -> None:
             reported = _checked_complete(experiment, schemas, wire)
             for sentence in distant_sums(wire.sites.sums):
                 log(WARNING, "%s.", sentence)
-            folder = RunFolder.create(path, settings, reported, agreed(wire.sites.sums))
+            agreement = agreed(wire.sites.sums)
+            folder = RunFolder.create(path, Experiment(settings, reported, agreement))
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
         folder.execute(wire, _log_round)

@@ -96,7 +96,8 @@ class OwnSetting(Setting):
                     f"there is no path to the graphs of {client} on this machine. Start its "
                     'SuperNode with data="FOLDER/site.toml" in its --node-config.'
                 )
-            site = read_site(path, preparation)
+            known = kept.prepared(preparation) if kept and preparation else None
+            site = known or read_site(path, preparation)
             if site.name != client:
                 raise RametError(f"{path.name} describes {site.name}, but the client is {client}.")
             self._sites[client] = site, preparation

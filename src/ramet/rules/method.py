@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from inspect import getmodule
-from pathlib import Path
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -21,6 +19,7 @@ from ramet.rules.activation import Activation, Everyone
 from ramet.rules.extras import TRAINING, Extras, Stage, no_flaw
 from ramet.rules.fixed_point import FixedPoint
 from ramet.rules.merging import Merging, Summing, WeightedMean, sums_only
+from ramet.rules.networks import array_shapes, built
 from ramet.rules.pace import FirstReplies
 from ramet.rules.release import Release
 from ramet.rules.robust import RobustMerging
@@ -115,6 +114,11 @@ class AssembledMethod(Method):
     training: Training
     switchable: Sharing
 
+    @cached_property
+    def drawn(self) -> dict[tuple[Any, int], Arrays]:
+        """Shared arrays before round 1, by shape and seed, as far as they have been drawn."""
+        return {}
+
 
 def assembled(
     method: Method,
@@ -159,39 +163,12 @@ def network_arrays(
 ) -> NetworkArrays:
     """The arrays of a network, measured on the smallest shape and on one that differs from it."""
     plain = task.plain_shape(inputs)
-    sizes = _sizes(model, plain)
+    sizes = array_shapes(model, plain)
     if same_schema:
         return NetworkArrays(tuple(sizes))
-    other = _sizes(model, plain.other())
+    other = array_shapes(model, plain.other())
     varying = {n for n in {**sizes, **other} if sizes.get(n) != other.get(n)}
     return NetworkArrays(tuple(sizes), frozenset(varying), _of_class(model, "together") or ())
-
-
-def built(model: Model, shape: Any) -> nn.Module:
-    """The network for a shape; an error in its code names the shape and the line."""
-    try:
-        return model(shape)
-    except RametError:
-        raise
-    except Exception as error:
-        network = getattr(model, "func", model)
-        frames = traceback.extract_tb(error.__traceback__)
-        file = getattr(getmodule(network), "__file__", None)
-        own = [one for one in frames if one.filename == file]
-        line = (own or frames)[-1]
-        words = " ".join(str(error).split())
-        raise RametError(
-            f"the network {getattr(network, '__name__', network)} cannot be built for {shape}: "
-            f"{type(error).__name__}: {words} ({Path(line.filename).name}, line {line.lineno}). "
-            "Every network is also built for one feature and two classes, to see what can be "
-            "shared."
-        ) from error
-
-
-def _sizes(model: Model, shape: Any) -> dict[str, Any]:
-    with torch.random.fork_rng():
-        state = built(model, shape).state_dict()
-    return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
 def _switchable(model: Model) -> Sharing:

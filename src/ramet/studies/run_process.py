@@ -22,7 +22,7 @@ from time import sleep
 from types import FrameType
 
 from ramet.errors import RametError
-from ramet.experiment import RunFolder, RunSettings
+from ramet.experiment import Experiment, RunFolder, RunSettings
 from ramet.run_options import DEFAULT_COMPUTING, Computing
 from ramet.runs import Result, resume, start
 from ramet.tracking import prepare_trackers
@@ -44,7 +44,7 @@ class Work:
     def run(self) -> Result:
         if RunFolder(self.path).started:
             return resume(self.path, **asdict(self.computing))
-        return start(self.settings, self.path, self.computing)
+        return start(Experiment(self.settings), self.path, self.computing)
 
     def problem(self) -> str | None:
         """Run it, and return why it failed, or which tracker did not receive all of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ramet.data.client_data import ClientData
 from ramet.data.graphs.graph_block import GraphBlock
-from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
+from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.graphs.structure import StructureEncoding
 from ramet.data.link_split import (
@@ -23,6 +23,7 @@ from ramet.data.link_split import (
     link_parts,
     split_links,
 )
+from ramet.data.own.building import BUILDERS, Graph, Unprepared, covers, undirected
 from ramet.data.own.columns import ColumnValues
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
@@ -38,7 +39,6 @@ from ramet.data.splits import PARTS, Split, node_split, stratified
 MIN_SAMPLES = 10
 MIN_LINKS = 20
 """At least one edge type needs this many, so that 5 % for validation is at least one link."""
-Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,18 @@ class Site:
     """The ids of graphs, if there are many."""
     remarks: tuple[str, ...] = ()
     """What of the files the graph does not have, for the site itself."""
+    unprepared: Unprepared | None = None
+    """What the files hold, while the sites have not agreed on how to prepare the columns."""
+
+    def prepared(self, preparation: Preparation) -> Site | None:
+        """The site with its columns prepared as agreed, without reading its files again.
+
+        None if they were prepared before, or if the agreement is about other columns.
+        """
+        if self.unprepared is None:
+            return None
+        graph = self.unprepared.graph(preparation, self.columns)
+        return None if graph is None else replace(self, graph=graph, unprepared=None)
 
     @property
     def labels(self) -> Tensor | None:
@@ -162,7 +174,7 @@ def build_site(
 
     Without labels, neither classes nor splits are read, and any number of samples will do.
     """
-    if preparation is not None and not _covers(preparation, description, path.name, problems):
+    if preparation is not None and not covers(preparation, description, path.name, problems):
         return None
     reader = ManyGraphs if description.task == "graph-classification" else OneGraph
     preparer = Preparer(description.smallest_count, preparation)
@@ -170,7 +182,7 @@ def build_site(
     content = reader(folder, path.name, description, problems, preparer, labelled).read()
     if content is None:
         return None
-    graph, parts = _BUILDERS[description.task](content, description)
+    graph, parts = BUILDERS[description.task](content, description)
     site = Site(
         name=description.site,
         schema=description.site_schema,
@@ -180,6 +192,9 @@ def build_site(
         ids=_ids(content),
         graph_ids=None if content.graphs is None else content.graphs.names,
         remarks=(*_unused(problems), *_merged_links(content, description)),
+        unprepared=Unprepared(content, description, path.name)
+        if preparer.columns and preparation is None
+        else None,
     )
     if not labelled:
         return site
@@ -214,7 +229,7 @@ def _merged_links(content: Content, description: Description) -> Iterator[str]:
         return
     (nodes,) = content.nodes.values()
     for name, edges in content.edges.items():
-        rows, links = edges.ends.size(1), _undirected(edges.ends, nodes.count).size(1)
+        rows, links = edges.ends.size(1), undirected(edges.ends, nodes.count).size(1)
         loops = int((edges.ends[0] == edges.ends[1]).sum())
         directed = torch.unique(edges.ends, dim=1).size(1)
         if links < rows and not (2 * links == directed == rows):  # each link once in both ways
@@ -222,97 +237,6 @@ def _merged_links(content: Content, description: Description) -> Iterator[str]:
                 f"{name}: {rows:,} rows give {links:,} links. {rows - links - loops:,} repeat a "
                 f"link in either direction, {loops:,} link a node to itself; neither counts"
             )
-
-
-def _covers(
-    preparation: Preparation, description: Description, toml: str, problems: Problems
-) -> bool:
-    """Whether the preparation has all columns of the site; others are reported as problems."""
-    for node_type, part in description.nodes.items():
-        prepared = preparation.types.get(node_type, {})
-        for column, one in part.prepared.items():
-            if column not in prepared:
-                text = f"[nodes.{node_type}] has a column that was not declared in training"
-                problems.add(toml, f"{text}. Remove it, or train again", column=column)
-            elif (difference := prepared[column].difference(one)) is not None:
-                problems.add(toml, f"'{column}' of [nodes.{node_type}] {difference}")
-    return not problems
-
-
-def _graph_block(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
-    (nodes,), (edges,), graphs = content.nodes.values(), content.edges.values(), content.graphs
-    assert graphs is not None
-    order = torch.argsort(graphs.of_node, stable=True)
-    new_index = torch.empty_like(order)
-    new_index[order] = torch.arange(order.numel())
-    sizes = torch.bincount(graphs.of_node, minlength=graphs.labels.numel())
-    ends = new_index[torch.cat([edges.ends, edges.ends.flip(0)], dim=1)]
-    block = GraphBlock.from_links(
-        rows=ends[0],
-        columns=ends[1],
-        node_starts=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
-        features=nodes.features[order],
-        feature_width=nodes.features.size(1),
-        labels=graphs.labels.clamp(min=0),
-        name=description.site,
-    )
-    return replace(block, class_count=len(description.classes)), graphs.parts
-
-
-def _node_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
-    (nodes,) = content.nodes.values()
-    labels = torch.zeros(nodes.count).long() if nodes.labels is None else nodes.labels
-    pairs = [_undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
-    kinds = [torch.full((p.size(1),), kind, dtype=torch.uint8) for kind, p in enumerate(pairs)]
-    left, right = torch.cat(pairs, dim=1).to(torch.int32)
-    graph = NodeGraph(
-        features=nodes.features,
-        labels=labels.clamp(min=0),
-        classes=len(description.classes),
-        left=left.contiguous(),
-        right=right.contiguous(),
-        kinds=torch.cat(kinds),
-        kind_names=tuple(sorted(content.edges)),
-        trained=torch.zeros(nodes.count, dtype=torch.bool),
-    )
-    return graph, nodes.parts
-
-
-def _undirected(ends: Tensor, nodes: int) -> Tensor:
-    """Drop self loops and duplicates, and put the smaller node first."""
-    left, right = ends.amin(dim=0), ends.amax(dim=0)
-    keys = torch.unique((left * nodes + right)[left != right])
-    return torch.stack([keys // max(nodes, 1), keys % max(nodes, 1)])
-
-
-def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
-    names = sorted(description.nodes)
-    types = tuple(
-        NodeType(name, content.nodes[name].count, content.nodes[name].features) for name in names
-    )
-    counts = torch.tensor([0, *(kind.nodes for kind in types)])
-    starts = dict(zip(names, counts.cumsum(0).tolist(), strict=False))
-    relations, links, parts = [], [], []
-    for kind, name in enumerate(sorted(description.edges)):
-        (head, tail), edges = description.ends(name), content.edges[name]
-        relations.append(Relation(name, names.index(head), names.index(tail)))
-        heads, tails = edges.ends
-        links.append(
-            Links(heads + starts[head], tails + starts[tail], torch.full_like(heads, kind))
-        )
-        parts.append(torch.zeros_like(heads) if edges.parts is None else edges.parts)
-    joined = Links.joined(links)
-    split_given = any(edges.parts is not None for edges in content.edges.values())
-    learned = torch.ones(len(joined), dtype=torch.bool)
-    graph = HeteroGraph(types, tuple(relations), joined, learned)
-    return graph, torch.cat(parts) if split_given else None
-
-
-_BUILDERS = {
-    "graph-classification": _graph_block,
-    "node-classification": _node_graph,
-    "link-prediction": _hetero_graph,
-}
 
 
 def _indices(parts: Tensor) -> list[Tensor]:

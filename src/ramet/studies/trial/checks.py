@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from ramet.computing import check_engine, torch_threads
 from ramet.errors import RametError
-from ramet.experiment import RunFolder, checked_settings
+from ramet.experiment import Experiment, RunFolder, checked_settings
 from ramet.experiment.local_engine import local_wire
 from ramet.experiment.named import setting_factory
 from ramet.options import arguments, without_folder
@@ -159,7 +159,7 @@ def _outcome(
 
 
 def _reference(trial: Trial) -> str:
-    folder = RunFolder.create(trial.folder / REFERENCE, trial.settings)
+    folder = RunFolder.create(trial.folder / REFERENCE, Experiment(trial.settings))
     return f"SHA-256 {sha256(executed(folder, local_wire(folder)))[:12]}…"
 
 
@@ -218,7 +218,7 @@ def _in_engine(engine: Engine, trial: Trial) -> str:
     except RametError as error:
         raise SkippedError(str(error)) from error
     try:
-        start(settings, path)
+        start(Experiment(settings), path)
     except RametError as error:
         reason = reason_of_failure(path) or str(error).partition(" See ")[0]
         raise RametError(f"{reason} `{settings.command}` repeats this run with logs.") from error

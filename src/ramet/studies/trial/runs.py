@@ -11,7 +11,7 @@ from typing import Any
 
 from ramet.engine.server.wire import Wire
 from ramet.errors import RametError
-from ramet.experiment import RunFolder, RunSettings, checked_settings
+from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
 from ramet.experiment.code import user_files
 from ramet.experiment.local_engine import local_wire
 from ramet.metrics import Record
@@ -71,7 +71,7 @@ class Trial:
         return Path(mkdtemp(prefix=f"{name}-", dir=self.folder))
 
     def created(self, name: str, settings: RunSettings | None = None) -> RunFolder:
-        return RunFolder.create(self.new_path(name), settings or self.settings)
+        return RunFolder.create(self.new_path(name), Experiment(settings or self.settings))
 
     def compare(self, run: RunFolder, expected: RunFolder, meaning: str) -> None:
         """Raise an error that says where two runs differ, and what that means."""

@@ -30,7 +30,7 @@ class ColdWire:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, message in requests:
-            own = self.folder.experiment().client(client, self.folder.clients)
+            own = RunFolder(self.folder.path).experiment().client(client, self.folder.clients)
             yield client, replace(own, samples=deepcopy(own.samples)).answer(message)
 
 

@@ -1,0 +1,133 @@
+"""Graphs from what a site's files hold, with columns prepared as the sites have agreed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from ramet.data.graphs.graph_block import GraphBlock
+from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
+from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.own.columns import ColumnValues
+from ramet.data.own.content import Content
+from ramet.data.own.description import Description
+from ramet.data.own.preparation import Preparation
+from ramet.data.own.problems import Problems
+
+Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
+
+
+@dataclass(frozen=True)
+class Unprepared:
+    """What a site's files hold, and their description."""
+
+    content: Content
+    description: Description
+    toml: str
+
+    def graph(self, preparation: Preparation, columns: Mapping[str, ColumnValues]) -> Graph | None:
+        """The graph, with these columns as features; None if others were agreed on."""
+        if not covers(preparation, self.description, self.toml, Problems()):
+            return None
+        nodes = {
+            name: replace(self.content.nodes[name], features=preparation.features(name, values))
+            for name, values in columns.items()
+        }
+        content = replace(self.content, nodes={**self.content.nodes, **nodes})
+        graph, _ = BUILDERS[self.description.task](content, self.description)
+        return graph
+
+
+def covers(
+    preparation: Preparation, description: Description, toml: str, problems: Problems
+) -> bool:
+    """Whether the preparation has all columns of the site; others are reported as problems."""
+    for node_type, part in description.nodes.items():
+        prepared = preparation.types.get(node_type, {})
+        for column, one in part.prepared.items():
+            if column not in prepared:
+                text = f"[nodes.{node_type}] has a column that was not declared in training"
+                problems.add(toml, f"{text}. Remove it, or train again", column=column)
+            elif (difference := prepared[column].difference(one)) is not None:
+                problems.add(toml, f"'{column}' of [nodes.{node_type}] {difference}")
+    return not problems
+
+
+def _graph_block(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
+    (nodes,), (edges,), graphs = content.nodes.values(), content.edges.values(), content.graphs
+    assert graphs is not None
+    order = torch.argsort(graphs.of_node, stable=True)
+    new_index = torch.empty_like(order)
+    new_index[order] = torch.arange(order.numel())
+    sizes = torch.bincount(graphs.of_node, minlength=graphs.labels.numel())
+    ends = new_index[torch.cat([edges.ends, edges.ends.flip(0)], dim=1)]
+    block = GraphBlock.from_links(
+        rows=ends[0],
+        columns=ends[1],
+        node_starts=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
+        features=nodes.features[order],
+        feature_width=nodes.features.size(1),
+        labels=graphs.labels.clamp(min=0),
+        name=description.site,
+    )
+    return replace(block, class_count=len(description.classes)), graphs.parts
+
+
+def _node_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
+    (nodes,) = content.nodes.values()
+    labels = torch.zeros(nodes.count).long() if nodes.labels is None else nodes.labels
+    pairs = [undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
+    kinds = [torch.full((p.size(1),), kind, dtype=torch.uint8) for kind, p in enumerate(pairs)]
+    left, right = torch.cat(pairs, dim=1).to(torch.int32)
+    graph = NodeGraph(
+        features=nodes.features,
+        labels=labels.clamp(min=0),
+        classes=len(description.classes),
+        left=left.contiguous(),
+        right=right.contiguous(),
+        kinds=torch.cat(kinds),
+        kind_names=tuple(sorted(content.edges)),
+        trained=torch.zeros(nodes.count, dtype=torch.bool),
+    )
+    return graph, nodes.parts
+
+
+def undirected(ends: Tensor, nodes: int) -> Tensor:
+    """Drop self loops and duplicates, and put the smaller node first."""
+    left, right = ends.amin(dim=0), ends.amax(dim=0)
+    keys = torch.unique((left * nodes + right)[left != right])
+    return torch.stack([keys // max(nodes, 1), keys % max(nodes, 1)])
+
+
+def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
+    names = sorted(description.nodes)
+    types = tuple(
+        NodeType(name, content.nodes[name].count, content.nodes[name].features) for name in names
+    )
+    counts = torch.tensor([0, *(kind.nodes for kind in types)])
+    starts = dict(zip(names, counts.cumsum(0).tolist(), strict=False))
+    relations, links, parts = [], [], []
+    for kind, name in enumerate(sorted(description.edges)):
+        (head, tail), edges = description.ends(name), content.edges[name]
+        relations.append(Relation(name, names.index(head), names.index(tail)))
+        heads, tails = edges.ends
+        links.append(
+            Links(heads + starts[head], tails + starts[tail], torch.full_like(heads, kind))
+        )
+        parts.append(torch.zeros_like(heads) if edges.parts is None else edges.parts)
+    joined = Links.joined(links)
+    split_given = any(edges.parts is not None for edges in content.edges.values())
+    learned = torch.ones(len(joined), dtype=torch.bool)
+    graph = HeteroGraph(types, tuple(relations), joined, learned)
+    return graph, torch.cat(parts) if split_given else None
+
+
+BUILDERS = {
+    "graph-classification": _graph_block,
+    "node-classification": _node_graph,
+    "link-prediction": _hetero_graph,
+}
