@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ramet.deploy.probes import Finding, check_connection
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 from ramet.flower.guard import app_hash
+from ramet.flower.patches import PATCHES
 from ramet.flower.programs import free_ports
 from ramet.flower.run_config import thin_app
 from servers import serving_tls
@@ -228,3 +230,15 @@ def test_the_command_exits_with_1_if_a_check_fails(site: Site) -> None:
     assert result.exit_code == 1
     assert "BAD coordinator" in result.output
     assert "ok  node.key: mode 0600" in result.output
+
+
+def test_a_flower_that_some_patches_do_not_fit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert findings(tmp_path)["Flower"].ok
+    moved = replace(PATCHES["quick-replies"], places=("flwr.supernode.start_client_internal:none",))
+    monkeypatch.setitem(PATCHES, "quick-replies", moved)
+    found = findings(tmp_path)["Flower"]
+    assert not found.ok
+    assert found.detail.endswith("without the parts for quick-replies")
+    assert "pip install 'flwr==1.41.*'" in found.remedy
