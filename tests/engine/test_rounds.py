@@ -167,7 +167,7 @@ def test_a_wrong_answer_is_refused_before_any_client_is_asked(
     answer: Any, message: str, tmp_path: Path
 ) -> None:
     wire = Steppers()
-    with pytest.raises(RametError, match=rf"Answers\.ask {message}"):
+    with pytest.raises(RametError, match=rf"Answers\.send {message}"):
         run(tmp_path, method_with(Answers(answer)), wire)
     assert not wire.received
 
