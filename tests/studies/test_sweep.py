@@ -23,6 +23,7 @@ from ramet.options import allow_code
 from ramet.run_options import Computing
 from ramet.studies.archive import finished_runs, keep, kept
 from ramet.studies.comparison import standings
+from ramet.studies.equal_sizes import scalars, with_equal_sizes
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.sweep import Sweep, parse_seeds
 
@@ -195,14 +196,17 @@ def test_smaller_methods_are_widened_to_the_winners_size(tmp_path: Path) -> None
         sweep(tmp_path), methods=tuple(map(MethodSpec.parse, ("local", "fedstar", "fedper")))
     )
     star = plan.methods[1]
-    matched = plan.matched(star)
+    matched = with_equal_sizes(plan, star)
     assert matched.methods[:3] == plan.methods
     assert [wider.method for wider in matched.methods[3:]] == ["local", "fedper"]
     for wider in matched.methods[3:]:
         width = int(wider.options["hidden"])
-        off = abs(plan.scalars(wider) - plan.scalars(star))
+        target = scalars(plan, star)
+        off = abs(scalars(plan, wider) - target)
         for other in (width - 1, width + 1):
-            assert off <= abs(plan.scalars(wider.with_option("hidden", other)) - plan.scalars(star))
+            assert off <= abs(
+                scalars(plan, wider.with_option("hidden", other)) - scalars(plan, star)
+            )
 
 
 def test_a_path_in_a_methods_name_does_not_leave_the_sweep_folder(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ramet.cli import completion
-from ramet.cli.console import print_line, print_table
+from ramet.cli.console import print_line, print_list, print_table
 
 if TYPE_CHECKING:
     from ramet.rules.method import Method
@@ -31,14 +31,13 @@ def methods(
     from ramet.experiment.named import method_factory, network_rows
     from ramet.methods import AUTHORS, METHODS, PAPER_NAMES
     from ramet.options import allow_code, arguments
-    from ramet.report.plain_table import list_table
     from ramet.training.local import LocalTraining
 
     if name is None:
         rows = [
             (key, _summary(make), _task(make()), _shares(make())) for key, make in METHODS.items()
         ]
-        print_table(list_table(("method", "summary", "task", "shares"), rows))
+        print_list(("method", "summary", "task", "shares"), rows)
         print_line("Names that papers give to a method with a certain network:")
         for key, paper in PAPER_NAMES.items():
             print_line(f"  {key}: {paper.method} --network {paper.network}")
@@ -111,10 +110,9 @@ def networks(
 ) -> None:
     """List the networks for --network by task, or show the options of NAME."""
     from ramet.experiment.named import network_rows
-    from ramet.report.plain_table import list_table
 
     rows = network_rows(name)
-    print_table(list_table(("network", "task", "summary", "--set"), rows))
+    print_list(("network", "task", "summary", "--set"), rows)
     print_line("* is the default of the task. A network of your own is file.py:NETWORK.")
 
 
@@ -122,38 +120,35 @@ def networks(
 def activations() -> None:
     """List the rules for --activation: which clients send which parameters in a round."""
     from ramet.methods import ACTIVATIONS
-    from ramet.report.plain_table import list_table
 
-    rows = [(name, _summary(rule), _options(rule)) for name, rule in ACTIVATIONS.items()]
-    print_table(list_table(("activation", "rule", "options"), rows))
+    _list_rules(("activation", "rule"), ACTIVATIONS)
 
 
 @app.command()
 def releases() -> None:
     """List what --release can do to a reply before it leaves a site."""
     from ramet.methods import RELEASES
-    from ramet.report.plain_table import list_table
 
-    rows = [(name, _summary(rule), _options(rule)) for name, rule in RELEASES.items()]
-    print_table(list_table(("release", "what it does", "options"), rows))
+    _list_rules(("release", "what it does"), RELEASES)
 
 
 @app.command()
 def merges() -> None:
     """List the rules for --merge: how replies are merged."""
     from ramet.methods import MERGES, SUMMATIONS
-    from ramet.report.plain_table import list_table
 
-    known = {**MERGES, **SUMMATIONS}
-    rows = [(name, _summary(rule), _options(rule)) for name, rule in known.items()]
-    print_table(list_table(("merge", "rule", "options"), rows))
+    _list_rules(("merge", "rule"), {**MERGES, **SUMMATIONS})
+
+
+def _list_rules(heads: tuple[str, str], rules: Mapping[str, Callable[..., object]]) -> None:
+    rows = [(name, _summary(rule), _options(rule)) for name, rule in rules.items()]
+    print_list((*heads, "options"), rows)
 
 
 @app.command()
 def settings() -> None:
     """List the settings and their clients."""
     from ramet.partition import SETTINGS
-    from ramet.report.plain_table import list_table
 
     rows = []
     for name, factory in SETTINGS.items():
@@ -161,7 +156,7 @@ def settings() -> None:
         named = len(set(setting.source_of.values())) > 1
         clients = " ".join(setting.clients) if named else f"{len(setting.clients)} parts"
         rows.append((name, setting.about, clients, _options(factory)))
-    print_table(list_table(("setting", "about", "clients", "--set"), rows))
+    print_list(("setting", "about", "clients", "--set"), rows)
 
 
 def _summary(documented: Callable[..., object]) -> str:

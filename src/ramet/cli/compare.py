@@ -131,6 +131,7 @@ def compare(
     from ramet.experiment import MethodSpec
     from ramet.options import allow_code
     from ramet.studies.archive import keep, kept
+    from ramet.studies.equal_sizes import winner, with_equal_sizes
     from ramet.studies.sweep import Sweep, parse_seeds
 
     name, common = setting_and_options(setting, site, options)
@@ -150,7 +151,7 @@ def compare(
     )
     failed = _checked_and_run(sweep, jobs)
     if match and not failed:
-        sweep = sweep.matched(sweep.winner())
+        sweep = with_equal_sizes(sweep, winner(sweep))
         failed = _checked_and_run(sweep, jobs)
     if archive is not None:
         keep((run for runs in sweep.finished().values() for run in runs.values()), archive)
@@ -164,8 +165,10 @@ def compare(
 
 
 def _checked_and_run(sweep: Sweep, jobs: int) -> dict[str, str]:
+    from ramet.studies.unchanged_data import check_data
+
     sweep.check()
-    sweep.check_data()
+    check_data(sweep)
     return run_sweep(sweep, jobs)
 
 
@@ -188,6 +191,7 @@ def _print_comparison(
     from ramet.studies.choice import reversals
     from ramet.studies.comparison import standings
     from ramet.studies.sites import site_standings
+    from ramet.studies.unchanged_data import sites_with_own_split
 
     finished = sweep.finished()
     rows, by_site = standings(finished, target, margin), site_standings(finished)
@@ -199,7 +203,7 @@ def _print_comparison(
     explain_metric(sweep.given["metric"], next((row.metric for row in rows), ""))
     _print_sites(by_site)
     if by_site and sweep.splits > 1:
-        _print_own_splits(sweep.sites_with_own_split())
+        _print_own_splits(sites_with_own_split(sweep))
     print_line(f"runs: {sweep.folder}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -49,6 +49,12 @@ def print_table(table: Table) -> None:
 
     console = out if out.is_terminal else Console(width=_ANY_WIDTH)
     console.print(without_truncation(table), crop=False)
+
+
+def print_list(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from ramet.report.plain_table import list_table
+
+    print_table(list_table(heads, rows))
 
 
 def show_result(result: Result, as_json: bool) -> None:

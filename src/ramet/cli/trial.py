@@ -9,7 +9,7 @@ import typer
 
 from ramet.cli import completion
 from ramet.cli.arguments import Json, Method, Options, data_folder, run_options, setting_and_options
-from ramet.cli.console import print_json, print_line, print_status, print_table
+from ramet.cli.console import print_json, print_line, print_list, print_status
 
 if TYPE_CHECKING:
     from ramet.studies.trial.checks import Report
@@ -78,13 +78,11 @@ def _announce(check: str) -> None:
 def _show(report: Report, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from ramet.report.plain_table import list_table
-
     if as_json:
         print_json(asdict(report))
         return
     rows = [(one.check, _SHOWN[one.verdict], one.detail) for one in report.outcomes]
-    print_table(list_table(("check", "outcome", "detail"), rows))
+    print_list(("check", "outcome", "detail"), rows)
     for task, reason in report.unsuited.items():
         print_line(f"Not tried on {task}: {reason}")
     print_line(_conclusion(report))

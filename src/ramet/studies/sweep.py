@@ -7,12 +7,11 @@ finished runs are read and stopped ones are resumed, so a crash costs each run o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TypeAlias
 
 from ramet.computing import check_computing
@@ -28,15 +27,12 @@ from ramet.experiment import (
 )
 from ramet.experiment.named import NamedParts
 from ramet.methods import PAPER_NAMES
-from ramet.partition.own import SITES, OwnSetting
+from ramet.partition.own import SITES
 from ramet.run_options import DEFAULT_COMPUTING, SPLIT_SEED, Computing
 from ramet.studies.choice import check_metrics
-from ramet.studies.comparison import standings
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.run_process import Work, running
-from ramet.studies.unchanged_data import CurrentData
 
-_WIDTH, _WIDEST = "hidden", 4096
 Observer: TypeAlias = Callable[[int, int, int], None]
 """Called regularly with the number of rounds done, runs done and runs failed."""
 
@@ -108,7 +104,7 @@ class Sweep:
             settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
                 folder.check_same(settings)
-            kept = self._kept(method, draw)
+            kept = self.kept_run(method, draw)
             if kept is not None and not kept.matches(settings.command, settings.code):
                 raise RametError(
                     f"the kept result of {method}, seed {draw.seed}, is from another run "
@@ -118,37 +114,6 @@ class Sweep:
         check_metrics(
             (str(method), self.experiment(method).method.task.metric) for method in self.methods
         )
-
-    def check_data(self, folders: Iterable[RunFolder] | None = None) -> None:
-        """Raise an error if data has changed since a run started, or if all splits are the same.
-
-        Args:
-            folders: runs that have started; default: those of this sweep.
-        """
-        current = CurrentData()
-        started = (folder for pair in self.pairs() if (folder := self.run_folder(*pair)).started)
-        for folder in started if folders is None else folders:
-            current.check(folder)
-        first = self.experiment(self.methods[0])
-        if not first.setting.user_defined:
-            return  # kept runs do without built-in data, which is always split by the seed
-        for method, draw in self.pairs():
-            kept = self._kept(method, draw)
-            if kept is not None:
-                current.check_kept(kept, Experiment(self.settings(method, draw)))
-        if self.splits > 1 and self.sites_with_own_split() == [*first.clients]:
-            raise RametError(
-                f"every site gives its own split, so --splits {self.splits} would repeat the same "
-                "runs. Leave out --splits; more --seeds show how much training varies."
-            )
-
-    def sites_with_own_split(self) -> list[str]:
-        """The sites whose files give the split, so that it is the same for every split seed."""
-        settings = self.settings(self.methods[0], self.draws[0])
-        setting = Experiment(settings).setting
-        if not isinstance(setting, OwnSetting):
-            return []
-        return [site for site in setting.clients if setting.gives_split(site, settings.data)]
 
     def total_rounds(self) -> int:
         return sum(self._planned_rounds)
@@ -184,52 +149,14 @@ class Sweep:
         """Finished runs, by method and draw."""
         by_label: dict[str, dict[Draw, FinishedRun]] = {str(method): {} for method in self.methods}
         for method, draw in self.pairs():
-            run = FinishedRun.of(self.run_folder(method, draw)) or self._kept(method, draw)
+            run = FinishedRun.of(self.run_folder(method, draw)) or self.kept_run(method, draw)
             if run is not None:
                 by_label[str(method)][draw] = run
         return by_label
 
-    def winner(self) -> MethodSpec:
-        """The method with the best mean test score."""
-        best = max(standings(self.finished()), key=lambda standing: standing.test)
-        return MethodSpec.parse(best.label)
-
-    def scalars(self, method: MethodSpec) -> float:
-        """The size of a client's model, mean over clients."""
-        return fmean(self.experiment(method).sizes.scalars().values())
-
     def experiment(self, method: MethodSpec) -> Experiment:
         """The method's run on the first seed and split."""
         return Experiment(self.settings(method, self.draws[0]))
-
-    def matched(self, winner: MethodSpec) -> Sweep:
-        """This sweep plus a copy of every smaller method, widened to the winner's size."""
-        target = self.scalars(winner)
-        wider = (
-            self._widened(method, target)
-            for method in self.methods
-            if self.scalars(method) < target
-        )
-        return replace(self, methods=(*self.methods, *filter(None, wider)))
-
-    def _widened(self, method: MethodSpec, target: float) -> MethodSpec | None:
-        """The method with the `hidden` width whose size is nearest to the target.
-
-        None if the method has no such option. A model's size grows with its width, so bisection
-        finds it.
-        """
-        known = NamedParts.of(self.settings(method, self.draws[0])).defaults()
-        if _WIDTH not in known:
-            return None
-        narrow, wide = int(method.options.get(_WIDTH, known[_WIDTH])), _WIDEST
-        while wide - narrow > 1:
-            middle = (narrow + wide) // 2
-            if self.scalars(method.with_option(_WIDTH, middle)) <= target:
-                narrow = middle
-            else:
-                wide = middle
-        candidates = [method.with_option(_WIDTH, width) for width in (narrow, wide)]
-        return min(candidates, key=lambda candidate: abs(self.scalars(candidate) - target))
 
     def settings(self, method: MethodSpec, draw: Draw) -> RunSettings:
         return checked_settings(
@@ -274,9 +201,10 @@ class Sweep:
 
     def _finished(self, method: MethodSpec, draw: Draw) -> bool:
         in_folder = self.run_folder(method, draw).summary() is not None
-        return in_folder or self._kept(method, draw) is not None
+        return in_folder or self.kept_run(method, draw) is not None
 
-    def _kept(self, method: MethodSpec, draw: Draw) -> FinishedRun | None:
+    def kept_run(self, method: MethodSpec, draw: Draw) -> FinishedRun | None:
+        """The run, if it finished elsewhere."""
         whole = self._completed(method)
         options = {key: value for key, value in whole.options.items() if key != SITES}
         label = str(replace(whole, options=options).seen_from_here())

@@ -29,6 +29,7 @@ from ramet.randomness import Randomness
 from ramet.run_options import CODE, STUDY_KEYWORDS, Computing, with_keywords
 from ramet.studies.search_space import DEFAULT_SPACE, Space, parse_dimension
 from ramet.studies.sweep import Sweep
+from ramet.studies.unchanged_data import check_data
 
 FILE = "tune.json"
 GROUP = 4
@@ -96,7 +97,7 @@ class Search:
                 "with --out."
             )
         folders = (RunFolder(path) for path in sorted(self.sweep.folder.glob("*/")))
-        self.sweep.check_data(folder for folder in folders if folder.started)
+        check_data(self.sweep, (folder for folder in folders if folder.started))
 
     def execute(self, jobs: int, observe: Observer) -> Tuned:
         """Run the missing trials, ``jobs`` runs at a time."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.run_folder import DATA, hash_of_all
+from ramet.partition.own import OwnSetting
 from ramet.studies.finished_run import FinishedRun
+from ramet.studies.sweep import Sweep
 
 
 class CurrentData:
@@ -43,3 +47,37 @@ class CurrentData:
                 f"the data has changed since the kept result of {run.label}, seed {run.seed}, of "
                 f"{run.date}. Give another folder with --keep, or restore the data."
             )
+
+
+def check_data(sweep: Sweep, folders: Iterable[RunFolder] | None = None) -> None:
+    """Raise an error if data has changed since a run started, or if all splits are the same.
+
+    Args:
+        sweep: the runs that are about to be started or continued.
+        folders: runs that have started; default: those of the sweep.
+    """
+    current = CurrentData()
+    started = (folder for pair in sweep.pairs() if (folder := sweep.run_folder(*pair)).started)
+    for folder in started if folders is None else folders:
+        current.check(folder)
+    first = sweep.experiment(sweep.methods[0])
+    if not first.setting.user_defined:
+        return  # kept runs do without built-in data, which is always split by the seed
+    for method, draw in sweep.pairs():
+        kept = sweep.kept_run(method, draw)
+        if kept is not None:
+            current.check_kept(kept, Experiment(sweep.settings(method, draw)))
+    if sweep.splits > 1 and sites_with_own_split(sweep) == [*first.clients]:
+        raise RametError(
+            f"every site gives its own split, so --splits {sweep.splits} would repeat the same "
+            "runs. Leave out --splits; more --seeds show how much training varies."
+        )
+
+
+def sites_with_own_split(sweep: Sweep) -> list[str]:
+    """The sites whose files give the split, so that it is the same for every split seed."""
+    first = sweep.experiment(sweep.methods[0])
+    setting, data = first.setting, first.settings.data
+    if not isinstance(setting, OwnSetting):
+        return []
+    return [site for site in setting.clients if setting.gives_split(site, data)]
