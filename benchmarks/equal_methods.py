@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -20,36 +21,25 @@ from ramet.experiment import RunFolder
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.sites import site_standings
 
-TOML = """\
-site = "{site}"
-task = "node-classification"
-classes = ["healthy", "ill"]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-[nodes.patient]
-file = "patients.csv"
-features = ["age", "dose"]
-label = "state"
+from own_sites import NODES_TOML, write_csv, write_toml
 
-[edges.contact]
-file = "contacts.csv"
-"""
 SITES = ("north", "south", "east")
 
 
 def site(folder: Path, draw: random.Random, patients: int) -> Path:
     """Two features, of which each tells a little about the state."""
-    folder.mkdir(parents=True)
-    rows, states = ["id,age,dose,state"], ["healthy", "ill"]
+    rows = []
     for number in range(patients):
         ill = draw.randrange(2)
         age, dose = (round(draw.gauss(ill, 1.0), 2) for _ in range(2))
-        rows.append(f"p{number},{age},{dose},{states[ill]}")
-    (folder / "patients.csv").write_text("\n".join(rows) + "\n")
-    pairs = (draw.sample(range(patients), 2) for _ in range(patients))
-    links = ["source,target", *(f"p{one},p{other}" for one, other in pairs)]
-    (folder / "contacts.csv").write_text("\n".join(links) + "\n")
-    (folder / "site.toml").write_text(TOML.format(site=folder.name))
-    return folder / "site.toml"
+        rows.append((f"p{number}", age, dose, ("healthy", "ill")[ill]))
+    write_csv(folder / "patients.csv", "id,age,dose,state", rows)
+    pairs = [draw.sample(range(patients), 2) for _ in range(patients)]
+    links = [(f"p{one}", f"p{other}") for one, other in pairs]
+    write_csv(folder / "contacts.csv", "source,target", links)
+    return write_toml(folder, NODES_TOML.format(site=folder.name))
 
 
 def finished(sites: str, seeds: range, rounds: int, out: Path) -> dict[Draw, FinishedRun]:

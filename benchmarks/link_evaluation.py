@@ -9,54 +9,34 @@ the ratio last.
 
 from __future__ import annotations
 
-import sys
-import time
-from statistics import median
-
 import torch
+from harness import CPU, Clock, given, print_ratio, settings, sites
 
-from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.experiment import Experiment
 from ramet.randomness import Randomness
 from ramet.training.local import Session
-
-CPU = torch.device("cpu")
 
 
 def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    setting = sys.argv[2] if len(sys.argv) > 2 else "acm-hetero"
-    settings = checked_settings(method="fed-hgn", setting=setting, data=default_data(), seed=1)
-    experiment = Experiment(settings)
-    method = experiment.method
-    clients = []
-    for client in experiment.clients:
-        samples = experiment.samples(client)
-        model = method.model(method.task.shape(samples))
-        clients.append((client, samples, model, method.training.optimiser(model)))
-    ratios = []
-    for trial in range(trials + 1):
-        trained = evaluated = 0.0
-        for client, samples, model, optimiser in clients:
-            draws = Randomness(settings.seed, client, trial)
+    experiment = Experiment(settings("fed-hgn", given(2, "acm-hetero")))
+    clients, training = sites(experiment), experiment.method.training
+
+    def trial(number: int) -> tuple[float, float]:
+        evaluated, trained = Clock(), Clock()
+        for site in clients:
+            draws = Randomness(experiment.settings.seed, site.client, number)
             session = Session(
-                model, optimiser, method.training, method.task, samples, (), draws, CPU
+                site.model, site.optimiser, training, site.task, site.samples, (), draws, CPU
             )
-            start = time.process_time()
-            method.task.evaluate(model, samples, CPU)
-            middle = time.process_time()
-            method.training.fit(session)
-            trained += time.process_time() - middle
-            evaluated += middle - start
-        if not trial:
-            continue  # a warm-up
-        ratios.append(evaluated / trained)
-        print(
-            f"trial {trial}: evaluation {1000 * evaluated:.0f} ms, training {1000 * trained:.0f} "
-            f"ms (CPU time, {len(clients)} clients): ratio {ratios[-1]:.3f}"
-        )
-    print(f"median of all trials: ratio {median(ratios):.3f}")
+            with evaluated.running():
+                site.task.evaluate(site.model, site.samples, CPU)
+            with trained.running():
+                training.fit(session)
+        return evaluated.seconds, trained.seconds
+
+    print_ratio(given(1, 5), trial, "evaluation", f"training of {len(clients)} clients")
 
 
 if __name__ == "__main__":

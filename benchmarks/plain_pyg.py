@@ -10,19 +10,16 @@ size, in one process and one thread, in alternation. Structure encodings are pre
 from __future__ import annotations
 
 import resource
-import sys
-import time
-from collections.abc import Sequence
-from statistics import median
 
 import torch
+from harness import Clock, given, print_ratio, settings, sites
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 
-from ramet.experiment import Experiment, checked_settings, default_data
+from ramet.experiment import Experiment
 from ramet.models import DualChannel, GraphShape
 from ramet.tasks import GraphSamples
 
@@ -72,63 +69,47 @@ def as_data(samples: GraphSamples) -> list[Data]:
     return graphs
 
 
-def plain_round(sites: Sequence[tuple[DataLoader, nn.Module, torch.optim.Optimizer]]) -> float:
-    start = time.process_time()
-    for loader, model, optimiser in sites:
-        for data in loader:
-            loss = functional.cross_entropy(model(data), data.y)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    return time.process_time() - start
-
-
-def our_round(
-    experiment: Experiment,
-    sites: Sequence[tuple[GraphSamples, nn.Module, torch.optim.Optimizer]],
-    number: int,
-) -> float:
-    task, order = experiment.method.task, torch.Generator().manual_seed(number)
-    start = time.process_time()
-    for samples, model, optimiser in sites:
-        for batch in task.batches(samples, BATCH, order):
-            loss = task.loss(task.output(model, batch), batch)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    return time.process_time() - start
-
-
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    setting = sys.argv[2] if len(sys.argv) > 2 else "single"
-    experiment = Experiment(
-        checked_settings(method="fedstar", setting=setting, data=default_data())
-    )
-    our_sites, plain_sites = [], []
-    for client in experiment.clients:
-        samples = experiment.samples(client)
-        ours = DualChannel(experiment.method.task.shape(samples))
-        our_sites.append((samples, ours, experiment.method.training.optimiser(ours)))
-    our_round(experiment, our_sites, 0)  # warm-up
+    setting = given(2, "single")
+    experiment = Experiment(settings("fedstar", setting))
+    ours = sites(experiment, lambda shape, _: DualChannel(shape))
+
+    def our_round(number: int) -> float:
+        clock, order = Clock(), torch.Generator().manual_seed(number)
+        for site in ours:
+            with clock.running():
+                for batch in site.task.batches(site.samples, BATCH, order):
+                    site.step(batch)
+        return clock.seconds
+
+    our_round(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{setting}: peak memory {peak:.2f} GB for the data and one Ramet round")
-    for samples, ours, _ in our_sites:
-        plain = PlainDualChannel(experiment.method.task.shape(samples))
-        assert sum(p.numel() for p in plain.parameters()) == sum(
-            p.numel() for p in ours.parameters()
-        )
-        adam = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=5e-4)
-        plain_sites.append((DataLoader(as_data(samples), BATCH, shuffle=True), plain, adam))
-    plain_round(plain_sites[:1])  # warm-up
-    theirs, mine = [], []
-    for trial in range(1, trials + 1):
-        theirs.append(plain_round(plain_sites))
-        mine.append(our_round(experiment, our_sites, trial))
-        print(f"trial {trial}: plain PyG {theirs[-1]:.2f} s, Ramet {mine[-1]:.2f} s (CPU time)")
-    print(f"ratio of medians, Ramet to plain PyG: {median(mine) / median(theirs):.3f}")
+    plain = []
+    for site in ours:
+        model = PlainDualChannel(site.task.shape(site.samples))
+        assert parameters(model) == parameters(site.model)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=5e-4)
+        plain.append((DataLoader(as_data(site.samples), BATCH, shuffle=True), model, adam))
+
+    def plain_round() -> float:
+        clock = Clock()
+        for loader, model, adam in plain:
+            with clock.running():
+                for data in loader:
+                    loss = functional.cross_entropy(model(data), data.y)
+                    adam.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    adam.step()
+        return clock.seconds
+
+    print_ratio(given(1, 5), lambda n: (our_round(n), plain_round()), "Ramet", "plain PyG")
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Start-up: CPU time of the smallest run, relative to importing PyTorch and PyG alone.
 
-The run is `ramet run fedavg --setting tiny --rounds 1`. Both sides are new processes, in turns; the
-ratio is that of the medians. The smallest run is mostly imports, so the ratio shows what Ramet
-imports in addition, or spares.
+The run is `ramet run fedavg --setting tiny --rounds 1`. Both sides are new processes, in turns. The
+smallest run is mostly imports, so the ratio shows what Ramet imports in addition, or spares.
 
     python benchmarks/startup.py [TRIALS]
 """
@@ -14,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
+
+from harness import given, print_ratio
 
 IMPORTS = [sys.executable, "-c", "import torch, torch_geometric"]
 RUN = [sys.executable, "-m", "ramet", "run", "fedavg", "--setting", "tiny", "--rounds", "1"]
@@ -29,17 +29,13 @@ def cpu_seconds(command: list[str]) -> float:
 
 
 def main() -> None:
-    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    imports, runs = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for trial in range(trials + 1):
-            imported = cpu_seconds(IMPORTS)
-            ran = cpu_seconds([*RUN, "--out", str(Path(folder) / str(trial))])
-            if trial:  # the first one reads files from disk
-                imports.append(imported)
-                runs.append(ran)
-                print(f"trial {trial}: imports {imported:.2f} s, run {ran:.2f} s (CPU time)")
-    print(f"median of all trials: ratio {median(runs) / median(imports):.3f}")
+
+        def trial(number: int) -> tuple[float, float]:
+            run = cpu_seconds([*RUN, "--out", str(Path(folder) / str(number))])
+            return run, cpu_seconds(IMPORTS)
+
+        print_ratio(given(1, 5), trial, "run", "imports")
 
 
 if __name__ == "__main__":

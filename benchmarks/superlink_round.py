@@ -5,10 +5,9 @@
     python benchmarks/superlink_round.py --hidden 2890 --rounds 4     # a model of 100 MB
 
 Sets up a coordinator and sites on this machine as docs/deploy.md describes, with nginx, TLS, node
-authentication and signed replies, and runs Fed-GCN on small graphs of the sites. Only documented
-commands are used, so an older commit can be measured with the same script (PYTHONPATH).
-The mean leaves out the first round, which waits for the sites to start. The last two lines are
-seconds per round and the SuperLink's CPU-seconds per round.
+authentication and signed replies, and runs Fed-GCN on small graphs of the sites. The mean leaves
+out the first round, which waits for the sites to start. The last two lines are seconds per round
+and the SuperLink's CPU-seconds per round.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -33,20 +31,10 @@ import psutil
 
 from ramet.flower.programs import free_ports
 
-PATIENTS = 40
-SITE_TOML = """\
-site = "{site}"
-task = "node-classification"
-classes = ["healthy", "ill"]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-[nodes.patient]
-file = "patients.csv"
-features = ["age", "dose"]
-label = "state"
+from own_sites import node_site
 
-[edges.contact]
-file = "contacts.csv"
-"""
 CONSORTIUM_TOML = """\
 name = "measured"
 address = "localhost"
@@ -193,29 +181,13 @@ def _set_up(root: Path, parties: Parties, plan: Plan) -> None:
     )
     coordinator = str(parties.coordinator)
     ramet("deploy", "init", str(settings), "--out", coordinator)
-    for folder, own_port in zip(parties.sites, own_ports, strict=True):
-        data = _write_site(root / "graphs" / folder.name)
+    for number, (folder, own_port) in enumerate(zip(parties.sites, own_ports, strict=True)):
+        data = node_site(root / "graphs" / folder.name, seed=number)
         invitation = parties.coordinator / "invitations" / f"{folder.name}.toml"
         options = ["--data", str(data), "--out", str(folder), "--runtime-port", str(own_port)]
         ramet("deploy", "join", str(invitation), *options)
         application = folder / f"{folder.name}.application.toml"
         ramet("deploy", "admit", str(application), coordinator)
-
-
-def _write_site(folder: Path) -> Path:
-    """Write patients with two features and two states, and the contacts between them."""
-    draw = random.Random(folder.name)
-    folder.mkdir(parents=True)
-    patients, contacts = ["id,age,dose,state"], ["source,target"]
-    for n in range(PATIENTS):
-        state, mean = ("ill", 1) if n % 3 == 0 else ("healthy", -1)
-        patients.append(f"p{n},{draw.gauss(mean, 0.5):.3f},{draw.random():.3f},{state}")
-        contacts.append(f"p{n},p{(n + 3) % PATIENTS}")
-    (folder / "patients.csv").write_text("\n".join(patients) + "\n")
-    (folder / "contacts.csv").write_text("\n".join(contacts) + "\n")
-    toml = folder / "site.toml"
-    toml.write_text(SITE_TOML.format(site=folder.name))
-    return toml
 
 
 def ramet(*words: str) -> None:
