@@ -25,6 +25,7 @@ from ramet.papers.ledger import Ledger, ledger
 from ramet.papers.ledger_tables import claims_markdown, ledger_markdown, totals
 from ramet.papers.protocol_tables import protocols_markdown
 from ramet.report import drawing
+from ramet.report.compatibility_tables import compatibility_markdown
 from ramet.studies.archive import finished_runs
 
 HERE = Path(__file__).parent
@@ -53,6 +54,10 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
         DOCS / "board.md": {
             "overview": overview_markdown(panels),
             "tables": panels_markdown(panels, "figures/"),
+        },
+        DOCS / "choosing.md": {
+            "cannot work together": compatibility_markdown("mathematics"),
+            "not written yet": compatibility_markdown("not written"),
         },
         DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
         DOCS / "results.md": {

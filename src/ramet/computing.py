@@ -10,7 +10,8 @@ import torch
 
 from ramet.errors import RametError
 from ramet.experiment import RunSettings
-from ramet.experiment.objects import is_object
+from ramet.experiment.capabilities import Can, chosen_by
+from ramet.experiment.compatibility import ANY_NAMES, check_together
 from ramet.run_options import Computing
 from ramet.tracking import check_trackers
 
@@ -19,8 +20,7 @@ def check_computing(settings: RunSettings, computing: Computing) -> None:
     """Check that a run can be computed and tracked on this machine in this way."""
     check_device(settings.device)
     check_engine(settings.engine)
-    check_workers(computing.workers, settings.engine)
-    check_object(settings, computing.workers)
+    check_processes(settings, computing.workers)
     check_ray_address(computing.ray_address, settings.engine)
     check_trackers(computing.track)
 
@@ -39,26 +39,13 @@ def check_engine(engine: str) -> None:
         )
 
 
-def check_workers(workers: int | None, engine: str) -> None:
-    if workers is None:
-        return
-    if workers < 1:
+def check_processes(settings: RunSettings, workers: int | None) -> None:
+    """Check that the clients can be computed in this number of processes."""
+    if workers is not None and workers < 1:
         raise RametError(f"a run needs at least one worker, not {workers}.")
-    if engine != "local":
-        raise RametError(
-            f"the engine {engine} has its own processes. Leave out --workers, or use --engine "
-            "local."
-        )
-
-
-def check_object(settings: RunSettings, workers: int | None) -> None:
-    """Refuse a method that only this process has where other processes would need it."""
-    if is_object(settings.method) and (settings.engine != "local" or (workers or 1) > 1):
-        raise RametError(
-            f"{settings.method.partition(':')[2]} is an object that only this process has. Use the "
-            "engine local without workers, or put a function that returns the method into a file, "
-            "and name it: file.py:FACTORY."
-        )
+    several = workers is not None and (workers > 1 or settings.engine != "local")
+    names = {**ANY_NAMES, "method": settings.method.partition(":")[2]}
+    check_together(chosen_by(settings) | ({Can.WORKERS} if several else set()), names)
 
 
 def check_ray_address(address: str | None, engine: str) -> None:

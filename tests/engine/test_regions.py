@@ -26,12 +26,14 @@ from ramet.engine.server.regions import Region
 from ramet.engine.server.wire import Answer, Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.experiment.capabilities import Can
+from ramet.experiment.compatibility import obstacle
 from ramet.experiment.local_engine import local_wire, regional_wire
 from ramet.methods import METHODS
 from ramet.payload import Payload
 from ramet.rules.extras import Extras, Stage
 from ramet.rules.merging import Total, WeightedMean
-from ramet.rules.method import AssembledMethod, assembled, region_obstacle
+from ramet.rules.method import AssembledMethod, assembled
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 from ramet.training.local import Session
 
@@ -121,7 +123,7 @@ def test_sums_that_regions_had_rounded_would_differ() -> None:
 
 
 def test_methods_that_compare_replies_are_refused_by_name(tmp_path: Path) -> None:
-    refused = {name for name, make in METHODS.items() if region_obstacle(assembled(make()))}
+    refused = {name for name, make in METHODS.items() if obstacle(assembled(make()), Can.REGIONS)}
     assert refused == REFUSED
     for name, rule in (("gcfl", "ClusteredMean"), ("fedgta", "Alike"), ("fedpub", "BySimilarity")):
         setting = "tiny" if name == "gcfl" else "planted"
@@ -153,7 +155,7 @@ def test_a_rule_with_a_merge_of_its_own_is_refused() -> None:
         def merge(self, *given: Any) -> Payload:
             return super().merge(*given)
 
-    assert region_obstacle(climbing(merging=Peeking())) == "Peeking compares single replies"
+    assert obstacle(climbing(merging=Peeking()), Can.REGIONS) == "Peeking compares single replies"
 
 
 def test_a_stopped_run_with_regions_resumes(tmp_path: Path) -> None:

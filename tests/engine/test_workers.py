@@ -294,7 +294,7 @@ def test_cores_are_those_of_the_container_and_shared_by_jobs(tmp_path: Path) -> 
     ("given", "message"),
     [
         ({"workers": 0}, "at least one worker, not 0"),
-        ({"workers": 2, "engine": "ray"}, "the engine ray has its own processes"),
+        ({"workers": 2, "engine": "ray"}, "--engine ray: this engine has its own processes"),
     ],
 )
 def test_wrong_numbers_of_workers_are_refused(

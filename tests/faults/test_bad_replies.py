@@ -19,7 +19,7 @@ from ramet.methods import MERGES, METHODS
 from ramet.methods.fedda import Explore, Restart
 from ramet.payload import Array, Arrays, Payload, digest, nothing
 from ramet.rules.activation import Activation, RandomTensors
-from ramet.rules.method import Method, assembled, with_merging
+from ramet.rules.method import Method, assembled
 
 CLIENTS = ("rings", "trees", "blocks")
 BAD_CLIENT, BAD_ROUND = "trees", 2
@@ -32,7 +32,7 @@ ROBUST = [f"fedstar,{rule}" for rule in MERGES if rule != "mean"]
 def _method(name: str) -> Method:
     own, _, rule = name.partition(",")
     method = METHODS[own]()
-    return with_merging(method, MERGES[rule](), rule) if rule else method
+    return replace(method, merging=MERGES[rule]()) if rule else method
 
 
 def _first_array(arrays: Arrays) -> str:

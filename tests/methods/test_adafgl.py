@@ -22,12 +22,14 @@ from ramet.engine.start import start_shared
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.experiment.capabilities import Can
+from ramet.experiment.compatibility import obstacle
 from ramet.methods import adafgl
 from ramet.methods.adafgl import HiddenLabels, PersonalLoss, TwoPhases
 from ramet.models import AdaptiveGCN, NodeNetwork, NodeShape
 from ramet.models.adaptive_gcn import Alike, HopsMLP, Parts, Propagation, signed_mean
 from ramet.payload import Payload, digest
-from ramet.rules.method import assembled, sum_obstacle
+from ramet.rules.method import assembled
 from ramet.studies.finished_run import FinishedRun
 from ramet.training.local import Session
 
@@ -248,9 +250,9 @@ def test_regions_change_no_bit(tmp_path: Path) -> None:
 
 
 def test_it_can_be_summed_securely_if_sites_return_the_extractor(tmp_path: Path) -> None:
-    obstacle = "FirstRounds asks for parts of replies"
-    assert sum_obstacle(assembled(adafgl())) == obstacle
-    with pytest.raises(RametError, match=obstacle):
+    reason = "FirstRounds asks for parts of replies"
+    assert str(obstacle(assembled(adafgl()), Can.SECURE)).startswith(reason)
+    with pytest.raises(RametError, match=reason):
         planted_run("adafgl", tmp_path / "refused", secure=True, **TWO_ROUNDS)
     whole = {"activation": "everyone", **TWO_ROUNDS}
     fixed = planted_run("adafgl", tmp_path / "fixed", merge="fixed-point", **whole)

@@ -164,8 +164,8 @@ def test_a_network_must_take_the_shape(net: str) -> None:
 
 def test_a_method_that_is_a_network_takes_no_other() -> None:
     assert refused(method="fedstar", network="sage") == (
-        "fedstar is a network of its own, so --network sage cannot replace it. Omit --network, or "
-        "use fedavg."
+        "fedstar does not work with --network: fedstar is a network of its own, which another "
+        "cannot replace. Leave out --network, or use fedavg."
     )
 
 

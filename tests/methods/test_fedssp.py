@@ -20,13 +20,15 @@ from ramet.data.fingerprint import data_sha256
 from ramet.engine.messages import request
 from ramet.engine.site.client import Client
 from ramet.errors import RametError
+from ramet.experiment.capabilities import Can
+from ramet.experiment.compatibility import obstacle
 from ramet.methods import fedssp
 from ramet.methods.fedssp import MeanOfClients
 from ramet.models import GraphShape, SpectralGNN, SpectralNetwork
 from ramet.models.spectral import link_softmax, padded_eigenvalues
 from ramet.payload import Payload
 from ramet.randomness import Randomness
-from ramet.rules.method import assembled, sum_obstacle
+from ramet.rules.method import assembled
 from ramet.training.local import Session
 
 SMALL = SpectralNetwork(hidden=2, layers=1, dropout=0.0, heads=1)
@@ -158,4 +160,4 @@ def test_a_stopped_run_ends_with_the_same_result_and_can_be_summed(tmp_path: Pat
     options: dict[str, Any] = {"hidden": 4, "heads": 2, "layers": 1}
     whole = ramet.run("fedssp", "tiny", rounds=3, out=tmp_path / "whole", **options)
     assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
-    assert sum_obstacle(assembled(fedssp())) is None
+    assert obstacle(assembled(fedssp()), Can.SECURE) is None

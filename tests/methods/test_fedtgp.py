@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from federations import planted_run, stopped_and_resumed
+from ramet.experiment.capabilities import Can
+from ramet.experiment.compatibility import obstacle
 from ramet.methods import fedtgp
 from ramet.methods.fedtgp import ContrastivePrototypes, contrast, invalid_marks, margin
 from ramet.payload import Payload
-from ramet.rules.method import assembled, sum_obstacle
+from ramet.rules.method import assembled
 from ramet.tasks import NodeClassification
 from servers import replied, server
 
@@ -82,8 +84,8 @@ def test_the_order_of_replies_does_not_matter() -> None:
 
 
 def test_it_cannot_be_summed_and_marks_are_checked() -> None:
-    obstacle = sum_obstacle(assembled(fedtgp(), NodeClassification(), same_schema=True))
-    assert obstacle == "its extras have no rule that sums"
+    method = assembled(fedtgp(), NodeClassification(), same_schema=True)
+    assert obstacle(method, Can.SECURE) == "its extras have no rule that sums"
     assert invalid_marks(reply([[0]], [2]).extras) == "counts has values besides 0 and 1"
     assert invalid_marks(reply([[0]], [1]).extras) is None
 

@@ -16,6 +16,8 @@ from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph, Split
 from ramet.engine.messages import request
 from ramet.engine.site.client import Client
+from ramet.experiment.capabilities import Can
+from ramet.experiment.compatibility import obstacle
 from ramet.methods import o_pfgl
 from ramet.methods.opfgl import (
     AdaptiveDistillation,
@@ -28,7 +30,7 @@ from ramet.methods.opfgl import (
 from ramet.models import NodeGCN, NodeNetwork, NodeShape
 from ramet.payload import Payload
 from ramet.randomness import Randomness
-from ramet.rules.method import assembled, sum_obstacle
+from ramet.rules.method import assembled
 from ramet.rules.server import Server
 from ramet.tasks import NodeSamples
 from servers import replied
@@ -175,4 +177,4 @@ def test_a_stopped_run_ends_with_the_same_result_and_is_not_summed(tmp_path: Pat
     for stopped in (1, 3):  # among the stage's replies, and in training
         resumed = stopped_and_resumed(whole, tmp_path / f"stopped-{stopped}", stopped)
         assert resumed == whole.summary.sha256
-    assert "stages" in str(sum_obstacle(assembled(o_pfgl())))
+    assert "stages" in str(obstacle(assembled(o_pfgl()), Can.SECURE))

@@ -15,10 +15,12 @@ from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 
 import ramet
+from capable_method import Added, Zero
 from federations import protected
 from ramet.data import NodeGraph
 from ramet.engine.messages import request
 from ramet.engine.site.client import Client
+from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.ledger import Ledger
 from ramet.engine.site.outer_gates import Unlinked
 from ramet.engine.site.request import Request
@@ -28,7 +30,9 @@ from ramet.models.hops import distinct_links, hops_of, summed_hops, unit_rows
 from ramet.models.plain_node import NodeGCN
 from ramet.policy import Ceiling, PolicyError
 from ramet.privacy.budget import SENSITIVITY
+from ramet.rules.extras import Extras, Stage
 from ramet.tasks import NodeSamples
+from ramet.training.local import LocalTraining, Penalty, Session, Term
 
 LINK = "unit=link,epsilon=4,delta=1e-5"
 SIZE = {"nodes": "200", "links": "400", "clients": "4"}
@@ -239,14 +243,10 @@ def test_a_stopped_run_continues_with_its_noise_and_more_rounds_cost_nothing(
         ("fedavg", {"network": None}, "uses links in every step"),
         ("fedavg", {"hops": 0}, "without hops it uses no links"),
         ("fedavg", {"sample": 3}, "uses links besides"),
-        ("fedprox", {}, "adds a term to the loss"),
-        ("ditto", {}, "it has another network for predictions"),
-        ("scaffold", {}, "sends extras"),
-        ("fedproto", {}, "sends extras"),
         ("fedsage+", {"network": None}, "uses links in every step"),
-        ("fedgta", {"network": None}, "sends extras"),
+        ("fedgta", {"network": None}, "uses links in every step"),
         ("fedlit", {"network": None}, "its network has buffers"),
-        ("fedpub", {"network": None}, "sends extras"),
+        ("fedpub", {"network": None}, "uses links in every step"),
         ("fgssl", {"network": None}, "uses links in every step"),
         ("fedavg", {"setting": "tiny", "network": None}, "uses links in every step"),
     ],
@@ -254,8 +254,60 @@ def test_a_stopped_run_continues_with_its_noise_and_more_rounds_cost_nothing(
 def test_what_uses_links_otherwise_is_refused(
     method: str, changed: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(RametError, match=rf"{reason}.*Use --network hops"):
+    with pytest.raises(RametError, match=rf"{reason}.*[Uu]se --network hops"):
         ramet.run(method, dp=LINK, **{**CHOSEN, **changed})
+
+
+def links_in(session: Session) -> int:
+    samples: Any = session.samples
+    return int(samples.graph.left.numel() + samples.training_graph.left.numel())
+
+
+class Looking(LocalTraining):
+    def fit(self, session: Session, penalty: Penalty | None = None) -> float:
+        SEEN["training"] = links_in(session)
+        return super().fit(session, penalty)
+
+
+def look_before(session: Session) -> Term:
+    SEEN["penalty"] = links_in(session)
+    return lambda batch, output: output.sum() * 0
+
+
+def look_after(session: Session) -> None:
+    SEEN["after"] = links_in(session)
+
+
+def look_in_stage(session: Session) -> None:
+    SEEN["stage"] = links_in(session)
+    session.sending["seen"] = torch.zeros(1)
+
+
+SEEN: dict[str, int] = {}
+
+
+def test_nothing_that_a_method_computes_sees_links(tmp_path: Path) -> None:
+    stage = Stage("look", Extras(Zero("seen"), Added()), look_in_stage)
+    parts: Any = {"penalty": look_before, "after": look_after, "training": Looking()}
+    method = replace(ramet.fedavg(), stages=(stage,), **parts)
+    places = {"training", "penalty", "after", "stage"}
+    for dp in (None, LINK):
+        SEEN.clear()
+        ramet.run(method, dp=dp, out=tmp_path / str(dp), **SMALL)
+        assert SEEN.keys() == places
+        assert all((links > 0) == (dp is None) for links in SEEN.values())
+
+
+@pytest.mark.parametrize("method", ["fedprox", "ditto", "moon", "scaffold", "fedproto", "fedtgp"])
+def test_what_a_method_does_with_noisy_sums_costs_nothing(method: str, tmp_path: Path) -> None:
+    spent = []
+    for name in ("fedavg", method):
+        run = ramet.run(name, dp=LINK, out=tmp_path / name, **SMALL)
+        (ledger,) = (run.folder / "clients").glob(f"*/part-01/{LEDGER}")
+        (entry,) = Ledger(ledger).runs().values()
+        spent.append(entry)
+    assert spent[0] == spent[1]
+    assert spent[0].rounds == (1,)
 
 
 def test_a_site_refuses_another_network_whatever_the_coordinator_sends(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.errors import RametError
+from ramet.experiment.named import with_merge
 from ramet.methods import fedavg
 from ramet.payload import Payload
 from ramet.rules.merging import OrderlessSum, Reply, Total, WeightedMean
-from ramet.rules.method import with_merging
 from ramet.rules.robust import Median
 from ramet.rules.server import Server
 from servers import replied, server
@@ -116,10 +116,10 @@ class Halved(WeightedMean):
 
 
 def test_only_a_plain_weighted_mean_can_be_replaced() -> None:
-    assert with_merging(fedavg(), Median(), "median").merging == Median()
+    assert with_merge(fedavg(), "median").merging == Median()
     own = replace(fedavg(), name="own", merging=Halved())
     with pytest.raises(RametError, match=r"own needs its own merging rule \(Halved\)"):
-        with_merging(own, Median(), "median")
+        with_merge(own, "median")
 
 
 def test_a_term_that_is_not_a_dict_is_explained() -> None:

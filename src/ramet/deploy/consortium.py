@@ -104,6 +104,22 @@ class Consortium(AgreedRun, _File):
     activation: str | None = None
     metric: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_offered(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Say why a consortium's run does not have what other runs have."""
+        unknown = given.keys() - cls.model_fields.keys()
+        if unknown:
+            from ramet.experiment.capabilities import CAPABILITIES, Can
+            from ramet.experiment.compatibility import refusals
+
+            for can, capability in CAPABILITIES.items():
+                key = capability.option.partition(" ")[0].removeprefix("--").replace("-", "_")
+                if key in unknown:
+                    for refusal in refusals({Can.CONSORTIUM, can}):
+                        raise ValueError(f"{capability.option}: {refusal.why}")
+        return given
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len(set(self.sites)) < len(self.sites):

@@ -7,30 +7,30 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 
 from ramet.data.own import Aspect, check_fit
 from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
+from ramet.experiment.capabilities import Can, chosen
 from ramet.experiment.code import code_sha256
+from ramet.experiment.compatibility import check_together, names_of
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
 from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
+from ramet.models.node_hops import NodeHops
 from ramet.options import absolute_file
 from ramet.partition import SETTINGS, absolute_sites
 from ramet.partition.own import SITES
 from ramet.privacy.accounting import check_installed
 from ramet.privacy.budget import Budget
-from ramet.rules.method import (
-    AssembledMethod,
-    check_activation,
-    check_merging,
-    check_privacy,
-    check_regions,
-    check_summation,
-)
+from ramet.rules.method import AssembledMethod
+from ramet.rules.networks import built
+from ramet.rules.robust import RobustMerging
 from ramet.run_options import CODE
+from ramet.tasks import NodeClassification
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -85,30 +85,17 @@ def check_names(experiment: Experiment) -> None:
     _check_task(experiment)
     shared = shared_shapes(method, experiment.sizes.plain_shape())
     check_extras(method, experiment.same_schema, settings.setting)
-    check_activation(method, shared)
-    check_merging(method, shared, clients)
-    check_summation(method, settings.norm_bound)
+    buffers = _buffers(experiment) if settings.dp else []
+    found = chosen(method, settings, shared)
+    found |= {Can.BUFFERS} if buffers else set()
+    found |= {Can.OWN_DATA} if experiment.setting.user_defined else set()
+    check_together(found, {**names_of(method), "buffer": ", ".join(buffers[:1])})
+    _check_numbers(method, settings, clients)
     if settings.secure:
         _check_secure(clients)
-        if settings.final_clients is not None:
-            raise RametError(
-                "the closing message of a secure run is a sum over all clients. Leave out "
-                "--final-clients or --secure."
-            )
-    if settings.regions is not None:
-        check_regions(method)
-        _check_region_settings(settings, clients)
     if settings.budget is not None:
         check_installed()
-        check_privacy(settings.budget, method, [*shared], _buffers(experiment))
-        check_start(settings)
-    if method.pace is not None and not method.pace.simulated:
-        _check_arrivals(experiment)
-    if settings.quorum > clients:
-        raise RametError(
-            f"a quorum of {settings.quorum} is larger than the {clients} clients of "
-            f"{settings.setting}. Choose a smaller one."
-        )
+        _check_protected(settings.budget, method)
 
 
 def _buffers(experiment: Experiment) -> list[str]:
@@ -119,12 +106,30 @@ def _buffers(experiment: Experiment) -> list[str]:
     return [name for name in state_names(model) if name not in parameters]
 
 
-def check_start(settings: RunSettings) -> None:
-    """Check that a private run does not start with models that its budget does not cover."""
-    if settings.start_from and settings.dp:
+def _check_numbers(method: AssembledMethod, settings: RunSettings, clients: int) -> None:
+    """Check that there are enough clients for what the run is to do with their replies."""
+    if isinstance(method.merging, RobustMerging):
+        needed = method.merging.min_clients(clients)
+        if clients < needed:
+            raise RametError(
+                f"{type(method.merging).__name__} gives no protection with {clients} clients; it "
+                f"needs at least {needed}."
+            )
+    if settings.regions is not None and settings.regions > clients:
         raise RametError(
-            "a run with --dp cannot start with the models of another run: what they have learned "
-            "is not in its budget. Leave out --from or --dp."
+            f"{settings.regions} regions are more than the {clients} clients of "
+            f"{settings.setting}. Choose a smaller number."
+        )
+    pace = method.pace
+    if pace is not None and not pace.simulated and settings.quorum > pace.count:
+        raise RametError(
+            f"a round ends with {pace.count} replies, which is below the quorum of "
+            f"{settings.quorum}. Choose a smaller quorum."
+        )
+    if settings.quorum > clients:
+        raise RametError(
+            f"a quorum of {settings.quorum} is larger than the {clients} clients of "
+            f"{settings.setting}. Choose a smaller one."
         )
 
 
@@ -140,23 +145,30 @@ def _check_secure(clients: int) -> None:
         )
 
 
-def _check_region_settings(settings: RunSettings, clients: int) -> None:
-    """Check that there are clients for all regions, and that the other settings allow regions."""
-    if settings.regions is not None and settings.regions > clients:
+def _check_protected(budget: Budget, method: AssembledMethod) -> None:
+    """Check that the task and the network have what the budget protects, and use it as noted."""
+    graph, link = budget.unit == "graph", budget.unit == "link"
+    model, task = getattr(method.model, "func", method.model), method.task
+    obstacles = {
+        f"its task is {task.name}, in which a client has one graph only": graph
+        and task.name != "graph-classification",
+        "its network uses links in every step of training": link and model is not NodeHops,
+        "without hops it uses no links, and needs no budget": link and not _hops(method),
+        f"its task ({task.name}) uses links besides": link
+        and (type(task) is not NodeClassification or bool(task.sample)),
+    }
+    for reason in (reason for reason, applies in obstacles.items() if applies):
+        advice = "--network hops, with a method such as fedavg" if link else "another unit"
         raise RametError(
-            f"{settings.regions} regions are more than the {clients} clients of "
-            f"{settings.setting}. Choose a smaller number."
+            f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use {advice}."
         )
-    if settings.secure:
-        raise RametError(
-            "a secure sum is over all clients, whose masks do not cancel out within a region. "
-            "Leave out --regions or --secure."
-        )
-    if settings.engine != "local":
-        raise RametError(
-            "over Flower, one server asks all clients, so there are no regions. Leave out "
-            "--regions, or use --engine local."
-        )
+
+
+def _hops(method: AssembledMethod) -> int:
+    """Over how many hops the network sums before training; 0 if it does not."""
+    with torch.random.fork_rng():
+        model = built(method.model, method.task.plain_shape(method.inputs))
+    return model.hops if isinstance(model, NodeHops) else 0
 
 
 def _check_parts(method: AssembledMethod) -> None:
@@ -186,23 +198,6 @@ def _uncalled(found: str, rule: type) -> str:
         f"{found} the class {rule.__name__}, but an object of it is needed. Write "
         f"`{rule.__name__}(…)`."
     )
-
-
-def _check_arrivals(experiment: Experiment) -> None:
-    """Check that replies can be taken as they arrive."""
-    method, settings = experiment.method, experiment.settings
-    if settings.engine != "superlink":
-        raise RametError(
-            "only a SuperLink has clients that reply at their own pace. Use --engine superlink, or "
-            "simulated=true."
-        )
-    if method.stages:
-        raise RametError(f"{method.name} has stages, for which all clients wait. Remove the pace.")
-    if method.pace and settings.quorum > method.pace.count:
-        raise RametError(
-            f"a round ends with {method.pace.count} replies, which is below the quorum of "
-            f"{settings.quorum}. Choose a smaller quorum."
-        )
 
 
 def check_extras(method: AssembledMethod, same_schema: bool, setting: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 from torch import nn
 
 from ramet.errors import RametError, unknown
+from ramet.experiment.capabilities import Can
+from ramet.experiment.compatibility import check_together, names_of
 from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, AUTHORS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
@@ -31,8 +33,8 @@ from ramet.partition import SETTINGS, Setting
 from ramet.payload import only
 from ramet.rules.activation import Activation
 from ramet.rules.fixed_point import FixedPoint
-from ramet.rules.merging import Merging
-from ramet.rules.method import AssembledMethod, Method, assembled, with_merging
+from ramet.rules.merging import Merging, WeightedMean
+from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.rules.release import Release
 from ramet.tasks import TASK_METRICS, TASKS, GraphClassification, NodeClassification, TaskName
 from ramet.training.local import DEFAULT_TRAINING, LocalTraining, Training
@@ -186,10 +188,7 @@ class NamedParts:
     def _network_name(self) -> str | None:
         """The network that is given, or that a paper's name for the method stands for."""
         if self.network and self.bare_method.model is not None:
-            raise RametError(
-                f"{self.bare_method.name} is a network of its own, so --network {self.network} "
-                "cannot replace it. Omit --network, or use fedavg."
-            )
+            check_together({Can.OWN_NETWORK, Can.NETWORK}, names_of(self.bare_method))
         paper = PAPER_NAMES.get(self.method)
         if paper and self.network not in (None, paper.network):
             raise RametError(
@@ -326,7 +325,10 @@ def with_merge(method: Method, text: str) -> Method:
     """The method with another rule, or with another way to compute its own sum."""
     if name_and_options(text)[0] in SUMMATIONS:
         return replace(method, summation=_rule_from(text, SUMMATIONS, "merge"))
-    return with_merging(method, merging_from(text), text)
+    merging = merging_from(text)
+    if type(method.merging) is not WeightedMean:
+        check_together({Can.OWN_SUM, Can.ROBUST}, names_of(method))
+    return replace(method, merging=merging)
 
 
 def release_from(text: str) -> Release:

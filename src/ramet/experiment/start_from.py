@@ -21,7 +21,8 @@ from ramet.engine.start import START
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.engine.store.client_state import MODEL, model_arrays
 from ramet.errors import RametError
-from ramet.experiment.checks import check_start
+from ramet.experiment.capabilities import chosen_by
+from ramet.experiment.compatibility import check_together
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.settings import RunSettings
@@ -78,7 +79,7 @@ def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
     """Create the folder of a run that starts with the models of the finished run in ``other``."""
     source = _Source(RunFolder.open(other.absolute()))
     settings = settings.model_copy(update={"start_from": source.label})
-    check_start(settings)
+    check_together(chosen_by(settings))
     agreement = source.preparation(Experiment(settings).preparation)
     taken = Taken(RunFolder(path))
 

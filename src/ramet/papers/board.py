@@ -13,13 +13,15 @@ from typing import Any
 from ramet.engine.start import extras_up, start_extras
 from ramet.errors import RametError
 from ramet.experiment import default_data
+from ramet.experiment.capabilities import Can
 from ramet.experiment.code import code_sha256
+from ramet.experiment.compatibility import obstacle
 from ramet.experiment.named import NamedParts, method_factory, setting_factory
 from ramet.options import arguments
 from ramet.papers.code_lines import code_lines
 from ramet.papers.same_algorithm import equal_results, same_algorithms
 from ramet.payload import everything, nothing
-from ramet.rules.method import AssembledMethod, sum_obstacle
+from ramet.rules.method import AssembledMethod
 from ramet.studies.archive import by_label, runs_below
 from ramet.studies.choice import samples_ratio
 from ramet.studies.comparison import gain_of
@@ -196,7 +198,7 @@ def _leaving(run: FinishedRun) -> Leaving | None:
         method = parts.assembled(spec.share, spec.activation, spec.merge, spec.release)
     except RametError:
         return None
-    return Leaving(_arrays(method), sum_obstacle(method))
+    return Leaving(_arrays(method), obstacle(method, Can.SECURE))
 
 
 def _arrays(method: AssembledMethod) -> str:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from ramet.errors import RametError
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
-from ramet.models.node_hops import NodeHops
 from ramet.payload import Arrays, Sharing, everything, only
-from ramet.privacy.budget import Budget
 from ramet.rules.activation import Activation, Everyone
 from ramet.rules.extras import TRAINING, Extras, Stage, no_flaw
 from ramet.rules.fixed_point import FixedPoint
-from ramet.rules.merging import Merging, Summing, WeightedMean, sums_only
-from ramet.rules.networks import array_shapes, built
+from ramet.rules.merging import Merging, WeightedMean
+from ramet.rules.networks import array_shapes
 from ramet.rules.pace import FirstReplies
 from ramet.rules.release import Release
-from ramet.rules.robust import RobustMerging
 from ramet.rules.sharing import NetworkArrays, SharingRule
-from ramet.tasks import GraphClassification, NodeClassification, StructureEncoding, Task
-from ramet.training.local import DEFAULT_TRAINING, After, LocalTraining, Penalty, Training
+from ramet.tasks import GraphClassification, StructureEncoding, Task
+from ramet.training.local import DEFAULT_TRAINING, After, Penalty, Training
 
 Model: TypeAlias = Callable[[Any], nn.Module]
 """Builds the network for a client's shape."""
@@ -204,152 +200,3 @@ def sent_up(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
 def switchable_arrays(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
     """Names of the arrays that a client may be spared sending."""
     return tuple(name for name in sent_up(method, shared) if name in method.switchable)
-
-
-def check_activation(method: AssembledMethod, shared: Iterable[str]) -> None:
-    """Raise RametError if the activation cannot work with this method."""
-    names, rule = tuple(shared), type(method.activation).__name__
-    if isinstance(method.activation, Everyone):
-        return
-    if method.pace is not None:
-        raise RametError(
-            f"{method.name} asks clients again as soon as they have replied, so {rule} cannot "
-            "choose them. Leave out the activation."
-        )
-    if not names and not declared_extras(method):
-        raise RametError(
-            f"{method.name} shares nothing, so {rule} would only keep clients from training. "
-            "Leave out the activation."
-        )
-    if method.activation.asks_parts and not switchable_arrays(method, names):
-        raise RametError(
-            f"{method.name} merges whole replies only, but {rule} asks for parts of them. Use "
-            "--activation everyone or random-clients."
-        )
-
-
-def with_merging(method: Method, merging: Merging, name: str) -> Method:
-    """Replace the method's merging rule; only a plain weighted mean can be replaced."""
-    if type(method.merging) is not WeightedMean:
-        own = type(method.merging).__name__
-        raise RametError(
-            f"{method.name} needs its own merging rule ({own}), which '{name}' cannot replace. "
-            "Omit --merge."
-        )
-    return replace(method, merging=merging)
-
-
-def sum_obstacle(method: AssembledMethod, norm_bound: float | None = None) -> str | None:
-    """Why the server needs more of the replies than their sum; None if the sum is enough."""
-    rule, activation = type(method.merging).__name__, type(method.activation).__name__
-    obstacles = {
-        f"{rule} compares single replies": not isinstance(method.merging, Summing),
-        "its extras have no rule that sums": method.extras is not None
-        and not isinstance(method.extras.rule, Summing),
-        f"{activation} asks for parts of replies": method.activation.asks_parts,
-        "its releases change single replies": bool(method.release),
-        "its stages are exchanged one by one": bool(method.stages),
-        "its pace depends on single replies": method.pace is not None,
-        "a norm bound measures single replies": norm_bound is not None,
-    }
-    return next((reason for reason, applies in obstacles.items() if applies), None)
-
-
-def check_summation(method: AssembledMethod, norm_bound: float | None) -> None:
-    """Raise RametError if the server needs more of the replies than their sum."""
-    reason = sum_obstacle(method, norm_bound) if method.summation is not None else None
-    if reason is not None:
-        raise RametError(
-            f"{method.name} does not work with sums in fixed point or secure sums: {reason}, "
-            "but the server learns their sum only. Use a method that merges by a sum, such as "
-            "fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
-        )
-
-
-def region_obstacle(method: AssembledMethod) -> str | None:
-    """Why regions cannot pass on sums of replies instead of replies; None if they can."""
-    rules = [method.merging, *(extras.rule for extras in declared_extras(method).values())]
-    for rule in rules:
-        if rule is not None and not sums_only(rule):
-            return f"{type(rule).__name__} compares single replies"
-    return "its pace depends on single replies" if method.pace is not None else None
-
-
-def check_regions(method: AssembledMethod) -> None:
-    """Raise RametError if the server needs more of the replies than sums over regions."""
-    reason = region_obstacle(method)
-    if reason is not None:
-        raise RametError(
-            f"{method.name} does not work with regions: {reason}, but a region passes on the sum "
-            "of its replies only. Leave out --regions, or use a method that merges by a sum, such "
-            "as fedavg, fedprox, fedper, fedstar, feddense, scaffold or fedadam."
-        )
-
-
-def check_privacy(
-    budget: Budget, method: AssembledMethod, shared: Sequence[str], buffers: Sequence[str]
-) -> None:
-    """Raise RametError if what a client sends cannot be covered by noise."""
-    graph, link = budget.unit == "graph", budget.unit == "link"
-    model = getattr(method.model, "func", method.model)
-    task, training = method.task.name, type(method.training).__name__
-    obstacles = {
-        "its stages send extras computed from the data": bool(method.stages),
-        "it sends extras computed from the data": method.extras is not None,
-        f"its network has buffers ({', '.join(buffers[:1])}), which are computed from the data "
-        "without noise": bool(buffers),
-        f"its task is {task}, in which a client has one graph only": graph
-        and task != "graph-classification",
-        "its network uses links in every step of training": link and model is not NodeHops,
-        "without hops it uses no links, and needs no budget": link and not _hops(method),
-        f"its task ({task}) uses links besides": link
-        and (type(method.task) is not NodeClassification or bool(method.task.sample)),
-        "it has another network for predictions": link and method.personal is not None,
-        f"it has a training of its own ({training})": (graph or link)
-        and type(method.training) is not LocalTraining,
-        "stop_after and fresh_moments are not part of private training": graph
-        and isinstance(method.training, LocalTraining)
-        and (method.training.stop_after > 0 or method.training.fresh_moments),
-        "it adds a term to the loss": (graph or link) and method.penalty is not None,
-        "it computes more after training": (graph or link) and method.after is not None,
-        "it shares nothing, so that no update leaves": budget.unit == "site" and not shared,
-    }
-    advice = "--network hops, with a method such as fedavg" if link else "a method such as fedavg"
-    for reason, applies in obstacles.items():
-        if applies:
-            raise RametError(
-                f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use {advice}"
-                f"{'' if link else ', fedstar or feddense'}."
-            )
-
-
-def _hops(method: AssembledMethod) -> int:
-    """Over how many hops the network sums before training; 0 if it does not."""
-    with torch.random.fork_rng():
-        model = built(method.model, method.task.plain_shape(method.inputs))
-    return model.hops if isinstance(model, NodeHops) else 0
-
-
-def check_merging(method: AssembledMethod, shared: Iterable[str], clients: int) -> None:
-    """Raise RametError if a robust rule would get partial replies, or too few of them."""
-    if not isinstance(method.merging, RobustMerging):
-        return
-    rule = type(method.merging).__name__
-    if not tuple(shared):
-        raise RametError(f"{method.name} shares nothing, so {rule} has nothing to merge.")
-    if method.activation.asks_parts:
-        activation = type(method.activation).__name__
-        raise RametError(
-            f"{rule} compares whole replies, but {activation} asks clients for parts of them. Use "
-            "--activation everyone or random-clients, or --merge mean."
-        )
-    if any(extras.rule for extras in declared_extras(method).values()):
-        raise RametError(
-            f"{rule} protects parameters, but not the extras of {method.name}, which any client "
-            "can change as it likes. Use --merge mean."
-        )
-    needed = method.merging.min_clients(clients)
-    if clients < needed:
-        raise RametError(
-            f"{rule} gives no protection with {clients} clients; it needs at least {needed}."
-        )

@@ -1,0 +1,166 @@
+"""A method that has any of the capabilities that methods can have, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ramet import Method, fedavg
+from ramet.data import Batch
+from ramet.experiment.capabilities import Can
+from ramet.methods.fedopt import AdaptiveStep
+from ramet.models.node_hops import NodeHops
+from ramet.models.shape import GraphShape, NodeShape
+from ramet.models.single_channel import GIN
+from ramet.payload import Arrays, Payload, nothing
+from ramet.rules.extras import Extras, Stage
+from ramet.rules.merging import Merging, Reply, Summing, WeightedMean
+from ramet.rules.pace import FirstReplies
+from ramet.rules.robust import Median
+from ramet.rules.server import Server
+from ramet.training.local import LocalTraining, Penalty, Session, Term
+
+Change = Callable[[Method], Method]
+
+
+class InOrder(WeightedMean):
+    """The mean, by a rule that has to see single replies."""
+
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
+        return super().merge(state, sorted(replies, key=lambda reply: reply[0]), server)
+
+
+@dataclass(frozen=True)
+class Zero:
+    """Start values: one number, 0."""
+
+    name: str
+
+    def __call__(self, model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:
+        return {self.name: torch.zeros(1)}
+
+
+class Added(Summing):
+    """The sum of the extras of a round."""
+
+    def term(self, reply: Payload) -> Arrays:
+        return {name: array.astype(np.float64) for name, array in reply.extras.items()}
+
+    def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
+        return Payload({name: array.astype(np.float32) for name, array in total.items()})
+
+
+class Largest:
+    """The largest of the extras of a round."""
+
+    def start(self, shared: Arrays) -> Payload:
+        return Payload(dict(shared))
+
+    def send(self, state: Payload, client: str) -> Arrays:
+        return state.arrays
+
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
+        received = [reply.extras for _, reply in replies]
+        return Payload({n: np.maximum.reduce([own[n] for own in received]) for n in state.arrays})
+
+
+@dataclass(frozen=True)
+class Send:
+    """Sends the number of the round as an extra."""
+
+    name: str
+
+    def __call__(self, session: Session) -> None:
+        session.sending[self.name] = torch.tensor([float(session.randomness.round)])
+
+
+def small_weights(session: Session) -> Term:
+    weights = [*session.model.parameters()]
+    return lambda batch, output: 1e-3 * torch.stack([w.square().sum() for w in weights]).sum()
+
+
+class Decaying(LocalTraining):
+    """A learning rate that decays every round."""
+
+    def fit(self, session: Session, penalty: Penalty | None = None) -> float:
+        loss = super().fit(session, penalty)
+        for group in session.optimiser.param_groups:
+            group["lr"] *= 0.9
+        return loss
+
+
+class Counting(GIN):
+    """A network with a buffer: the number of batches that it was trained on."""
+
+    batches: Tensor
+
+    def __init__(self, shape: GraphShape) -> None:
+        super().__init__(shape)
+        self.register_buffer("batches", torch.zeros(1))
+
+    def forward(self, batch: Batch) -> Tensor:
+        if self.training:
+            self.batches += 1
+        return super().forward(batch)
+
+
+class CountingHops(NodeHops):
+    """The same for nodes."""
+
+    def __init__(self, shape: NodeShape) -> None:
+        super().__init__(shape)
+        self.register_buffer("batches", torch.zeros(1))
+
+
+def _extras(rule: Merging | None) -> Change:
+    extras = Extras(Zero("number"), rule)
+    return lambda method: replace(method, extras=extras, after=Send("number"))
+
+
+def _stage(name: str, rule: Merging) -> Change:
+    stage = Stage(name, Extras(Zero(name), rule), Send(name))
+    return lambda method: replace(method, stages=(*method.stages, stage))
+
+
+def _of_extras_only(method: Method) -> Method:
+    with_extras = method if method.extras else _extras(Added())(method)
+    return replace(with_extras, shared=nothing)
+
+
+CHANGES: dict[Can, Change] = {
+    Can.ROBUST: lambda method: replace(method, merging=Median()),
+    Can.OWN_SUM: lambda method: replace(method, merging=AdaptiveStep()),
+    Can.COMPARING: lambda method: replace(method, merging=InOrder()),
+    Can.WHOLE: lambda method: replace(method, switchable=nothing),
+    Can.SUMMED_EXTRAS: _extras(Added()),
+    Can.COMPARED_EXTRAS: _extras(Largest()),
+    Can.READ_EXTRAS: _extras(None),
+    Can.SUMMED_STAGES: _stage("summed", Added()),
+    Can.COMPARED_STAGES: _stage("compared", Largest()),
+    Can.PACE: lambda method: replace(method, pace=FirstReplies(count=2)),
+    Can.ARRIVAL: lambda method: replace(method, pace=FirstReplies(count=2, simulated=False)),
+    Can.PENALTY: lambda method: replace(method, penalty=small_weights),
+    Can.AFTER: lambda method: replace(method, after=method.after or (lambda session: None)),
+    Can.PERSONAL: lambda method: replace(method, personal=lambda model, memory: model),
+    Can.OWN_TRAINING: lambda method: replace(method, training=Decaying()),
+    Can.STOPPED_TRAINING: lambda m: replace(m, training=LocalTraining(stop_after=1)),
+    Can.NOTHING: lambda method: replace(method, shared=nothing),
+    Can.EXTRAS_ONLY: _of_extras_only,
+    Can.OWN_NETWORK: lambda method: replace(method, model=GIN),
+}
+"""In an order in which they can be applied one after the other."""
+
+
+def capable(capabilities: str = "", on_nodes: bool = False) -> Method:
+    """FedAvg with the capabilities of these names, joined by `+`; its network may be for nodes."""
+    asked = {Can[name] for name in capabilities.split("+") if name}
+    method = replace(fedavg(), name="capable")
+    for can, change in CHANGES.items():
+        method = change(method) if can in asked else method
+    if on_nodes and Can.OWN_NETWORK in asked:
+        method = replace(method, model=NodeHops)
+    return method
