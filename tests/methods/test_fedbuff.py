@@ -76,9 +76,16 @@ def test_three_rounds_by_hand(tmp_path: Path) -> None:
     assert slopes == [1.5, 3.0, pytest.approx(3 + (4 / 3**0.5 + 1) / 2)]
 
 
-def test_parts_of_replies_cannot_be_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(RametError, match="fedbuff asks clients again as soon as they have replied"):
-        planted_run("fedbuff", tmp_path / "r", activation="random-tensors")
+@pytest.mark.parametrize(
+    ("activation", "reason"),
+    [
+        ("random-clients", "fedbuff asks clients again as soon as they have replied"),
+        ("random-tensors", "fedbuff merges whole replies only"),
+    ],
+)
+def test_it_has_no_activation(activation: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(RametError, match=reason):
+        planted_run("fedbuff", tmp_path / "r", activation=activation)
 
 
 def test_a_resumed_run_has_the_same_sha256_and_holds_the_same_replies(tmp_path: Path) -> None:
