@@ -318,7 +318,7 @@ def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Ac
 def merging_from(text: str) -> Merging:
     """Build a rule such as `trimmed-mean,share=0.3` or `file.py:Rule,share=0.3`."""
     rule = _rule_from(text, MERGES, "merge")
-    return _checked_type(rule, Merging, text, "It needs `start`, `ask` and `merge`.")
+    return _checked_type(rule, Merging, text, "It needs `start`, `send` and `merge`.")
 
 
 def with_merge(method: Method, text: str) -> Method:
