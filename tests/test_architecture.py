@@ -15,8 +15,8 @@ import ramet
 ROOT = Path(ramet.__file__).parent
 _LAYERS = """
 version errors disk source_names run_options
-randomness metrics events payload secure user_code options privacy
-policy data/graphs data data/sources data/own partition models tasks training rules methods
+randomness events payload secure user_code options privacy
+metrics policy data/graphs data data/sources data/own partition models tasks training rules methods
 engine/store engine engine/server engine/site engine/processes experiment prediction flower tracking
 computing
 leak export notebook runs deploy studies report papers cli __main__ __init__

@@ -253,7 +253,6 @@ class Declared:
     type: Any
     default: Any
     option: Option
-    at_least: int | None
 
     @property
     def flag(self) -> str:
@@ -284,8 +283,7 @@ def _declared(owner: type) -> Iterator[tuple[str, Declared]]:
         if option := known.get(Option):
             if not hasattr(owner, name):
                 type_ = type_ | None
-            at_least = known[Ge].ge if Ge in known else None
-            yield name, Declared(name, type_, getattr(owner, name, None), option, at_least)
+            yield name, Declared(name, type_, getattr(owner, name, None), option)
 
 
 RUN_OPTIONS = dict(_declared(RunOptions))

@@ -34,7 +34,8 @@ from ramet.deploy.status import status_lines
 from ramet.errors import RametError
 from ramet.events import NAME, events_written_to, log_event, outcome_logged, read_lines
 from ramet.experiment import RunFolder
-from ramet.flower.programs import Flower, free_ports, wait_until_up
+from ramet.flower.programs import free_ports, wait_until_up
+from ramet.flower.submission import Submission
 
 NOW = "2026-11-15T13:47:41.653+00:00"
 
@@ -299,7 +300,7 @@ def test_ctrl_c_says_how_to_resume(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Flower, "run", interrupted)
+    monkeypatch.setattr(Submission, "run", interrupted)
     monkeypatch.setattr(Coordinator, "check_running", lambda _: None)
     command = ["deploy", "run", str(coordinator.folder), "--out", str(tmp_path / "r")]
     with pytest.raises(RametError, match=r"0 of 3 sites are admitted.*ramet deploy admit"):

@@ -162,13 +162,13 @@ def test_what_rounding_leaves_out_is_sent_in_a_later_round(tmp_path: Path) -> No
     """
     federation = eight_bit(tmp_path)
     _, records = federation.run(5)
-    second = [federation.saved("server", number).arrays["slope"][1] for number in range(1, 6)]
+    second = [federation.state(number)["merging"].arrays["slope"][1] for number in range(1, 6)]
     assert second == pytest.approx([0, 0, 0, 0, 7 / 3 / 127], abs=1e-7)
     errors = [
         federation.saved("b", n).arrays["memory/release 0/error/slope"][1] for n in range(1, 6)
     ]
     assert errors == pytest.approx([2 * k / 1016 for k in (1, 2, 3, 4, -3)], abs=1e-7)
-    assert federation.saved("server", 5).arrays["slope"][0] == pytest.approx(5 * 7 / 3)
+    assert federation.state(5)["merging"].arrays["slope"][0] == pytest.approx(5 * 7 / 3)
     assert [(r.bytes_up, r.bytes_down) for r in records] == [(3 * (2 + 4), 3 * 8)] * 5
 
 
@@ -242,5 +242,5 @@ def test_in_round_1_updates_are_relative_to_what_clients_start_with(tmp_path: Pa
     _, records = federation.run(2)
     assert [record.failed for record in records] == [{}, {}]
     assert [record.bytes_up for record in records] == [3 * (2 + 4), 3 * 8]
-    assert federation.saved("server", 1).arrays["slope"][0] == pytest.approx(7 / 3)
-    assert federation.saved("server", 2).arrays["slope"][0] == pytest.approx(2 * 7 / 3)
+    assert federation.state(1)["merging"].arrays["slope"][0] == pytest.approx(7 / 3)
+    assert federation.state(2)["merging"].arrays["slope"][0] == pytest.approx(2 * 7 / 3)

@@ -23,7 +23,6 @@ def option(name: str) -> Any:
     return typer.Option(
         declared.flag,
         metavar=declared.option.metavar,
-        min=declared.at_least,
         autocompletion=getattr(completion, name, None),
         help=declared.option.help,
         show_default=declared.option.shown_default or True,

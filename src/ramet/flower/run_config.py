@@ -103,13 +103,19 @@ def write_app(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(_APP + "".join(lines))
 
 
+_APP_NAME = "ramet-app"
+"""Flower accepts letters, digits and hyphens only."""
+
+
 def thin_app() -> Path:
     """A folder with the Flower app, which this process removes when it ends."""
-    return Path(_app_folder().name)
+    return Path(_app_folder().name) / _APP_NAME
 
 
 @cache
 def _app_folder() -> TemporaryDirectory[str]:
-    folder = TemporaryDirectory(prefix="ramet-app-")
-    write_app(Path(folder.name))
+    folder = TemporaryDirectory(prefix="ramet-")
+    app = Path(folder.name) / _APP_NAME
+    app.mkdir()
+    write_app(app)
     return folder

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from ramet.metrics.best import Evaluated, best_of
 from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
+from ramet.privacy.budget import guarantee
 
 Number: TypeAlias = int | float
 """Integers stay integers in JSON."""
@@ -86,18 +87,6 @@ class Flops(_Frozen):
 
     per_client_round: float | None = None
     clients: dict[str, dict[str, int]] = {}
-
-
-_PROTECTED = {
-    "graph": "each training graph",
-    "site": "each site's update",
-    "link": "each link",
-}
-
-
-def guarantee(unit: str, epsilon: float, delta: float) -> str:
-    """A guarantee of differential privacy in words, for tables and reports."""
-    return f"ε = {epsilon:g}, δ = {delta:g} for {_PROTECTED[unit]}"
 
 
 class Privacy(_Frozen):

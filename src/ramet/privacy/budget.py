@@ -10,7 +10,6 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from ramet.errors import RametError, unknown
-from ramet.metrics.summary import guarantee
 from ramet.options import build
 
 Unit: TypeAlias = Literal["graph", "site", "link"]
@@ -74,3 +73,15 @@ class Budget:
     @property
     def sentence(self) -> str:
         return guarantee(self.unit, self.epsilon, self.delta)
+
+
+_PROTECTED = {
+    "graph": "each training graph",
+    "site": "each site's update",
+    "link": "each link",
+}
+
+
+def guarantee(unit: str, epsilon: float, delta: float) -> str:
+    """A guarantee of differential privacy in words, for tables and reports."""
+    return f"ε = {epsilon:g}, δ = {delta:g} for {_PROTECTED[unit]}"
