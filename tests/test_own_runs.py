@@ -294,8 +294,9 @@ def _over_a_superlink(files: list[Path], out: Path) -> None:
     """Run as across machines: SuperNodes have their TOML files, the run config only site names."""
     from ramet.flower.keeping import kept_supernode
     from ramet.flower.programs import Flower, free_ports
-    from ramet.flower.run_config import thin_app, to_run_config
+    from ramet.flower.run_config import to_run_config
     from ramet.flower.submission import Submission
+    from ramet.flower.thin_app import thin_app
 
     named = Experiment(_settings(files, out.parent, engine="superlink")).public_settings()
     home = out.with_name(f"{out.name}-home")

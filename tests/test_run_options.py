@@ -41,7 +41,8 @@ result = ramet.run("local", "tiny", rounds=1, gleam=0.5, out=Path(sys.argv[1]) /
 assert ramet.runs.RunFolder(result.folder).experiment().settings.gleam == 0.5
 
 import tomllib
-from ramet.flower.run_config import from_run_config, thin_app, to_run_config
+from ramet.flower.run_config import from_run_config, to_run_config
+from ramet.flower.thin_app import thin_app
 
 config = to_run_config(settings, Path("run"))
 assert config["gleam"] == 2.5 and from_run_config(config) == settings

@@ -23,7 +23,7 @@ from ramet.errors import RametError
 from ramet.flower.guard import app_hash
 from ramet.flower.patches import PATCHES
 from ramet.flower.programs import free_ports
-from ramet.flower.run_config import thin_app
+from ramet.flower.thin_app import thin_app
 from servers import serving_tls
 
 

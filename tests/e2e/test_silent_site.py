@@ -15,8 +15,9 @@ from ramet.events import NAME, read_lines
 from ramet.experiment import RunFolder, checked_settings, default_data
 from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
+from ramet.flower.thin_app import thin_app
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 DEADLINE = 40.0

@@ -20,8 +20,9 @@ from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.flower.client_app import run_config_digest
 from ramet.flower.programs import Flower
-from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
+from ramet.flower.thin_app import thin_app
 
 pytestmark = [
     pytest.mark.e2e,

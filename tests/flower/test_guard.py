@@ -15,8 +15,8 @@ from ramet.errors import RametError
 from ramet.flower.guard import LIST_VARIABLE, app_hash, check_accepted, check_app, write_guard
 from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.run_config import thin_app, write_app
 from ramet.flower.submission import Submission
+from ramet.flower.thin_app import thin_app, write_app
 
 SERVER = """
 import json, time

@@ -17,7 +17,7 @@ import ramet
 from ramet.errors import RametError
 from ramet.flower.keeping import kept_supernode
 from ramet.flower.programs import Flower, _is_free, free_ports
-from ramet.flower.run_config import thin_app
+from ramet.flower.thin_app import thin_app
 
 _HOLDS_MEMORY = "held = bytearray(400_000_000); print(flush=True); import time; time.sleep(60)"
 

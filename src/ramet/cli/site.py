@@ -136,7 +136,7 @@ def write_app(
 ) -> None:
     """Write the thin Flower app into a new FOLDER, for `flwr run` on your own SuperLink."""
     from ramet.experiment.files import filling
-    from ramet.flower.run_config import write_app as write_app_into
+    from ramet.flower.thin_app import write_app as write_app_into
 
     if folder.exists():
         raise RametError(f"{folder} already exists. Give a new folder.")
@@ -157,7 +157,7 @@ def guard(
     """
     from ramet.experiment import output_folder
     from ramet.flower.guard import app_hash, write_guard
-    from ramet.flower.run_config import thin_app
+    from ramet.flower.thin_app import thin_app
 
     with output_folder(folder):
         accepted = write_guard(folder.absolute(), [app_hash(thin_app())])

@@ -20,7 +20,7 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower.guard import app_hash, read_accepted
 from ramet.flower.patches import PATCHES, TESTED
-from ramet.flower.run_config import thin_app
+from ramet.flower.thin_app import thin_app
 from ramet.policy import PolicyError, checked_policy
 
 _MIN_FREE_BYTES = 2 * 10**9

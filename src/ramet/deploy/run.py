@@ -21,8 +21,9 @@ from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment import RunFolder
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
-from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
+from ramet.flower.thin_app import thin_app
 from ramet.metrics import Record
 
 

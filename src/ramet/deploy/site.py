@@ -31,12 +31,12 @@ from ramet.errors import RametError
 from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
 from ramet.flower.key_files import public_key
 from ramet.flower.programs import node_config_text
-from ramet.flower.run_config import thin_app
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
 from ramet.flower.terms import MEMBERS as NODE_MEMBERS
 from ramet.flower.terms import POLICY as NODE_POLICY
 from ramet.flower.terms import SETTINGS as NODE_SETTINGS
 from ramet.flower.terms import Allow, SiteTerms
+from ramet.flower.thin_app import thin_app
 from ramet.policy import Policy, first_policy, read_policy
 
 SETTINGS, NODE_KEY, CLIENT_CERTIFICATE = "site.toml", "node.key", "client.pem"

@@ -16,8 +16,9 @@ from ramet.engine.server.journal import Observer
 from ramet.experiment import RunFolder
 from ramet.flower.keeping import Check, kept_supernode
 from ramet.flower.programs import Flower, free_ports
-from ramet.flower.run_config import thin_app, to_run_config
+from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
+from ramet.flower.thin_app import thin_app
 
 
 def launch(folder: RunFolder, observe: Observer, ray: str | None = None) -> None:
