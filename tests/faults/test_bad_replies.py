@@ -10,7 +10,9 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from ramet.engine.server.journal import JOURNAL, Entries
 from ramet.engine.server.rounds import Rounds
+from ramet.engine.server.state import RunState
 from ramet.engine.server.wire import Answer
 from ramet.engine.site.client import Client
 from ramet.engine.start import start_extras, start_model, start_shared
@@ -177,10 +179,11 @@ def _merge(
     failed: dict[str, str] = {}
     replayed = replace(rounds, snapshots=Snapshots(folder))
     replayed.run(Replay(replies, spoil), lambda record: failed.update(record.failed))
-    state = replayed.snapshots.load(BAD_ROUND)
-    facts = [state.facts[part] for part in ("numbers", "notes", "activity", "last")]
+    saved = replayed.snapshots.load(BAD_ROUND)
+    state = RunState.restored(saved)
+    rules = {n: (own.numbers, own.notes) for n, own in state.slices.items() if n != JOURNAL}
     assert set(failed) == {BAD_CLIENT}
-    return f"{digest(state.arrays)} {facts}", failed[BAD_CLIENT]
+    return f"{digest(saved.arrays)} {rules} {Entries.of(state).last}", failed[BAD_CLIENT]
 
 
 @pytest.mark.parametrize("name", [*SHARING, *ROBUST])

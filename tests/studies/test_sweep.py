@@ -298,6 +298,7 @@ def finished_run(*tests: float) -> FinishedRun:
             "setting": "tiny",
             "rounds": len(tests),
             "engine": "local",
+            "metric": "accuracy",
             "scores": {
                 "test": tests[-1],
                 "test_at_best_val": tests[-1] - 0.01,
