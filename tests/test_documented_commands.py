@@ -94,6 +94,7 @@ NOT_STARTED = {
 }
 PYTHON_NOT_RUN = {
     "def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py",
+    "for plan in schedule.remaining(state.step, history):": "the loop of engine/server/rounds.py",
     "from predict import classes, load, probabilities": "in the folder of an exported model; "
     "tests/export/test_card.py runs it",
 }

@@ -155,7 +155,7 @@ _IMPOSSIBLE: tuple[tuple[Cans, Cans, str], ...] = (
     ((Can.WORKERS,), (Can.RAY, Can.SUPERLINK), "this engine has its own processes"),
     (
         (Can.OBJECT,),
-        (Can.WORKERS, Can.RAY, Can.SUPERLINK, Can.CONSORTIUM),
+        (Can.WORKERS, Can.RAY, Can.SUPERLINK, Can.ARRIVAL, Can.CONSORTIUM),
         "{method} is an object that only this process has; others would find a function that "
         "returns it in a file, as file.py:FACTORY",
     ),
