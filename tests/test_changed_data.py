@@ -86,6 +86,7 @@ def compared(tmp_path: Path) -> tuple[str | Path, ...]:
     return words
 
 
+@pytest.mark.thorough
 def test_a_comparison_is_not_shown_for_changed_data(
     compared: tuple[str | Path, ...], tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_public_api_imports_no_heavy_package_but_torch_and_pydantic() -> Non
     assert not imported & set(NOT_NEEDED)
 
 
+@pytest.mark.thorough
 def test_ramet_adds_little_to_torch_and_pyg() -> None:
     """About 0.2 s compared with 2 s; a ratio also holds on a busy machine."""
     code = (

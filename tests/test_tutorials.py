@@ -77,6 +77,7 @@ SLOW = (pytest.mark.e2e, pytest.mark.thorough)
 IN_CI = ("three_clinics",)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in IN_CI else SLOW) for name in CLAIMS]
 )

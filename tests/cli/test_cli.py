@@ -126,6 +126,7 @@ def test_a_row_per_client_and_the_run_folder_are_printed(tmp_path: Path) -> None
     assert str(tmp_path / "r") in done.stdout
 
 
+@pytest.mark.thorough
 def test_link_prediction_is_labelled_roc_auc_everywhere(tmp_path: Path) -> None:
     sizes = ("--set", "clients=3", "--set", "nodes=60", "--set", "links=200")
     small = ("--setting", "planted-hetero", *sizes, "--rounds", "1")
@@ -433,6 +434,7 @@ def test_a_comparison_can_widen_smaller_methods_to_match_parameters(tmp_path: Pa
     assert "GFLOPs" in table.stdout
 
 
+@pytest.mark.thorough
 def test_reproduce_says_what_the_runs_decide(data_root: Path, tmp_path: Path) -> None:
     arguments = (
         *("reproduce", "feddense", "table2", "--only", "local", "--only", "single"),

@@ -25,6 +25,7 @@ def rows(stdout: str) -> dict[str, str]:
     return {line[:12].strip(): line[13:].split()[0] for line in lines if line.strip()}
 
 
+@pytest.mark.thorough
 def test_a_method_that_passes(tmp_path: Path) -> None:
     done = ramet("try", "fedavg", *QUICK, "--data", tmp_path)
     assert done.code == 0, done.stdout

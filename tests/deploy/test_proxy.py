@@ -203,6 +203,7 @@ def test_large_bodies_end_at_the_proxy(tmp_path: Path) -> None:
         assert found.received == []
 
 
+@pytest.mark.thorough
 def test_slow_outsiders_are_disconnected_and_do_not_disturb_a_site(tmp_path: Path) -> None:
     """600 connections: without a handshake, with a header, and with a body that do not end."""
     with door(tmp_path) as found, ExitStack() as stack:

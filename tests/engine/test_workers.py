@@ -175,6 +175,7 @@ class KillingWire:
             yield answer
 
 
+@pytest.mark.thorough
 def test_a_client_whose_worker_is_killed_is_asked_again(tmp_path: Path) -> None:
     whole = in_one_process(tmp_path / "one", method="fedstar", rounds=1)
     run = same_run(whole, tmp_path / "killed")

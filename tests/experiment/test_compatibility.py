@@ -106,6 +106,11 @@ GROUPS_ELSEWHERE = [
     for can, start in ELSEWHERE.items()
     for group in groups([pair for pair in WORKING if can in pair], *start)
 ]
+IN_CI = {
+    max((group for group in GROUPS_ELSEWHERE if {*start} <= group), key=len)
+    for start in ELSEWHERE.values()
+}
+"""For each engine, the run with most capabilities."""
 
 
 class Federation:
@@ -206,7 +211,14 @@ def test_a_pair_that_is_not_refused_works(
 
 @pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore:.* starts with new values")
-@pytest.mark.parametrize("group", GROUPS_ELSEWHERE, ids=len)
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(group, marks=() if group in IN_CI else pytest.mark.thorough)
+        for group in GROUPS_ELSEWHERE
+    ],
+    ids=len,
+)
 def test_what_works_in_pairs_works_in_other_processes(
     group: frozenset[Can], federation: Federation, tmp_path: Path
 ) -> None:

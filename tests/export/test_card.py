@@ -112,9 +112,9 @@ def run_of_card(model: Path, tables: Path) -> dict[str, Tensor]:
     ("method", "make"),
     [
         ("fedavg", bank),
-        ("fedlit", bank),
+        pytest.param("fedlit", bank, marks=pytest.mark.thorough),
         ("fedstar", molecules),
-        ("fedavg", patients_and_drugs),
+        pytest.param("fedavg", patients_and_drugs, marks=pytest.mark.thorough),
     ],
     ids=["bank", "kinds-of-links", "graphs", "links"],
 )

@@ -114,6 +114,7 @@ def handed(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     return [*cases(tmp_path_factory.mktemp("handed"), programs=False)]
 
 
+@pytest.mark.thorough
 def test_predictions_are_equal_in_a_process_without_ramet(
     handed: list[Case], tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def _by_onnx(case: Case) -> dict[str, Tensor]:
     return {name: one.double().sigmoid() for name, one in zip(asked, outputs, strict=True)}
 
 
+@pytest.mark.thorough
 def test_programs_take_graphs_of_other_sizes(tmp_path: Path) -> None:
     sites = " ".join(str(messy_site(tmp_path / name, 1, 40)) for name in ("north", "south"))
     result = ramet.run(
@@ -271,6 +273,7 @@ def user_run(folder: Path, source: str) -> Result:
     )
 
 
+@pytest.mark.thorough
 def test_the_file_of_a_users_network_is_handed_over(tmp_path: Path) -> None:
     result = user_run(tmp_path, USER_NETWORK)
     result.export("north", tmp_path / "model", programs=False)

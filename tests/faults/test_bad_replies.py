@@ -28,6 +28,7 @@ BAD_CLIENT, BAD_ROUND = "trees", 2
 Replies: TypeAlias = Mapping[tuple[str, int], Payload]
 
 SHARING = [name for name, factory in METHODS.items() if factory().shared != nothing]
+SLOW = ("fedtad", "fedssp", "fed-mgcn")
 ROBUST = [f"fedstar,{rule}" for rule in MERGES if rule != "mean"]
 
 
@@ -186,7 +187,13 @@ def _merge(
     return f"{digest(saved.arrays)} {rules} {Entries.of(state).last}", failed[BAD_CLIENT]
 
 
-@pytest.mark.parametrize("name", [*SHARING, *ROBUST])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else ())
+        for name in (*SHARING, *ROBUST)
+    ],
+)
 def test_a_bad_reply_is_reported_and_changes_nothing(
     name: str, recorded: Callable[[Method], tuple[Rounds, Replies]], tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_run_below_the_quorum_fails_with_an_exit_code(
         assert len(committed) == 2
 
 
+@pytest.mark.thorough
 def test_the_audit_of_a_fedstar_run_lists_structure_only(tmp_path: Path) -> None:
     assert ramet("run", "fedstar", "--rounds", "2", "--out", tmp_path / "r").returncode == 0
     shown = ramet("audit", "show", tmp_path / "r", "--json").stdout

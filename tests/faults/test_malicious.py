@@ -130,6 +130,7 @@ def test_a_malicious_minority_costs_at_most_three_points(
     assert baseline - accuracy(clients, rule, attack) <= MAX_LOSS
 
 
+@pytest.mark.thorough
 @pytest.mark.data
 def test_the_plain_mean_is_not_robust(accuracy: Callable[[int, str, str | None], float]) -> None:
     """One of five clients that scales its update ruins the mean."""

@@ -225,6 +225,7 @@ def test_the_first_phase_is_fedavg(tmp_path: Path) -> None:
     assert up[0] == up[1] == 3 / 2 * up[2] > 0
 
 
+@pytest.mark.thorough
 def test_a_personal_phase_reduces_its_loss(tmp_path: Path) -> None:
     one = planted_run("adafgl", tmp_path / "one", shared_rounds=1, personal_epochs=1)
     many = planted_run("adafgl", tmp_path / "many", shared_rounds=1, personal_epochs=40)

@@ -143,6 +143,7 @@ class CountingWire:
             yield from self.wire.exchange([(client, replace(message, numbers=numbers))])
 
 
+@pytest.mark.thorough
 def test_the_work_of_both_phases_of_adafgl_is_counted(tmp_path: Path) -> None:
     given = {"shared_rounds": 4, "personal_epochs": 2, **PLANTED}
     result = ramet.run("adafgl", "planted", rounds=8, out=tmp_path / "run", **given)

@@ -82,7 +82,10 @@ def _total(found: Explanation) -> float:
     return float(features + found.links["contribution"].sum())
 
 
-@pytest.mark.parametrize(("method", "network"), [("fedavg", "sage"), ("fedlit", None)])
+@pytest.mark.parametrize(
+    ("method", "network"),
+    [("fedavg", "sage"), pytest.param("fedlit", None, marks=pytest.mark.thorough)],
+)
 def test_the_feature_that_decides_comes_first(
     method: str, network: str | None, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def compared(
     return runs
 
 
+@pytest.mark.thorough
 def test_slow_learners_are_judged_when_they_have_converged(tmp_path: Path) -> None:
     sites = three_slow_sites(tmp_path)
     (early,) = site_standings(compared(tmp_path / "early", sites, rounds=20))
@@ -124,6 +125,7 @@ def test_slow_learners_are_judged_when_they_have_converged(tmp_path: Path) -> No
     assert all(site.gain.mean > 0.1 for site in late.sites)  # true, but three runs are few
 
 
+@pytest.mark.thorough
 def test_own_sites_are_compared_at_convergence_by_default(tmp_path: Path) -> None:
     options = [word for site in three_slow_sites(tmp_path) for word in ("--site", str(site))]
     words = ("compare", "fedavg", *options, "--seeds", "1", "--jobs", "2", "--set", "lr=0.05")

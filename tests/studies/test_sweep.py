@@ -94,7 +94,14 @@ def test_ctrl_c_terminates_active_runs_and_starts_no_more(tmp_path: Path) -> Non
     assert {folder.name for folder in tmp_path.iterdir()} <= {"local-seed1"}
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+        signal.SIGKILL,
+    ],
+)
 def test_the_runs_of_a_stopped_sweep_end_with_it(stop: signal.Signals, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "ramet", "compare", "fedavg", "--setting", "tiny"]
     words += ["--rounds", "100000", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "c")]
@@ -117,6 +124,7 @@ def test_the_runs_of_a_stopped_sweep_end_with_it(stop: signal.Signals, tmp_path:
         assert "Rerun the same command to continue" in said
 
 
+@pytest.mark.thorough
 def test_a_run_whose_process_is_killed_fails_alone(tmp_path: Path) -> None:
     plan = replace(sweep(tmp_path), methods=(MethodSpec.parse("local"),), given={"rounds": 100_000})
 
@@ -132,6 +140,7 @@ def test_a_run_whose_process_is_killed_fails_alone(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:
     first = replace(sweep(tmp_path / "one"), seeds=(1,))
     assert first.execute(2, lambda *_: None) == {}
@@ -153,6 +162,7 @@ def test_kept_runs_are_not_repeated(tmp_path: Path) -> None:
     assert kept(tmp_path / "nothing") == ()
 
 
+@pytest.mark.thorough
 def test_kept_runs_of_another_split_are_not_used(tmp_path: Path) -> None:
     here = Sweep((MethodSpec.parse("local"),), "tiny", (1,), tmp_path / "one", given={"rounds": 1})
     assert here.execute(1, lambda *_: None) == {}
@@ -215,6 +225,7 @@ def test_a_path_in_a_methods_name_does_not_leave_the_sweep_folder(tmp_path: Path
     assert folder.parent == tmp_path / "here"
 
 
+@pytest.mark.thorough
 def test_a_failed_run_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     plan = sweep(tmp_path)
     (tmp_path / "local-seed1").mkdir(parents=True)
@@ -357,6 +368,7 @@ def test_runs_of_a_secure_comparison_are_secure(tmp_path: Path) -> None:
     assert not plain.settings(method, draw).secure
 
 
+@pytest.mark.thorough
 def test_runs_are_computed_as_the_sweep_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,6 +409,7 @@ def with_given_split(site: Path) -> Path:
     return site
 
 
+@pytest.mark.thorough
 def test_splits_that_the_sites_give_are_not_repeated(tmp_path: Path) -> None:
     sites = [node_site(tmp_path / name) for name in ("north", "south")]
     with_given_split(sites[0])

@@ -21,7 +21,7 @@ ORDER = r"depends on the order of replies\. Sort them by client, or add them up 
 
 
 SLOW = (pytest.mark.e2e, pytest.mark.thorough)
-IN_CI = ("fedavg", "gcfl", "fedstar", "fedlit")
+IN_CI = ("fedavg", "fedstar")
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,14 @@ def test_built_in_methods_keep_all_promises(name: str, tmp_path: Path) -> None:
     assert report.checks("ok") == [*QUICK], report.outcomes
 
 
+@pytest.mark.thorough
 def test_a_decaying_learning_rate_keeps_all_promises(tmp_path: Path) -> None:
     report = try_method(Candidate(f"{TESTS}/own_methods.py:decaying", tmp_path), ["local"], QUICK)
     assert report.method == "own_methods.py:decaying"
     assert report.checks("ok") == [*QUICK], report.outcomes
 
 
+@pytest.mark.thorough
 def test_the_details_are_those_of_ordinary_runs(tmp_path: Path) -> None:
     half = "random-tensors,fraction=0.5"
     candidate = Candidate("fedstar", tmp_path, rounds=2, activation=half)

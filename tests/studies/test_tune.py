@@ -151,6 +151,7 @@ def test_the_command_prints_the_command_to_run(tmp_path: Path) -> None:
     assert "--search expects KEY=VALUE" in wrong.stderr
 
 
+@pytest.mark.thorough
 def test_a_killed_search_ends_the_same(tuned: Tuned, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "ramet", "tune", "fedavg", "--trials", "10", "--rounds", "1"]
     words += [word for key, text in SEARCH.items() for word in ("--search", f"{key}={text}")]

@@ -159,15 +159,17 @@ class Sweep:
         return Experiment(self.settings(method, self.draws[0]))
 
     def settings(self, method: MethodSpec, draw: Draw) -> RunSettings:
-        return checked_settings(
-            **{
-                **self.given,
-                **vars(self._completed(method)),
-                "setting": self.setting,
-                "seed": draw.seed,
-                "split_seed": draw.split_seed,
-            }
-        )
+        """The settings of a run; those that all draws have in common are checked once."""
+        drawn = {"seed": draw.seed, "split_seed": draw.split_seed}
+        label = str(method)
+        if label not in self._checked:
+            given = {**self.given, **vars(self._completed(method)), "setting": self.setting}
+            self._checked[label] = checked_settings(**{**given, **drawn})
+        return RunSettings.model_validate({**dict(self._checked[label]), **drawn})
+
+    @cached_property
+    def _checked(self) -> dict[str, RunSettings]:
+        return {}
 
     def _completed(self, method: MethodSpec) -> MethodSpec:
         """The method with the options and rules of the sweep added."""
