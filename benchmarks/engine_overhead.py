@@ -19,6 +19,8 @@ from harness import CPU, Clock, given, print_ratio, settings, sites
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.start import start_model
 from ramet.experiment import Experiment, RunFolder, RunSettings
+from ramet.experiment.executing import execute
+from ramet.experiment.site_side import client_of
 from ramet.randomness import Randomness
 from ramet.training.local import LocalTraining
 
@@ -49,9 +51,9 @@ def federated(chosen: RunSettings) -> float:
         experiment = run.experiment()
         for client in experiment.clients:
             experiment.samples(client)
-        wire = LocalWire(lambda client: experiment.client(client, run.clients))
+        wire = LocalWire(lambda client: client_of(experiment, client, run.clients))
         with clock.running():
-            run.execute(wire, lambda _: None)
+            execute(run, wire, lambda _: None)
     return clock.seconds
 
 

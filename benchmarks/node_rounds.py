@@ -3,9 +3,9 @@
 Beside a plain loop in PyG: for each client it loads the mean, evaluates validation and test nodes
 and trains for the same epochs with Adam; the parameters are averaged in memory. If a checkout of
 OpenFGL is named, beside its trainer instead, which is given the same clients, splits and sizes.
-Ramet's round also checks replies, merges them exactly, saves the state of each client to disk and
-writes the run folder. One process and one thread, in turns. Prints a ratio for GraphSAGE and one
-for GCN, and last the larger one.
+Ramet's round also checks replies, merges them exactly, writes the run folder and, every few
+seconds, the state of each client to disk. One process and one thread, in turns. Prints a ratio for
+GraphSAGE and one for GCN, and last the larger one.
 
     RAMET_DATA=DIR python benchmarks/node_rounds.py [--rounds 10] [--trials 3] [--epochs 1] [PATH]
 
@@ -35,7 +35,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, SAGEConv
 
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
-from ramet.experiment.local_engine import local_wire
+from ramet.experiment.executing import execute
+from ramet.experiment.local_engine import local_engine
 from ramet.experiment.named import NamedParts
 from ramet.metrics import Record
 from ramet.tasks import NodeSamples
@@ -191,7 +192,8 @@ def executed(run: RunFolder) -> float:
     def observe(record: Record) -> None:  # noqa: ARG001
         ends.append(time.process_time())
 
-    run.execute(local_wire(run), observe)
+    with local_engine(run, workers=1) as wire:
+        execute(run, wire, observe, wire.write)
     return (ends[-2] - ends[0]) / (len(ends) - 2)  # the last record follows the closing message
 
 

@@ -26,7 +26,8 @@ from ramet.engine.site.protection import Protection
 from ramet.engine.start import start_extras, start_shared
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.experiment import RunFolder
-from ramet.experiment.local_engine import local_wire
+from ramet.experiment.executing import execute
+from ramet.experiment.local_engine import LiveClients, local_wire
 from ramet.metrics import Record
 from ramet.models import GraphShape
 from ramet.payload import Arrays, Payload, only
@@ -114,6 +115,14 @@ def climbing(**parts: Any) -> AssembledMethod:
     """A method whose clients add the number of nodes to the slope in each round."""
     own: Any = {"name": "climbing", "paper": "none", "shared": only("slope"), **parts}
     return by_hand(Method(**own), Climb(), lr=1.0)
+
+
+def with_all_states(run: Path, out: Path) -> RunFolder:
+    """The same run again, with the states of every round on disk, and what leaves clients."""
+    folder = RunFolder.create(out, RunFolder.open(run).experiment())
+    clients = LiveClients(folder.experiment(), folder.clients, lives=False, audited=True)
+    execute(folder, clients.wire(), lambda _: None)
+    return folder
 
 
 def protected(client: Client, **terms: Any) -> Client:
@@ -263,7 +272,7 @@ def stopped_and_resumed(whole: ramet.Result, folder: Path, in_round: int = 3) ->
     """The SHA-256 of a run with the same settings that was stopped in a round and resumed."""
     run = RunFolder.create(folder, RunFolder(whole.folder).experiment())
     with suppress(StoppedError):
-        run.execute(StoppingWire(local_wire(run), in_round), lambda _: None)
+        execute(run, StoppingWire(local_wire(run), in_round), lambda _: None)
     assert run.summary() is None
     return ramet.resume(folder).summary.sha256
 

@@ -17,6 +17,7 @@ from ramet.engine.messages import request
 from ramet.engine.secure_messages import context_digest
 from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
 from ramet.experiment import Experiment
+from ramet.experiment.server_side import rounds_of
 from ramet.payload import Array, Arrays, Payload
 from ramet.rules.fixed_point import RingTotal
 
@@ -103,7 +104,7 @@ class LyingCoordinator:
             if client in survivors:
                 total.add(reply.arrays)
         experiment = self.consortium.experiment
-        context = context_digest(message, experiment.rounds(Path("absent")).config)
+        context = context_digest(message, rounds_of(experiment, Path("absent")).config)
         pending = PendingSum(number, survivors, total.arrays, context, {})
         sums, self.state = sum_of(self.state, pending, train, self.ask)
         assert experiment.method.summation is not None

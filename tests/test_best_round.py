@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -18,11 +17,13 @@ import ramet
 from command_line import ramet as command
 from federations import PLANTED, wavering_run
 from ramet.engine.server.state import MERGING, RunState
-from ramet.engine.store.checkpoint import KEPT, Snapshot, Snapshots
-from ramet.engine.store.client_state import EVALUATED, model_arrays
+from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.experiment.local_engine import local_wire
+from ramet.experiment.executing import execute
+from ramet.experiment.local_engine import LiveClients
+from ramet.experiment.run_models import saved_model_of
 from ramet.payload import digest
 from ramet.prediction import Trained
 from ramet.studies.trial.wires import StoppedError, StoppingWire
@@ -68,11 +69,9 @@ def test_the_server_keeps_its_arrays_of_the_best_round(result: ramet.Result) -> 
 
 def test_only_the_best_and_the_last_models_are_kept(result: ramet.Result) -> None:
     state = next(result.folder.glob(f"clients/*/{FIRST}"))
-    assert Snapshots(state / "evaluated").steps() == [ROUNDS]
-    latest = [*range(ROUNDS + 1 - KEPT, ROUNDS + 1)]
-    assert Snapshots(state).steps() == [BEST + 1, *latest]  # a model is saved with the next state
+    assert Snapshots(state / "evaluated").steps() == [BEST, ROUNDS]
     with pytest.raises(RametError, match=r"has not kept its model of round 2:"):
-        RunFolder(result.folder).experiment().evaluated_model(FIRST, state.parent, 2)
+        saved_model_of(RunFolder(result.folder).experiment(), FIRST, state.parent, 2)
 
 
 @pytest.mark.parametrize("stop", range(2, ROUNDS + 2))
@@ -80,8 +79,9 @@ def test_a_stopped_run_keeps_the_same_models(
     stop: int, result: ramet.Result, tmp_path: Path
 ) -> None:
     run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment())
+    wire = LiveClients(run.experiment(), run.clients, lives=True).wire()
     with suppress(StoppedError):
-        run.execute(StoppingWire(local_wire(run), stop), lambda _: None)
+        execute(run, StoppingWire(wire, stop), lambda _: None, wire.write, seconds=0)
     assert run.summary() is None
     resumed = ramet.resume(run.path)
     assert resumed.summary.sha256 == result.summary.sha256
@@ -95,20 +95,12 @@ def test_the_personal_network_is_kept(tmp_path: Path) -> None:
     assert result.evaluation(FIRST, best=True)["val"].metrics["accuracy"] == expected
 
 
-def without_evaluated(state: Path) -> Snapshot:
-    saved = Snapshots(state).load(BEST + 1)
-    arrays = {name: a for name, a in saved.arrays.items() if not name.startswith(EVALUATED)}
-    assert len(arrays) < len(saved.arrays)
-    return replace(saved, arrays=arrays)
-
-
-def test_a_run_of_an_older_version_has_only_its_last_models(
+def test_without_the_model_of_the_best_round_there_is_the_last(
     result: ramet.Result, tmp_path: Path
 ) -> None:
     shutil.copytree(result.folder, tmp_path / "r")
     for state in (tmp_path / "r").glob("clients/*/*"):
         shutil.rmtree(state / "evaluated")
-        Snapshots(state).save(without_evaluated(state))
     older = ramet.resume(tmp_path / "r")
     assert older.model(FIRST)
     with pytest.raises(RametError, match=rf"{FIRST} has not kept its model of round {BEST}.*final"):

@@ -11,10 +11,11 @@ import pytest
 
 import ramet
 from command_line import ramet as command
-from federations import PLANTED, wavering_run
+from federations import PLANTED, wavering_run, with_all_states
 from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.experiment.continuing import continue_with
 from ramet.payload import digest
 
 METHODS = ("fedper", "scaffold", "ditto", "fedbuff", "gcfl", "fedda")
@@ -47,11 +48,11 @@ def test_the_best_models_are_those_of_the_whole_run(tmp_path: Path) -> None:
 
 def test_a_stopped_run_can_get_another_end(tmp_path: Path) -> None:
     whole = wavering_run(tmp_path / "whole", 4)
-    run = wavering_run(tmp_path / "r", 6)
-    (run.folder / "result.json").unlink()
-    for newest in sorted((run.folder / "server").glob("*.safetensors"))[1:]:
+    run = with_all_states(wavering_run(tmp_path / "longer", 6).folder, tmp_path / "r")
+    (run.path / "result.json").unlink()
+    for newest in sorted((run.path / "server").glob("*.safetensors"))[1:]:
         newest.unlink()
-    assert ramet.resume(run.folder, rounds=4).summary.sha256 == whole.summary.sha256
+    assert ramet.resume(run.path, rounds=4).summary.sha256 == whole.summary.sha256
 
 
 def test_fewer_rounds_than_done_are_refused(tmp_path: Path) -> None:
@@ -65,13 +66,13 @@ def test_settings_with_more_rounds_extend_a_run(tmp_path: Path) -> None:
     run = ramet.run("local", rounds=2, out=tmp_path / "r")
     folder = RunFolder(run.folder)
     settings = folder.experiment().settings
-    folder.continue_with(settings)
+    continue_with(folder, settings)
     assert folder.summary() is not None
     for fewer_or_other in ({"rounds": 1}, {"rounds": 5, "seed": 4}):
         with pytest.raises(RametError, match="other settings"):
-            folder.continue_with(settings.model_copy(update=fewer_or_other))
+            continue_with(folder, settings.model_copy(update=fewer_or_other))
     assert folder.summary() is not None
-    folder.continue_with(settings.model_copy(update={"rounds": 3}))
+    continue_with(folder, settings.model_copy(update={"rounds": 3}))
     assert ramet.resume(run.folder).summary.rounds == 3
 
 

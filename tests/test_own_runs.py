@@ -22,6 +22,7 @@ from ramet.data.own.description import read_description
 from ramet.data.own.problems import Problems
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
+from ramet.experiment.continuing import check_same
 from ramet.rules.method import AssembledMethod
 from ramet.runs import start
 
@@ -264,7 +265,7 @@ def test_paths_are_not_sent_to_other_machines(tmp_path: Path) -> None:
     assert remote.clients == ("north", "south", "east")
     assert Experiment(settings).setting.data_of("south", settings.data) == files[1]
     folder = RunFolder.create(tmp_path / "run", Experiment(settings))
-    folder.check_same(remote.settings)
+    check_same(folder, remote.settings)
     with pytest.raises(RametError, match="there is no path to the graphs of north"):
         remote.samples("north")
 

@@ -13,6 +13,7 @@ from federations import PLANTED, wavering_run
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.experiment import RunFolder
+from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_wire
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 
@@ -53,7 +54,7 @@ def test_a_resumed_run_stops_at_the_same_round(
     run = RunFolder.create(tmp_path / "r", RunFolder(result.folder).experiment())
     stop = result.summary.rounds - before_the_end
     with suppress(StoppedError):
-        run.execute(StoppingWire(local_wire(run), stop), lambda _: None)
+        execute(run, StoppingWire(local_wire(run), stop), lambda _: None)
     assert run.summary() is None
     resumed = ramet.resume(run.path).summary
     assert resumed.rounds == result.summary.rounds

@@ -11,6 +11,7 @@ import torch
 import ramet
 from ramet.errors import RametError
 from ramet.experiment import MethodSpec, RunFolder
+from ramet.experiment.continuing import check_same
 from ramet.metrics import Record
 from ramet.metrics.summary import scores
 from ramet.studies.sweep import Sweep
@@ -89,9 +90,9 @@ def test_a_folder_is_not_reused_for_other_settings(tmp_path: Path) -> None:
     result = ramet.run("local", rounds=1, out=tmp_path / "r")
     folder = RunFolder(result.folder)
     same = folder.experiment().settings
-    folder.check_same(same)
+    check_same(folder, same)
     with pytest.raises(RametError, match=r"other settings \(seed=5 instead of 0\)"):
-        folder.check_same(same.model_copy(update={"seed": 5}))
+        check_same(folder, same.model_copy(update={"seed": 5}))
 
 
 def test_rounds_that_evaluated_fewer_clients_are_not_compared() -> None:

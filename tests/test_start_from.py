@@ -18,6 +18,7 @@ from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import MODEL, model_arrays
 from ramet.errors import RametError, RametWarning
 from ramet.experiment import RunFolder
+from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_wire
 from ramet.payload import under
 from ramet.studies.trial.wires import StoppedError, StoppingWire
@@ -67,7 +68,7 @@ def test_a_stopped_run_ends_the_same(stop: int, first: ramet.Result, tmp_path: P
     settings = RunFolder(whole.folder).experiment().settings
     run = create_from(first.folder, tmp_path / "r", settings).folder
     with suppress(StoppedError):
-        run.execute(StoppingWire(local_wire(run), stop), lambda _: None)
+        execute(run, StoppingWire(local_wire(run), stop), lambda _: None)
     assert run.summary() is None
     assert ramet.resume(run.path).summary.sha256 == whole.summary.sha256
 

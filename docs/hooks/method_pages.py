@@ -128,13 +128,16 @@ class MethodPage:
     def _first_line(self) -> str:
         return inspect.getdoc(self.module).splitlines()[0]  # type: ignore[union-attr]
 
+    def description(self) -> str:
+        """What the docstring says after its first line."""
+        return html((inspect.getdoc(self.module) or "").partition("\n")[2])
+
     def text(self) -> str:
-        rest = (inspect.getdoc(self.module) or "").partition("\n")[2]
         source = inspect.getsource(self.module)
         parts = [
             f"# {self.title}",
             f"**{self.lead}**",
-            html(rest),
+            self.description(),
             "## What leaves a site",
             *(leaves(name, setting) for name in self.methods for setting in settings_of(name)),
             "As well as arrays, a reply carries numbers: the weight in the mean, the loss, the "

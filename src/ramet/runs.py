@@ -24,8 +24,11 @@ from ramet.experiment import (
     checked_experiment,
     create_from,
 )
+from ramet.experiment.continuing import check_split, extend
+from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_engine
 from ramet.experiment.objects import is_object, method_name
+from ramet.experiment.run_models import evaluation_of, model_of
 from ramet.metrics import WORK, Summary
 from ramet.metrics.classification import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
@@ -116,11 +119,11 @@ class Result:
         With ``best``, that of the round with the best mean validation score,
         ``summary.scores.best_val_round``.
         """
-        return RunFolder(self.folder).model(client, best)
+        return model_of(RunFolder(self.folder), client, best)
 
     def evaluation(self, client: str, best: bool = False) -> dict[str, Evaluation]:
         """All metrics of a client's final or ``best`` model on its validation and test data."""
-        return RunFolder(self.folder).evaluation(client, best)
+        return evaluation_of(RunFolder(self.folder), client, best)
 
     def predict(
         self,
@@ -308,9 +311,9 @@ def resume(
                 trackers.start()
         return Result(run_folder.path, summary, trackers.failures)
     check_computing(settings, computing)
-    run_folder.check_split()
+    check_split(run_folder)
     if rounds is not None:
-        run_folder.extend(rounds)
+        extend(run_folder, rounds)
     return _finish(run_folder, computing, observe)
 
 
@@ -324,7 +327,7 @@ def _finish(folder: RunFolder, computing: Computing, observe: Observer | None) -
             if experiment.settings.engine == "local":
                 threads = torch_threads(experiment.settings.threads)
                 with threads, local_engine(folder, workers, computing.cores) as wire:
-                    folder.execute(wire, observer)
+                    execute(folder, wire, observer, wire.write)
             else:
                 from ramet.flower.launch import launch
 

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from command_line import ramet
+from federations import with_all_states
 from own_sites import node_site, write_csv
 from ramet.cli import console
 from ramet.report.study_tables import comparison_table
@@ -395,8 +396,9 @@ class TestInvalidUse:
 
 
 def test_resume_falls_back_from_a_corrupt_checkpoint_with_the_same_result(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    whole = json.loads(ramet("run", "fedstar", "--rounds", "4", "--out", folder, "--json").stdout)
+    words = ("run", "fedstar", "--rounds", "4", "--out", tmp_path / "whole", "--json")
+    whole = json.loads(ramet(*words).stdout)
+    folder = with_all_states(tmp_path / "whole", tmp_path / "r").path
     (folder / "result.json").unlink()
     newest = sorted((folder / "server").glob("*.safetensors"))[-1]
     newest.write_bytes(newest.read_bytes()[:-3])

@@ -95,6 +95,7 @@ def test_status_reports_a_running_supernode_without_news(site: Site) -> None:
         node.stop()
 
 
+@pytest.mark.thorough
 def test_a_service_whose_program_ended_is_down(site: Site) -> None:
     executor: Service = site.services()[1]
     executor.script.write_text("#!/bin/sh\nexit 1\n")

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 import ramet
+from federations import with_all_states
 from own_sites import CONSORTIUM_TOML
 from ramet.cli.main import app
 from ramet.deploy import prometheus
@@ -44,7 +45,7 @@ NOW = "2026-11-15T13:47:41.653+00:00"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "first"
     ramet.run("fedstar", "tiny", rounds=2, out=folder)
-    return folder
+    return with_all_states(folder, folder.parent / "with-logs").path
 
 
 @pytest.fixture

@@ -13,20 +13,22 @@ from federations import Federation, climbing, protected
 from ramet.engine.check import form_fault
 from ramet.engine.messages import request
 from ramet.engine.site.answered import Answered
+from ramet.engine.site.audit import AuditLog
 from ramet.engine.site.client import Client
 from ramet.engine.site.gates import Inside, R, SameForm, passed
 from ramet.engine.site.request import NotSharedError
 from ramet.engine.site.run_answers import RunAnswers
 from ramet.experiment import Experiment, checked_settings
+from ramet.experiment.site_side import client_of
 from ramet.payload import Arrays, Payload
 from ramet.policy import Numbers, Policy
 
 
-def client_of(folder: Path, method: str = "fedavg", **settings: Any) -> Client:
+def simulated_client(folder: Path, method: str = "fedavg", **settings: Any) -> Client:
     """A client of a simulation."""
     given: Any = {"method": method, "setting": "tiny", "rounds": 3, "data": Path(), "options": {}}
     experiment = Experiment(checked_settings(**{**given, **settings}))
-    return experiment.client(experiment.clients[0], folder / ("0" * 32))
+    return client_of(experiment, experiment.clients[0], folder / ("0" * 32))
 
 
 def order(client: Client) -> str:
@@ -42,34 +44,34 @@ LINKS = {"setting": "planted", "network": "hops", "dp": "unit=link,epsilon=4,del
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, "Declared | Counted Measured Permitted Audited"),
+        ({}, "Declared | Counted Measured Permitted"),
         (
             {"release": "8-bit"},
-            "Declared EightBit | Counted Measured Permitted Audited",
+            "Declared EightBit | Counted Measured Permitted",
         ),
         (
             {"secure": True},
-            "Declared Summed Questioned | Masked Once Agreed Counted Permitted Audited",
+            "Declared Summed Questioned | Masked Once Agreed Counted Permitted",
         ),
         (
             {"dp": "unit=graph,epsilon=4,delta=1e-5"},
-            "Declared | Once Counted Measured Permitted Audited",
+            "Declared | Once Counted Measured Permitted",
         ),
         (
             {"dp": "unit=site,epsilon=4,delta=1e-5", "secure": True},
-            "Declared Undisclosed Noised Summed Questioned | "
-            "Masked Once Agreed Counted Permitted Audited",
+            "Declared Undisclosed Noised Summed Questioned | Masked Once Agreed Counted Permitted",
         ),
-        (LINKS, "Declared | Unlinked Once Counted Measured Permitted Audited"),
+        (LINKS, "Declared | Unlinked Once Counted Measured Permitted"),
     ],
 )
 def test_the_order_of_the_gates(settings: dict[str, Any], expected: str, tmp_path: Path) -> None:
-    assert order(client_of(tmp_path, **settings)) == expected
+    assert order(simulated_client(tmp_path, **settings)) == expected
 
 
 def test_a_deployed_site_answers_once_and_keeps_the_digest_of_its_state(tmp_path: Path) -> None:
     answers = RunAnswers(tmp_path / "answers")
-    client = protected(client_of(tmp_path), run_answers=answers, deployed=True)
+    log = AuditLog(tmp_path / "audit.jsonl", "run", "a")
+    client = protected(simulated_client(tmp_path), run_answers=answers, deployed=True, audit=log)
     assert order(client) == "Declared Undisclosed | Once Counted Measured Permitted Audited"
     assert not client.answer(request(1, False, {})).notes
 
@@ -91,7 +93,7 @@ def test_the_form_of_a_reply_is_known_before(
     settings: dict[str, Any], numbers: Numbers, tmp_path: Path
 ) -> None:
     """Without any data: from the names, shapes and types of what the client finds."""
-    client = client_of(tmp_path, **settings)
+    client = simulated_client(tmp_path, **settings)
     client = protected(client, policy=Policy(numbers=numbers))
     found = list[tuple[Payload, Arrays]]()
 

@@ -50,7 +50,8 @@ def test_only_the_files_of_long_rounds_are_synced(
     assert not synced
     monkeypatch.setattr(local, "_LONG", 0.0)
     ask(wire, 3)
-    assert synced == ["000003.safetensors.new", "a", "audit.jsonl"]
+    evaluated = ["000002.safetensors.new", "evaluated"]
+    assert synced == [*evaluated, "000003.safetensors.new", "a", "audit.jsonl"]
 
 
 def test_what_is_not_synced_is_in_files_all_the_same(tmp_path: Path) -> None:

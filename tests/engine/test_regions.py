@@ -28,6 +28,7 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.capabilities import Can
 from ramet.experiment.compatibility import obstacle
+from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_wire, regional_wire
 from ramet.methods import METHODS
 from ramet.payload import Payload
@@ -163,7 +164,7 @@ def test_a_stopped_run_with_regions_resumes(tmp_path: Path) -> None:
     stopped = RunFolder.create(tmp_path / "s", RunFolder(whole.folder).experiment())
     with suppress(StoppedError):
         wire = StoppingWire(regional_wire(stopped, local_wire(stopped)), 2)
-        stopped.execute(wire, lambda _: None)
+        execute(stopped, wire, lambda _: None)
     assert stopped.summary() is None
     assert ramet.resume(stopped.path).summary.sha256 == whole.summary.sha256
 

@@ -16,6 +16,7 @@ from ramet.engine.secure_messages import BATCH, BATCH_ROUNDS, KEYS, STEP, Secure
 from ramet.engine.server.secure_server import SecureState, with_keys
 from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
+from ramet.experiment.site_side import client_of
 from ramet.payload import Arrays, Payload
 from ramet.policy import Numbers, Policy
 
@@ -34,7 +35,9 @@ def experiment() -> Experiment:
 
 
 def nodes_of(experiment: Experiment, folder: Path) -> dict[str, Client]:
-    return {client: experiment.client(client, folder / ("0" * 32)) for client in experiment.clients}
+    return {
+        client: client_of(experiment, client, folder / ("0" * 32)) for client in experiment.clients
+    }
 
 
 def message_to(nodes: Mapping[str, Client], arrays: Arrays) -> Payload:

@@ -20,6 +20,7 @@ from ramet.engine.messages import request
 from ramet.engine.site.request import NotSharedError
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
+from ramet.payload import Payload
 from ramet.rules.extras import Extras, Stage
 from ramet.rules.method import AssembledMethod
 from ramet.training.local import Session, Term
@@ -124,7 +125,24 @@ def test_the_last_round_of_a_stage(tmp_path: Path) -> None:
         "000004",
     ]
     assert [record.bytes_up for record in records] == [2 * (4 + 4), 2 * 4]
-    assert [record.bytes_down for record in records] == [2 * (4 + 8), 2 * 4]
+    assert [record.bytes_down for record in records] == [2 * (4 + 4), 2 * 4]
+
+
+def test_the_result_of_the_last_stage_is_sent_until_a_client_has_replied(tmp_path: Path) -> None:
+    """Client b does not answer the first message to train. In round 2 it has S = 3, too: 4 + 5."""
+    federation = Federation(measuring(replace(MEASURE, last=1)), tmp_path, TWO_CLIENTS)
+
+    def away(client: str, message: Payload) -> bool:
+        return client == "b" and message.numbers["round"] == 1 and "stage" not in message.notes
+
+    wire = Watched(federation, away)
+    federation.run(3, wire)
+    with_sum = {
+        client: [int(sent.numbers["round"]) for sent in wire.sent_to(client) if sent.extras]
+        for client in "ab"
+    }
+    assert with_sum == {"a": [1], "b": [1, 2]}
+    assert federation.saved("b", 4).arrays["model/slope"].item() == 9
 
 
 def double(session: Session) -> None:

@@ -20,11 +20,13 @@ from ramet.data import Batch
 from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer
 from ramet.engine.site.client import Client
+from ramet.engine.site.states import LiveStates
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import ClientState, restore, snapshot
-from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.executing import execute
+from ramet.experiment.site_side import client_of
 from ramet.methods import fedavg
 from ramet.models import GIN, GraphShape
 from ramet.payload import Payload, digest
@@ -36,22 +38,21 @@ ClientMaker = Callable[..., Client]
 ROUNDS = (1, 2, 3, 4)
 
 
-def replies(node: Client, new_node_per_message: bool) -> Iterator[tuple[str, dict[str, float]]]:
+def replies(node: Client) -> Iterator[tuple[str, dict[str, float]]]:
     """The arrays and numbers of each reply; every message sends back what the last one returned."""
     arrays: Any = {}
     for number in ROUNDS:
         torch.manual_seed(number)  # global draws must not matter
-        answering = replace(node, recent=RecentSnapshots()) if new_node_per_message else node
-        reply = answering.answer(request(number, True, arrays))
+        reply = node.answer(request(number, True, arrays))
         arrays = reply.arrays
         yield digest(arrays), {**reply.numbers, "memory": 0}
 
 
 def warm_and_cold(node: Client, folder: Path) -> tuple[list[Any], list[Any]]:
-    """Replies of one node object for all rounds, and of a new one per message."""
-    warm = replace(node, snapshots=Snapshots(folder / "warm"))
+    """Replies of a client that stays in memory, and of one that is read for every message."""
+    warm = replace(node, snapshots=Snapshots(folder / "warm"), states=LiveStates())
     cold = replace(node, snapshots=Snapshots(folder / "cold"))
-    return [*replies(warm, False)], [*replies(cold, True)]
+    return [*replies(warm)], [*replies(cold)]
 
 
 class Halving(LocalTraining):
@@ -71,7 +72,7 @@ def test_a_learning_rate_that_training_has_changed_survives(
     warm, cold = warm_and_cold(node, tmp_path)
     assert warm == cold
     constant = tiny_client("rings", assembled(fedavg(), training=LocalTraining(lr=0.01)))
-    assert warm != [*replies(constant, True)]
+    assert warm != [*replies(constant)]
     saved = Snapshots(tmp_path / "cold").load(4).facts["optimiser"]["groups"]
     assert [group["lr"] for group in saved] == [0.01 / 2**4]
 
@@ -105,8 +106,7 @@ class NewNodePerMessage:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, message in requests:
-            node = replace(self.experiment.client(client, self.states), recent=RecentSnapshots())
-            yield client, node.answer(message)
+            yield client, client_of(self.experiment, client, self.states).answer(message)
 
 
 @pytest.mark.parametrize("clients", [5, pytest.param(70, marks=pytest.mark.thorough)])
@@ -123,7 +123,7 @@ def test_a_run_does_not_depend_on_the_objects_that_answer(clients: int, tmp_path
         hidden=4,
     )
     other = RunFolder.create(tmp_path / "new", RunFolder(result.folder).experiment())
-    other.execute(NewNodePerMessage(other.experiment(), other.clients), lambda _: None)
+    execute(other, NewNodePerMessage(other.experiment(), other.clients), lambda _: None)
     one, two = (RunFolder(folder).records() for folder in (result.folder, tmp_path / "new"))
     assert [record.evaluated for record in one] == [record.evaluated for record in two]
     summary = other.summary()
@@ -364,6 +364,7 @@ def answered(node: Client, message: Payload) -> Payload:
     return node.answer(message)
 
 
+@pytest.mark.thorough
 def test_an_unregistered_random_tensor_is_the_same_in_every_process(
     tiny_client: ClientMaker, tmp_path: Path
 ) -> None:

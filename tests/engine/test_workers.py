@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +15,17 @@ import numpy as np
 import pytest
 
 import ramet
-from federations import PLANTED
+from federations import PLANTED, Federation, climbing
 from ramet.engine.processes.broadcast import Broadcast
 from ramet.engine.processes.cores import available_cores
-from ramet.engine.processes.pool import Pool
+from ramet.engine.processes.local import LocalWire
+from ramet.engine.processes.pool import Job, Pool
 from ramet.engine.processes.workers import GrowingWire, WorkersWire
 from ramet.engine.server.wire import Answer, Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.experiment.local_engine import local_engine, local_wire, worker_pool
+from ramet.experiment.executing import execute
+from ramet.experiment.local_engine import LiveClients, local_engine, worker_pool
 from ramet.payload import Payload
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 
@@ -104,8 +106,12 @@ def same_run(whole: ramet.Result, folder: Path) -> RunFolder:
     return RunFolder.create(folder, RunFolder(whole.folder).experiment())
 
 
-def execute(run: RunFolder, wire: Wire) -> str:
-    run.execute(wire, lambda _: None)
+def workers_of(pool: Pool, run: RunFolder) -> WorkersWire:
+    return WorkersWire(pool, run.path, run.experiment().lives)
+
+
+def executed(run: RunFolder, wire: Wire, write: Callable[[], None] | None = None) -> str:
+    execute(run, wire, lambda _: None, write, seconds=0)
     summary = run.summary()
     assert summary is not None
     return summary.sha256
@@ -129,7 +135,8 @@ THOROUGH = ("clusters", "stages", "few")
 def test_workers_give_the_numbers_of_one_process(case: str, pool: Pool, tmp_path: Path) -> None:
     whole = in_one_process(tmp_path / "one", **CASES[case])
     run = same_run(whole, tmp_path / "workers")
-    execute(run, WorkersWire(pool, run.path))
+    wire = workers_of(pool, run)
+    executed(run, wire, wire.write)
     summary = run.summary()
     assert summary is not None
     for fact in ("sha256", "scores", "model"):
@@ -142,12 +149,15 @@ def test_workers_give_the_numbers_of_one_process(case: str, pool: Pool, tmp_path
 def test_a_run_may_change_between_workers_and_one_process(pool: Pool, tmp_path: Path) -> None:
     whole = in_one_process(tmp_path / "one", method="fedstar", rounds=4)
     run = same_run(whole, tmp_path / "both")
-    for last, wire in ((1, WorkersWire(pool, run.path)), (3, local_wire(run))):
+    here = LiveClients(run.experiment(), run.clients, lives=True).wire()
+    for last, wire in ((2, workers_of(pool, run)), (3, here)):
         with suppress(StoppedError):
-            run.execute(StoppingWire(wire, last), lambda _: None)
+            executed(run, StoppingWire(wire, last), wire.write)
         settle(pool)
     assert run.summary() is None
-    assert execute(run, WorkersWire(pool, run.path)) == whole.summary.sha256
+    workers = workers_of(pool, run)
+    assert executed(run, workers, workers.write) == whole.summary.sha256
+    assert [event["round"] for event in events(run, "run begun")] == [1, 2, 3]
 
 
 @dataclass
@@ -167,7 +177,7 @@ class KillingWire:
         os.kill(stopped.pid, signal.SIGSTOP)
         for number, answer in enumerate(self.wire.exchange(requests)):
             if not number:
-                assert stopped.job is not None
+                assert isinstance(stopped.job, Job)
                 self.unanswered.append(stopped.job.client)
                 for worker in self.pool.workers:
                     os.kill(worker.pid, signal.SIGKILL)
@@ -181,11 +191,49 @@ def test_a_client_whose_worker_is_killed_is_asked_again(tmp_path: Path) -> None:
     run = same_run(whole, tmp_path / "killed")
     with worker_pool(2) as pool:
         wire = KillingWire(WorkersWire(pool, run.path), pool)
-        assert execute(run, wire) == whole.summary.sha256
+        assert executed(run, wire) == whole.summary.sha256
     lost = events(run, "worker lost")
     assert {*wire.unanswered} <= {event["client"] for event in lost}
     assert 0 < len(wire.unanswered) <= len(lost) <= wire.killed
     assert {event["code"] for event in lost} == {-signal.SIGKILL}
+
+
+@dataclass
+class KillsOnce:
+    """Kills all workers after the first answer of a round, once."""
+
+    wire: WorkersWire
+    pool: Pool
+    round: int
+    killed: bool = False
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        asked = [*requests]
+        for answer in self.wire.exchange(asked):
+            yield answer
+            if not self.killed and asked[0][1].numbers["round"] == self.round:
+                self.killed = True
+                for worker in self.pool.workers:
+                    os.kill(worker.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("seconds", "again"), [(0.0, 3), (1000.0, 1)])
+def test_a_run_goes_back_if_states_are_lost_with_a_worker(
+    seconds: float, again: int, tmp_path: Path
+) -> None:
+    """To the last round that was written: the one before, or none."""
+    whole = in_one_process(tmp_path / "one", method="fedstar", rounds=4)
+    run = same_run(whole, tmp_path / "killed")
+    with worker_pool(2) as pool:
+        workers = workers_of(pool, run)
+        wire = KillsOnce(workers, pool, round=3)
+        execute(run, wire, lambda _: None, workers.write, seconds)
+    summary = run.summary()
+    assert wire.killed
+    assert summary is not None
+    assert summary.sha256 == whole.summary.sha256
+    assert [event["round"] for event in events(run, "run begun")][:2] == [1, again]
+    assert [record.round for record in run.records()] == [1, 2, 3, 4]
 
 
 @pytest.mark.thorough
@@ -207,7 +255,7 @@ def test_errors_of_clients_end_the_run_as_in_one_process(pool: Pool, tmp_path: P
         failed = RunFolder(_failed(own, tmp_path / f"one{known}"))
         run = RunFolder.create(tmp_path / f"workers{known}", failed.experiment())
         with pytest.raises(kind, match=text) as raised:
-            execute(run, WorkersWire(pool, run.path))
+            executed(run, WorkersWire(pool, run.path))
         notes = getattr(raised.value, "__notes__", [])
         assert any("in fit" in note for note in notes) != known
         settle(pool)
@@ -223,15 +271,15 @@ def _failed(own: Path, folder: Path) -> Path:
 def test_long_runs_get_workers_on_their_way(pool: Pool, tmp_path: Path) -> None:
     whole = in_one_process(tmp_path / "one", method="fedstar", rounds=3)
     run = same_run(whole, tmp_path / "long")
-    workers = WorkersWire(pool, run.path)
-    wire = GrowingWire(local_wire(run), lambda: workers, 3, 3, spent=0, left=0)
-    assert execute(run, wire) == whole.summary.sha256
+    workers, here = workers_of(pool, run), LiveClients(run.experiment(), run.clients, lives=True)
+    wire = GrowingWire(here.wire(), lambda: workers, 3, 3, spent=0, left=0)
+    assert executed(run, wire, wire.write) == whole.summary.sha256
     (started,) = events(run, "workers started")
     assert started["round"] == 1
     run = same_run(whole, tmp_path / "short")
     with local_engine(run, cores=2) as usual:
         assert isinstance(usual, GrowingWire)
-        assert execute(run, usual) == whole.summary.sha256
+        assert executed(run, usual, usual.write) == whole.summary.sha256
     assert not events(run, "workers started")
 
 
@@ -241,7 +289,7 @@ def test_time_left_is_estimated_from_the_work_so_far() -> None:
     def grown(left: float) -> bool:
         started: list[int] = []
         wire = GrowingWire(
-            local=None,  # type: ignore[arg-type]
+            local=LocalWire(Federation(climbing(), Path()).client),
             workers=lambda: started.append(1),  # type: ignore[arg-type,return-value]
             rounds=13,  # rounds 4 to 13 are those of this process
             clients=2,

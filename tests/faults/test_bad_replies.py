@@ -180,7 +180,7 @@ def _merge(
     failed: dict[str, str] = {}
     replayed = replace(rounds, snapshots=Snapshots(folder))
     replayed.run(Replay(replies, spoil), lambda record: failed.update(record.failed))
-    saved = replayed.snapshots.load(BAD_ROUND)
+    saved = Snapshots(folder).load(BAD_ROUND)
     state = RunState.restored(saved)
     rules = {n: (own.numbers, own.notes) for n, own in state.slices.items() if n != JOURNAL}
     assert set(failed) == {BAD_CLIENT}
@@ -198,7 +198,7 @@ def test_a_bad_reply_is_reported_and_changes_nothing(
     name: str, recorded: Callable[[Method], tuple[Rounds, Replies]], tmp_path: Path
 ) -> None:
     rounds, replies = recorded(_method(name))
-    with_all_clients = digest(rounds.snapshots.load(BAD_ROUND).arrays)
+    with_all_clients = digest(Snapshots(rounds.snapshots.folder).load(BAD_ROUND).arrays)
     expected, reason_given = _merge(rounds, replies, None, tmp_path / "away")
     assert reason_given == "is away"
     assert with_all_clients not in expected, "leaving the client out makes no difference"

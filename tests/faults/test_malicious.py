@@ -21,6 +21,8 @@ from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.wire import Answer
 from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
+from ramet.experiment.server_side import rounds_of
+from ramet.experiment.site_side import client_of
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload
 from ramet.tasks import GraphSamples
@@ -99,10 +101,10 @@ def _accuracy(data: Path, clients: int, merge: str, attack: str | None) -> float
     names = experiment.clients
     malicious = names[: MINORITIES[clients]]
     with TemporaryDirectory() as folder:
-        rounds = experiment.rounds(Path(folder) / "server")
+        rounds = rounds_of(experiment, Path(folder) / "server")
 
         def node(client: str) -> Client:
-            honest = experiment.client(client, Path(folder) / "run")
+            honest = client_of(experiment, client, Path(folder) / "run")
             flips = attack == "label flip" and client in malicious
             return _with_flipped_labels(honest) if flips else honest
 

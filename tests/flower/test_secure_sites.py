@@ -16,6 +16,8 @@ from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.wire import Answer
 from ramet.errors import RametError
 from ramet.experiment import Experiment
+from ramet.experiment.server_side import rounds_of
+from ramet.experiment.site_side import client_of
 from ramet.payload import Payload
 
 NAMES = ("north", "south", "east")
@@ -53,7 +55,7 @@ def test_sites_accept_only_members_whose_keys_they_know(
     files = " ".join(str(data / name / "site.toml") for name in NAMES)
     settings = joined.coordinator.consortium.settings(Path("absent"))
     local = settings.model_copy(update={"options": {**settings.options, "sites": files}})
-    run = replace(Experiment(local).rounds(tmp_path / "server"), retry_delays=())
+    run = replace(rounds_of(Experiment(local), tmp_path / "server"), retry_delays=())
     wire = SiteWire(joined, sites)
     with pytest.raises(RametError, match=r"0 of 3 sites answered the step 'shares'"):
         run.run(wire, lambda _: None)
@@ -64,7 +66,7 @@ def test_sites_accept_only_members_whose_keys_they_know(
     sha256 = run.run(wire, lambda _: None)
     plain = local.model_copy(update={"secure": False, "merge": "fixed-point"})
     experiment = Experiment(plain)
-    experiment.rounds(tmp_path / "plain" / "server").run(
-        LocalWire(lambda client: experiment.client(client, tmp_path / "plain")), lambda _: None
+    rounds_of(experiment, tmp_path / "plain" / "server").run(
+        LocalWire(lambda client: client_of(experiment, client, tmp_path / "plain")), lambda _: None
     )
     assert sha256 == merged_sha256(tmp_path / "plain")

@@ -11,10 +11,12 @@ import pytest
 
 import ramet
 from command_line import ramet as command
+from federations import with_all_states
 from own_sites import node_site, write_csv
 from ramet.engine.site.audit import AuditEntry, SentTensor
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.experiment.run_models import model_of
 from ramet.leak import NAME, Audit, Effort, audit, parse_bars
 from ramet.leak.candidates import Candidates
 from ramet.leak.capture import first_round, last_round
@@ -111,7 +113,7 @@ def test_an_audit_survives_json(audits: dict[str, Audit]) -> None:
 @pytest.mark.parametrize("name", ["graphs", "graphs-secure", "nodes", "nodes-secure"])
 def test_what_is_attacked_is_what_left_the_sites(runs: Path, name: str, tmp_path: Path) -> None:
     """The hashes in the sites' audit logs are those of the replies of the first and last round."""
-    run = RunFolder.open(runs / name)
+    run = with_all_states(runs / name, tmp_path / "run")
     experiment, summary = run.experiment(), run.summary()
     assert summary is not None
     last = last_round(run, experiment, tmp_path / "last")
@@ -206,7 +208,7 @@ def test_margins_fall_as_the_loss_grows(runs: Path) -> None:
     run = RunFolder.open(runs / "graphs")
     experiment = run.experiment()
     site = Candidates(experiment.samples("rings"))
-    model, chosen = run.model("rings"), site.members[:5]
+    model, chosen = model_of(run, "rings"), site.members[:5]
     chances = site.logits(model, chosen).softmax(dim=1)[range(5), site.labels[chosen]].numpy()
     assert site.margins(model, chosen) == pytest.approx(np.log(chances / (1 - chances)))
 

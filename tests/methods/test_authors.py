@@ -18,6 +18,7 @@ from ramet.data.sources.hetero_graphs import read_amazon
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
 from ramet.experiment.named import NamedParts
+from ramet.experiment.run_models import start_model_of
 from ramet.methods import AUTHORS, METHODS, PAPER_NAMES, fedper
 from ramet.methods.fedda import Explore, Restart
 from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine
@@ -205,7 +206,7 @@ def session(tmp_path: Path, training: LocalTraining) -> Session:
         method="fedavg", setting="planted-hetero", rounds=1, data=tmp_path, options={"links": "60"}
     )
     experiment = Experiment(settings)
-    model = experiment.start_model("part-0000")
+    model = start_model_of(experiment, "part-0000")
     return Session(
         model=model,
         optimiser=training.optimiser(model),

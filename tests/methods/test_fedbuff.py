@@ -16,6 +16,7 @@ from federations import (
     payload,
     planted_run,
     stopped_and_resumed,
+    with_all_states,
 )
 from ramet.engine.server.paced import Waiting
 from ramet.engine.server.state import RunState
@@ -91,8 +92,11 @@ def test_it_has_no_activation(activation: str, reason: str, tmp_path: Path) -> N
 def test_a_resumed_run_has_the_same_sha256_and_holds_the_same_replies(tmp_path: Path) -> None:
     whole = planted_run("fedbuff", tmp_path / "whole")
     assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
-    for number in (1, 2, 3):
-        saved = [Snapshots(tmp_path / run / "server").load(number) for run in ("whole", "stopped")]
+    with_all_states(whole.folder, tmp_path / "again")
+    steps = Snapshots(tmp_path / "stopped" / "server").steps()
+    assert steps[-1] == 3
+    for number in steps:
+        saved = [Snapshots(tmp_path / run / "server").load(number) for run in ("again", "stopped")]
         one, two = (
             {client: (reply.asked, reply.due) for client, reply in waiting.held.items()}
             for waiting in (Waiting.of(RunState.restored(one)) for one in saved)

@@ -156,6 +156,7 @@ def test_other_inputs_are_refused(two_graphs: GraphBlock) -> None:
         ramet.run("fedssp", "tiny", hidden=3, heads=1)
 
 
+@pytest.mark.thorough
 def test_a_stopped_run_ends_with_the_same_result_and_can_be_summed(tmp_path: Path) -> None:
     options: dict[str, Any] = {"hidden": 4, "heads": 2, "layers": 1}
     whole = ramet.run("fedssp", "tiny", rounds=3, out=tmp_path / "whole", **options)

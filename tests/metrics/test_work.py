@@ -20,6 +20,7 @@ from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer, Wire
 from ramet.engine.site.client import Client
 from ramet.experiment import RunFolder
+from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedstar, local
 from ramet.metrics import Record
@@ -148,7 +149,7 @@ def test_the_work_of_both_phases_of_adafgl_is_counted(tmp_path: Path) -> None:
     given = {"shared_rounds": 4, "personal_epochs": 2, **PLANTED}
     result = ramet.run("adafgl", "planted", rounds=8, out=tmp_path / "run", **given)
     run = RunFolder.create(tmp_path / "counted", RunFolder(result.folder).experiment())
-    run.execute(CountingWire(local_wire(run)), lambda _: None)
+    execute(run, CountingWire(local_wire(run)), lambda _: None)
     truth = [[total(one) for one in record.trained.values()] for record in run.records()]
     assert min(truth[4]) > 10 * max(truth[3])  # the second phase costs far more
     assert result.summary.flops.per_client_round == pytest.approx(fmean(map(fmean, truth)))

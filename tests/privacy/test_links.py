@@ -26,6 +26,7 @@ from ramet.engine.site.outer_gates import Unlinked
 from ramet.engine.site.request import Request
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
+from ramet.experiment.site_side import client_of
 from ramet.models.hops import distinct_links, hops_of, summed_hops, unit_rows
 from ramet.models.plain_node import NodeGCN
 from ramet.policy import Ceiling, PolicyError
@@ -109,7 +110,7 @@ def node_of(
     """A deployed client with its own ledger, which is that of all runs in the folder."""
     given: Any = {"method": "fedavg", "data": Path(), "seed": 1, "dp": LINK, "engine": "local"}
     experiment = Experiment(checked_settings(**given, **CHOSEN, options=SIZE))
-    node = experiment.client(experiment.clients[0], folder / run)
+    node = client_of(experiment, experiment.clients[0], folder / run)
     assert node.protection.private is not None
     ledger = Ledger(folder / "privacy.json")
     private = replace(node.protection.private, ledger=ledger, ceiling=ceiling, deployed=deployed)

@@ -15,6 +15,7 @@ from own_sites import node_site
 from ramet.cli.report import _divergences
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.experiment.run_facts import manifest
 from ramet.report.page import write_report
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
@@ -115,6 +116,7 @@ def test_the_page_is_self_contained_and_its_figures_are_also_files(
     assert not re.search(r"<(script|link|img|iframe)\b", text)
 
 
+@pytest.mark.thorough
 def test_scores_on_all_data_and_saved_bytes_are_shown_for_runs_that_have_them(
     acm_runs: FinishedRuns, tmp_path: Path
 ) -> None:
@@ -215,9 +217,9 @@ def test_a_report_uses_the_split_of_the_run(data_root: Path, tmp_path: Path) -> 
     )
     assert own is not None
     assert other is not None
-    manifest = RunFolder(tmp_path / "run").experiment().manifest()["clients"]
+    clients = manifest(RunFolder(tmp_path / "run").experiment())["clients"]
     assert [held.graphs for held in own.clients.values()] == [
-        sum(len(client[part]) for part in ("train", "val", "test")) for client in manifest.values()
+        sum(len(client[part]) for part in ("train", "val", "test")) for client in clients.values()
     ]
     assert own.clients != other.clients
 

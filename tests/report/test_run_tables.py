@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from federations import with_all_states
 from ramet.engine.site.audit import audit_entries
 from ramet.experiment import RunFolder
 from ramet.metrics import Summary
@@ -70,8 +71,17 @@ def test_missing_scores_and_flops_are_dashes(summary: Summary) -> None:
     assert table["FLOPs per round"][:3] == ["–"] * 3
 
 
-def test_the_audit_lists_every_tensor_that_left(tiny_folder: Path) -> None:
-    entries, _ = audit_entries(tiny_folder / "fedstar-1")
+@pytest.fixture(scope="module")
+def logged(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs with a log of what left their clients."""
+    folder = tmp_path_factory.mktemp("logged")
+    for name in ("fedstar-1", "local-1"):
+        with_all_states(tiny_folder / name, folder / name)
+    return folder
+
+
+def test_the_audit_lists_every_tensor_that_left(logged: Path) -> None:
+    entries, _ = audit_entries(logged / "fedstar-1")
     table = columns(audit_table(entries))
     # three clients, two rounds, eight tensors of the structure channel
     assert len(table["tensor"]) == 3 * 2 * 8
@@ -83,8 +93,8 @@ def test_the_audit_lists_every_tensor_that_left(tiny_folder: Path) -> None:
     assert table["run"][0] == entries[0].run[:8]
 
 
-def test_the_audit_names_what_each_run_asked_for(tiny_folder: Path) -> None:
-    folder = RunFolder(tiny_folder / "fedstar-1")
+def test_the_audit_names_what_each_run_asked_for(logged: Path) -> None:
+    folder = RunFolder(logged / "fedstar-1")
     entries, _ = audit_entries(folder.path)
     table = columns(audit_runs_table(entries))
     assert sorted(table["client"]) == ["blocks", "rings", "trees"]
@@ -94,8 +104,8 @@ def test_the_audit_names_what_each_run_asked_for(tiny_folder: Path) -> None:
     assert {*table["run config"]} == {""}  # only Flower's engines have one
 
 
-def test_audit_totals_have_a_row_per_client_and_tensor(tiny_folder: Path) -> None:
-    entries, _ = audit_entries(tiny_folder / "fedstar-1")
+def test_audit_totals_have_a_row_per_client_and_tensor(logged: Path) -> None:
+    entries, _ = audit_entries(logged / "fedstar-1")
     own = [row[2:] for row in rows(audit_totals_table(entries)) if row[1] == "rings"]
     tensors, numbers = own[:-1], own[-1]
     assert len(tensors) == 8
@@ -107,7 +117,7 @@ def test_audit_totals_have_a_row_per_client_and_tensor(tiny_folder: Path) -> Non
     assert numbers[1:] == ("", "3", "")
 
 
-def test_local_sends_numbers_only(tiny_folder: Path) -> None:
-    entries, _ = audit_entries(tiny_folder / "local-1")
+def test_local_sends_numbers_only(logged: Path) -> None:
+    entries, _ = audit_entries(logged / "local-1")
     assert rows(audit_table(entries)) == []
     assert len(rows(audit_totals_table(entries))) == 3

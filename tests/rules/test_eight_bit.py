@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import ramet
-from federations import PLANTED, payload, planted_run, stopped_and_resumed
+from federations import PLANTED, payload, planted_run, stopped_and_resumed, with_all_states
 from ramet.engine.site.audit import audit_entries
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.experiment import RunFolder
@@ -109,7 +109,7 @@ def test_bytes_by_hand_and_the_same_sha256_when_resumed(tmp_path: Path) -> None:
     records = RunFolder(whole.folder).records()
     assert [record.bytes_up for record in records] == [3 * (152 + 4 * 4)] * 3
     assert [record.bytes_down for record in records] == [3 * 152 * 4] * 3
-    entries, _ = audit_entries(whole.folder)
+    entries, _ = audit_entries(with_all_states(whole.folder, tmp_path / "again").path)
     sent = {(t.name, t.dtype, t.bytes) for entry in entries for t in entry.tensors}
     assert ("layers.0.weight", "int8", 128) in sent
     assert ("layers.0.weight/scale", "float32", 4) in sent
@@ -137,6 +137,7 @@ def test_counts_and_centres_of_fedlit_are_not_compressed(tmp_path: Path) -> None
         "fedlit", "planted", rounds=2, release="8-bit", out=tmp_path / "run", **options
     )
     assert not result.folder.joinpath("rounds.jsonl").read_text().count("node counts")
-    sent = {t.name: t.dtype for e in audit_entries(result.folder)[0] for t in e.tensors}
+    again = with_all_states(result.folder, tmp_path / "again")
+    sent = {t.name: t.dtype for e in audit_entries(again.path)[0] for t in e.tensors}
     assert sent["kinds.nodes"] == sent["kinds.centres"] == "float32"
     assert sent["project.weight"] == "int8"

@@ -36,6 +36,7 @@ def scores(node: Client, folder: Path, received: float) -> dict[str, float]:
     return {part: found[part] for part in ("val", "test")}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("site_model", "same"), [("trained", True), ("merged", False)])
 def test_scores_are_those_of_the_trained_network(
     site_model: SiteModel, same: bool, tiny_client: ClientMaker, tmp_path: Path

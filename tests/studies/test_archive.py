@@ -177,6 +177,7 @@ def test_kept_files_are_json(sweep: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / names[0]).read_text())["result"]["seed"] == 1
 
 
+@pytest.mark.thorough
 def test_tensors_per_client_are_kept_and_drawn(tmp_path: Path) -> None:
     for rule in (None, "restart", "explore"):
         ramet.run("feddense", rounds=3, activation=rule, out=tmp_path / "runs" / f"{rule}")

@@ -83,6 +83,7 @@ def test_a_sweep_executes_only_the_missing_runs(tmp_path: Path) -> None:
             assert run.summary.sha256 == before[label][seed].summary.sha256
 
 
+@pytest.mark.thorough
 def test_ctrl_c_terminates_active_runs_and_starts_no_more(tmp_path: Path) -> None:
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
@@ -180,6 +181,7 @@ def test_kept_runs_of_another_split_are_not_used(tmp_path: Path) -> None:
         assert [*again.finished()["local"]] == [Draw(split, 1)]
 
 
+@pytest.mark.thorough
 def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None:
     local = MethodSpec.parse("local")
     plan = Sweep((local,), "tiny", (1,), tmp_path / "one", {"lr": "0.01"}, given={"rounds": 1})
@@ -192,6 +194,7 @@ def test_kept_runs_are_used_with_options_for_all_methods(tmp_path: Path) -> None
     assert list(elsewhere.finished()["local"]) == [Draw(123, 1)]
 
 
+@pytest.mark.thorough
 def test_existing_runs_with_other_settings_are_refused(tmp_path: Path) -> None:
     local = (MethodSpec.parse("local"),)
     plan = replace(sweep(tmp_path), methods=local, seeds=(1,), given={"rounds": 1})

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ramet
+from federations import with_all_states
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import local_wire
 from ramet.payload import only
@@ -52,7 +53,8 @@ def test_a_quoted_traceback_becomes_one_line(logged: str, told: str, run: RunFol
     assert reason_of_failure(run.path) == told
 
 
-def test_undeclared_arrays_are_listed(run: RunFolder) -> None:
+def test_undeclared_arrays_are_listed(run: RunFolder, tmp_path: Path) -> None:
+    run = with_all_states(run.path, tmp_path / "logged")
     method = run.experiment().method
     wire = WatchedWire(local_wire(run), received={"layers.0.first.bias", "embed"})
     assert undeclared(replace(method, shared=only("*")), run, wire) is None

@@ -74,6 +74,7 @@ def test_later_trials_learn_from_earlier_ones() -> None:
     assert sum(near) >= 20 > sum(blind)
 
 
+@pytest.mark.thorough
 def test_parallel_runs_give_the_same_trials(tuned: Tuned, tmp_path: Path) -> None:
     parallel = tune(tmp_path / "t", trials=2, jobs=2)
     assert [*parallel.trials["fedavg"]] == [*tuned.trials["fedavg"][:2]]

@@ -19,6 +19,7 @@ from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment import RunFolder
+from ramet.experiment.continuing import continue_with
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
 from ramet.flower.run_config import to_run_config
@@ -42,7 +43,7 @@ def run_consortium(
     settings = side.consortium.settings(data)
     folder = RunFolder(path.absolute())
     if folder.started:
-        folder.continue_with(settings)
+        continue_with(folder, settings)
     submission = _submission(side, folder.path)
     ended = outcome_logged("submission ended", "submission failed", "submission stopped")
     with _only_run(side, folder.path), events_written_to(side.events), ended:

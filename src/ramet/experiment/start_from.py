@@ -22,9 +22,11 @@ from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.engine.store.client_state import MODEL, model_arrays
 from ramet.errors import RametError
 from ramet.experiment.capabilities import chosen_by
+from ramet.experiment.changed_data import has_changed
 from ramet.experiment.compatibility import check_together
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
+from ramet.experiment.run_models import start_model_of
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import save_parts
 from ramet.metrics import Summary
@@ -105,7 +107,7 @@ def _write_start(
     Snapshots(folder.path / "server" / START).save(Snapshot(0, shared))
     fresh = {"server": new}
     for client in experiment.clients:
-        own = model_arrays(experiment.start_model(client))
+        own = model_arrays(start_model_of(experiment, client))
         private = {name: array for name, array in own.items() if name not in drawn}
         taken, fresh[client] = _replaced(private, source.arrays_of(client))
         arrays = {MODEL + name: array for name, array in {**own, **shared, **taken}.items()}
@@ -173,7 +175,7 @@ class _Source:
     def has_other_split(self, client: str, experiment: Experiment) -> bool:
         """Whether a client of the same setting had other samples, or the same in other parts."""
         same_setting = self._experiment.settings.setting == experiment.settings.setting
-        return same_setting and self.folder.has_changed(client, experiment)
+        return same_setting and has_changed(self.folder, client, experiment)
 
     @cached_property
     def shared(self) -> Arrays:

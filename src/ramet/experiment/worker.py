@@ -10,26 +10,30 @@ import torch
 
 from ramet.engine.processes.pool import serve
 from ramet.experiment.code import allow_run
-from ramet.experiment.experiment import Experiment
+from ramet.experiment.local_engine import LiveClients
 from ramet.experiment.run_folder import RunFolder
 from ramet.payload import Payload
 
 
 def main() -> None:
     """Serve the process that started this one."""
-    serve(_answer, sys.argv[1:])
+    serve(_Clients(), sys.argv[1:])
 
 
-def _answer(run: Path, client: str, message: Payload) -> Payload:
-    folder, experiment = _opened(run)
-    torch.set_num_threads(experiment.settings.threads)
-    return experiment.client(client, folder.clients).answer(message)
+class _Clients:
+    def answer(self, run: Path, client: str, message: Payload, lives: bool) -> Payload:
+        clients = _opened(run, lives)
+        torch.set_num_threads(clients.experiment.settings.threads)
+        return clients(client).answer(message)
+
+    def write(self, run: Path) -> None:
+        _opened(run, True).states.write()
 
 
 @lru_cache(maxsize=1)
-def _opened(run: Path) -> tuple[RunFolder, Experiment]:
-    """The run and its experiment, which keeps the data that it has read."""
+def _opened(run: Path, lives: bool) -> LiveClients:
+    """The clients of a run, which keep the data that they have read."""
     folder = RunFolder.open(run)
     experiment = folder.experiment()
     allow_run(experiment.settings)
-    return folder, experiment
+    return LiveClients(experiment, folder.clients, lives)

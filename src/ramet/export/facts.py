@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ramet.experiment import RunFolder
+from ramet.experiment.run_models import evaluate_model, has_known_metric
 from ramet.export.card import Facts
 from ramet.export.example import Form
 from ramet.export.inputs import edge_types
@@ -125,13 +126,13 @@ def _evaluated(
     data = experiment.setting.data_of(client, experiment.settings.data)
     if data is None or (experiment.setting.user_defined and not data.exists()):
         return None, {}
-    if not experiment.has_known_metric:
+    if not has_known_metric(experiment):
         return None, {}
     model, samples = trained.model(client), experiment.samples(client)
     given = experiment.method.task.predictions(model, samples, torch.device("cpu"))["test"]
     if not given.labels.size:
         return None, {}
-    return experiment.evaluation(client, model)["test"], _intervals(given)
+    return evaluate_model(experiment, client, model)["test"], _intervals(given)
 
 
 def _intervals(given: Predictions) -> dict[str, tuple[float, float]]:

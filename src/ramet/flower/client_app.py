@@ -44,6 +44,8 @@ from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.code import BUILT_IN
+from ramet.experiment.digests import terms_digest
+from ramet.experiment.site_side import audit_log, client_of
 from ramet.flower.data_record import check_same_data, check_same_terms, data_version
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
@@ -108,10 +110,11 @@ def answer(message: Message, context: Context) -> Message:
             answered = _answered(context, request)
             if answered is not None:  # also if the data then gives a reason to refuse
                 answered.begin(request, policy)
-                check_same_terms(states / name, experiment.terms_digest())
+                check_same_terms(states / name, terms_digest(experiment))
             client = _client(experiment, name, states)
             protection = replace(client.protection, limit=limit, policy=policy)
-            protection = _protected(protection, context)
+            audit = audit_log(experiment, name, states)
+            protection = _protected(replace(protection, audit=audit), context)
             if _is_deployed(context):
                 answers = RunAnswers(states / name / ANSWERS)
                 private = _private(protection, context)
@@ -235,7 +238,7 @@ def _client(experiment: Experiment, name: str, states: Path) -> Client:
     data = experiment.setting.data_of(name, experiment.settings.data)
     if experiment.setting.user_defined and data is not None:
         check_same_data(states / name, data)
-    return experiment.client(name, states)
+    return client_of(experiment, name, states)
 
 
 def _protected(protection: Protection, context: Context) -> Protection:

@@ -15,6 +15,8 @@ from ramet.data.own import Schema, agreed, distant_sums
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.code import BUILT_IN
+from ramet.experiment.continuing import check_same, check_sites
+from ramet.experiment.executing import execute
 from ramet.flower.patches import applied
 from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
@@ -36,13 +38,13 @@ def main(grid: Grid, context: Context) -> None:
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
     folder = RunFolder(path)
     if folder.started:
-        folder.check_same(settings)
+        check_same(folder, settings)
     if not folder.started or folder.summary() is None:
         experiment = Experiment(settings)
         wire = _wire(grid, experiment.clients, settings.deadline, context)
         schemas = _schemas(experiment, wire.sites.schema_texts)
         if folder.started:
-            folder.check_sites(schemas)
+            check_sites(folder, schemas)
         else:
             reported = _checked_complete(experiment, schemas, wire)
             for sentence in distant_sums(wire.sites.sums):
@@ -51,7 +53,7 @@ def main(grid: Grid, context: Context) -> None:
             folder = RunFolder.create(path, Experiment(settings, reported, agreement))
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
-        folder.execute(wire, _log_round)
+        execute(folder, wire, _log_round)
     log(INFO, "The run has ended: %s", path)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from ramet.engine.store.client_state import load_arrays
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.run_models import model_of, start_model_of
 from ramet.leak.candidates import Candidates
 from ramet.leak.capture import Seen, first_round, last_round, starts_anew
 from ramet.leak.findings import View
@@ -62,7 +63,7 @@ class Attacked:
 
     @cached_property
     def final(self) -> dict[str, nn.Module]:
-        return {client: self.run.model(client) for client in self.experiment.clients}
+        return {client: model_of(self.run, client) for client in self.experiment.clients}
 
     @cached_property
     def references(self) -> References:
@@ -97,7 +98,7 @@ class Attacked:
         """Why a reply is not a whole network; empty if it is one."""
         if self.no_replies:
             return self.no_replies
-        whole = {*self.experiment.start_model(self.experiment.clients[0]).state_dict()}
+        whole = {*start_model_of(self.experiment, self.experiment.clients[0]).state_dict()}
         missing = sorted(whole - {*self.names})
         if missing:
             return f"needs the whole network, of which '{missing[0]}' does not leave a site"
@@ -107,7 +108,7 @@ class Attacked:
         """The networks in the replies."""
         models = {}
         for client, arrays in seen.read().items():
-            models[client] = self.experiment.start_model(client)
+            models[client] = start_model_of(self.experiment, client)
             load_arrays(models[client], arrays)
         return models
 

@@ -13,6 +13,8 @@ from torch import nn
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.continuing import check_split
+from ramet.experiment.run_models import start_model_of
 from ramet.leak import canaries, columns, links
 from ramet.leak.attacked import Attacked, Effort
 from ramet.leak.candidates import Candidates
@@ -75,7 +77,7 @@ def _check_data(run: RunFolder, experiment: Experiment) -> None:
         raise RametError(
             "`ramet leak` audits graph and node classification, but this run predicts links."
         )
-    run.check_split()
+    check_split(run)
 
 
 def _findings(run: Attacked) -> Iterator[Finding]:
@@ -126,7 +128,7 @@ def _features(run: Attacked) -> Finding:
         for client, arrays in columns.with_layer(layer, seen):
             site, training = small[client], run.experiment.method.training
             found.add(site, training, seen.sent[client], arrays)
-            start = run.experiment.start_model(client)
+            start = start_model_of(run.experiment, client)
             control.add(site, PLAIN_STEP, *plain_step(run.experiment, start, site.samples))
     if not found.by_attack:
         return not_applicable("features", "replies", _NOT_ASKED)

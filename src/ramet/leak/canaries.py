@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ramet.experiment import Experiment
+from ramet.experiment.run_models import start_model_of
 from ramet.leak.candidates import Candidates
 from ramet.leak.capture import trained
 from ramet.leak.intervals import Scores
@@ -54,7 +55,7 @@ def guesses(
     scores, included = [], []
     for client, site in prepared.items():
         margins = site.altered.margins(models[client], site.canaries)
-        before = site.altered.margins(experiment.start_model(client), site.canaries)
+        before = site.altered.margins(start_model_of(experiment, client), site.canaries)
         gain = margins - before
         scores.append(gain - np.median(gain))
         included.append(site.included.numpy())

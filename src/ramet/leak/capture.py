@@ -21,6 +21,9 @@ from ramet.engine.start import START
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametWarning
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.run_models import saved_model_of
+from ramet.experiment.server_side import rounds_of
+from ramet.experiment.site_side import client_of
 from ramet.payload import Array, Arrays, Payload, under
 from ramet.rules.fixed_point import PARAMETERS
 from ramet.rules.method import AssembledMethod, step_of
@@ -151,7 +154,7 @@ def last_round(run: RunFolder, experiment: Experiment, folder: Path) -> Seen:
     with _quiet():
         recorder = _Recorder(_wire(experiment, states, None), number)
         earlier = [record for record in run.records() if record.round < number - 1]
-        again = replace(experiment.rounds(server), rounds=number, patience=None)
+        again = replace(rounds_of(experiment, server), rounds=number, patience=None)
         with suppress(_SeenEnoughError):
             again.run(recorder, lambda _: None, earlier)
     start = experiment.sizes.shared_start()
@@ -179,7 +182,7 @@ def trained(experiment: Experiment, folder: Path, samples: Mapping[str, Any]) ->
     """The final models of the run, repeated with other samples."""
     _repeated(experiment, folder, samples)
     states = folder / "clients"
-    return {client: experiment.final_model(client, states) for client in experiment.clients}
+    return {client: saved_model_of(experiment, client, states) for client in experiment.clients}
 
 
 def starts_anew(run: RunFolder) -> bool:
@@ -196,7 +199,7 @@ def _repeated(
     """Repeat a run, or its first rounds, in a new folder; the settings stay those of the run."""
     with _quiet():
         recorder = _Recorder(_wire(experiment, folder / "clients", samples), rounds or 0)
-        server = experiment.rounds(folder / "server")
+        server = rounds_of(experiment, folder / "server")
         if rounds is not None:
             server = replace(server, rounds=rounds, patience=None)
         with suppress(_SeenEnoughError):
@@ -212,7 +215,7 @@ def _clients(
     experiment: Experiment, states: Path, samples: Mapping[str, Any] | None
 ) -> Callable[[str], Client]:
     def client(name: str) -> Client:
-        own = experiment.client(name, states)
+        own = client_of(experiment, name, states)
         return own if samples is None else replace(own, samples=samples[name])
 
     return client

@@ -9,8 +9,10 @@ and the optimiser are not counted.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from torch import Tensor, ops, sparse_csr
@@ -133,7 +135,15 @@ def total(work: Mapping[str, float]) -> float:
 
 
 def peak_memory() -> int:
-    """Peak memory of this process in bytes; 0 if the system does not report it."""
+    """Peak memory of this process in bytes; 0 if the system does not report it.
+
+    It is measured four times a second at most, because some systems take milliseconds for it.
+    """
+    return _peak_memory(int(4 * time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _peak_memory(quarter: int) -> int:  # noqa: ARG001
     if sys.platform == "win32":
         return 0
     import resource

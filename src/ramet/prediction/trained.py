@@ -12,6 +12,7 @@ from ramet.engine.site.kept_models import FINAL
 from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError, unknown
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.run_models import best_round, saved_model_of
 from ramet.experiment.site_record import NAME as RECORD
 from ramet.experiment.site_record import SiteRecord
 from ramet.payload import digest
@@ -45,7 +46,7 @@ class Trained:
             return _latest_of_site(folder.path)
         if folder.summary() is None:
             raise RametError(f"{path} is not finished. Continue it with `ramet resume {path}`.")
-        return Trained(folder.experiment(), folder.clients, folder.best_round() if best else None)
+        return Trained(folder.experiment(), folder.clients, best_round(folder) if best else None)
 
     @property
     def clients(self) -> list[str]:
@@ -76,9 +77,7 @@ class Trained:
 
     def model(self, client: str) -> nn.Module:
         """The client's final or best model, in evaluation mode."""
-        if self.best_round is None:
-            return self.experiment.final_model(client, self.states)
-        return self.experiment.evaluated_model(client, self.states, self.best_round)
+        return saved_model_of(self.experiment, client, self.states, self.best_round)
 
     def schema(self, client: str) -> Schema:
         """The schema of the client's own data, with columns as declared."""

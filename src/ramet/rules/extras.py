@@ -55,7 +55,8 @@ class Extras:
 class Stage:
     """An exchange of extras before clients train.
 
-    The result of the server's rule reaches clients with the next message of the same round.
+    The result of the server's rule reaches clients with the next message of the same round. After
+    the last round with the stage, clients keep it, instead of receiving it again.
 
     Args:
         name: unique within the method.

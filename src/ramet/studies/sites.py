@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ramet.experiment import MethodSpec
+from ramet.experiment.run_models import predictor
 from ramet.methods import PAPER_NAMES
 from ramet.metrics.bootstrap import bootstrap_error
 from ramet.metrics.classification import METRICS
@@ -182,7 +183,7 @@ class _Predictions:
         self._metric = pairs[0][1].summary.metric if pairs else ""
         folders = [(one.folder, other.folder) for one, other in pairs]
         self._folders = [
-            (one.reading_data_once(), other.reading_data_once())
+            (predictor(one), predictor(other))
             for one, other in folders
             if wanted and one is not None and other is not None
         ]

@@ -25,6 +25,7 @@ from ramet.experiment import (
     checked_settings,
     default_data,
 )
+from ramet.experiment.continuing import check_same
 from ramet.experiment.named import NamedParts
 from ramet.methods import PAPER_NAMES
 from ramet.partition.own import SITES
@@ -103,7 +104,7 @@ class Sweep:
         for method, draw in self.pairs():
             settings, folder = self.settings(method, draw), self.run_folder(method, draw)
             if folder.started:
-                folder.check_same(settings)
+                check_same(folder, settings)
             kept = self.kept_run(method, draw)
             if kept is not None and not kept.matches(settings.command, settings.code):
                 raise RametError(

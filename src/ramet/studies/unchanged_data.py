@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
-from ramet.experiment.run_folder import DATA, hash_of_all
+from ramet.experiment.changed_data import changed_clients
+from ramet.experiment.run_facts import DATA, hash_of_all
 from ramet.partition.own import OwnSetting
 from ramet.studies.finished_run import FinishedRun
 from ramet.studies.sweep import Sweep
@@ -31,7 +32,7 @@ class CurrentData:
 
     def check(self, folder: RunFolder) -> None:
         """Raise an error that names the clients whose data has changed since the run started."""
-        changed = folder.changed_clients(self.hashes(folder.experiment()))
+        changed = changed_clients(folder, self.hashes(folder.experiment()))
         if changed:
             raise RametError(
                 f"the data of {', '.join(changed)} has changed since the run in {folder.path} "

@@ -15,6 +15,7 @@ from ramet.data.own import SiteSums, agreed, distant_sums, read_site
 from ramet.data.own.moments import Moments, bounded, pooled
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
+from ramet.experiment.site_side import client_of
 from ramet.partition.own import OwnSetting
 
 NAMES = ("east", "north", "south", "west")
@@ -150,9 +151,9 @@ def test_a_site_refuses_an_agreed_scale_that_is_far_from_its_own(
     marker = columns["marker"].model_copy(update=change)
     wrong = honest.model_copy(update={"types": {"patient": {**columns, "marker": marker}}})
     settings = _settings(files, tmp_path)
-    Experiment(settings, agreement=honest).client("north", tmp_path / "honest")
+    client_of(Experiment(settings, agreement=honest), "north", tmp_path / "honest")
     with pytest.raises(RametError, match=r"agreed scale of the column patient\.marker") as refused:
-        Experiment(settings, agreement=wrong).client("north", tmp_path / "wrong")
+        client_of(Experiment(settings, agreement=wrong), "north", tmp_path / "wrong")
     assert not any(digit in str(refused.value) for digit in "0123456789"), "no values leave"
     assert not (tmp_path / "wrong").exists()
 
@@ -164,9 +165,9 @@ def test_a_site_with_another_unit_is_named_until_it_says_that_it_is_unlike(
     files[LIAR] = _site(tmp_path / LIAR, 3, unit=1000.0)
     preparation, settings = agreed(_sums(files)), _settings(files, tmp_path)
     for name in NAMES[:-1]:
-        Experiment(settings, agreement=preparation).client(name, tmp_path / "states")
+        client_of(Experiment(settings, agreement=preparation), name, tmp_path / "states")
     with pytest.raises(RametError, match=r"patient\.marker, .* declare it here with unlike = true"):
-        Experiment(settings, agreement=preparation).client(LIAR, tmp_path / "states")
+        client_of(Experiment(settings, agreement=preparation), LIAR, tmp_path / "states")
     marker = '{ kind = "number", unlike = true }'
     files[LIAR] = _site(tmp_path / LIAR, 3, unit=1000.0, marker=marker)
-    Experiment(settings, agreement=preparation).client(LIAR, tmp_path / "states")
+    client_of(Experiment(settings, agreement=preparation), LIAR, tmp_path / "states")

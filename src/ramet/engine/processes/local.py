@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ramet.disk import syncing
-from ramet.engine.server.wire import Answer
+from ramet.engine.server.wire import Answer, Wire
 from ramet.payload import Payload
 
 
@@ -18,19 +18,38 @@ class Answering(Protocol):
     def answer(self, request: Payload) -> Payload: ...
 
 
+class KeepingWire(Wire, Protocol):
+    """A wire to clients whose states may be in memory."""
+
+    @property
+    def write(self) -> Callable[[], None]:
+        """Writes the states that are in memory only."""
+        ...
+
+
 _LONG = 1.0
 """Seconds of a round whose files are worth waiting for the disk."""
 
 
+def nothing() -> None:
+    """Write nothing, where all states are on disk."""
+
+
 @dataclass
 class LocalWire:
-    """Asks each client in turn; all their state is in files.
+    """Asks each client in turn.
 
-    In a run of short rounds, most of the time would be spent waiting for the disk. So the files of
-    clients are synced only if the last exchange has begun a second ago or more.
+    In a run of short rounds, most of the time would be spent waiting for the disk. So files that
+    clients write before they answer are synced only if the last exchange has begun a second ago or
+    more.
+
+    Args:
+        client: returns the client with a name.
+        write: writes the states of clients that are in memory only.
     """
 
     client: Callable[[str], Answering]
+    write: Callable[[], None] = field(default=nothing, kw_only=True)
     _begun: float | None = field(default=None, init=False)
     _long: bool = field(default=True, init=False)
 

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TypeAlias
+from typing import Protocol
 
 from ramet.engine.processes.broadcast import StoredMessage
 from ramet.engine.processes.devices import WORKER
@@ -33,6 +33,18 @@ class WorkerLostError(Exception):
     """A worker process has ended without an answer."""
 
 
+class Serving(Protocol):
+    """What a worker does, for the clients of the run in a folder."""
+
+    def answer(self, run: Path, client: str, message: Payload, lives: bool) -> Payload:
+        """Answer a message to a client, which stays in memory if it ``lives``."""
+        ...
+
+    def write(self, run: Path) -> None:
+        """Write the states of clients that are in memory only."""
+        ...
+
+
 @dataclass(frozen=True)
 class Job:
     """A message to a client of a run."""
@@ -41,6 +53,22 @@ class Job:
     """The run's folder."""
     client: str
     message: StoredMessage
+    lives: bool = False
+    """Whether the client stays in memory."""
+
+    def done_by(self, serving: Serving) -> Payload:
+        return serving.answer(self.run, self.client, self.message.payload(), self.lives)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A request to write the states of a run's clients."""
+
+    run: Path
+
+    def done_by(self, serving: Serving) -> Payload:
+        serving.write(self.run)
+        return Payload()
 
 
 @dataclass(frozen=True)
@@ -51,17 +79,13 @@ class Done:
     seconds: float
 
 
-Answering: TypeAlias = Callable[[Path, str, Payload], Payload]
-"""Answers a message to a client of the run in a folder."""
-
-
 class Worker:
     """One worker process. If it is lost, another one is started in its place."""
 
     def __init__(self, module: str, number: int = 0) -> None:
         """``module`` has a function `main` that calls `serve`."""
         self._module, self._number = module, number
-        self.job: Job | None = None
+        self.job: Job | Writing | None = None
         """What it is working on."""
         self._start()
 
@@ -69,17 +93,16 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def give(self, job: Job) -> None:
+    def give(self, job: Job | Writing) -> None:
         """Send a job to the idle worker."""
         try:
             self.connection.send(job)
-        except _BROKEN:  # it was killed while it was idle
-            self.restart()
-            self.connection.send(job)
+        except _BROKEN as error:  # it was killed while it was idle
+            raise WorkerLostError from error
         self.job = job
 
     def done(self) -> Done:
-        """Wait for what has become of its job."""
+        """Wait for the job's outcome."""
         try:
             done: Done = self.connection.recv()
         except _BROKEN as error:
@@ -91,11 +114,12 @@ class Worker:
     def restart(self) -> int:
         """Start another process, and return how the old one ended."""
         self.close()
+        self.job = None
         self._start()
         return self._last_code
 
     def close(self) -> None:
-        """End the process at once; what clients have finished is on disk."""
+        """End the process at once, with all that it has in memory."""
         self.connection.close()
         self._process.kill()
         self._last_code = self._process.wait()
@@ -136,23 +160,23 @@ def finished(workers: Iterable[Worker]) -> list[Worker]:
     ]
 
 
-def serve(answer: Answering, arguments: Sequence[str]) -> None:
-    """Answer messages in this process until the connection closes."""
+def serve(serving: Serving, arguments: Sequence[str]) -> None:
+    """Do jobs in this process until the connection closes."""
     connection = Connection(int(arguments[0]))
-    jobs: SimpleQueue[Job] = SimpleQueue()
+    jobs: SimpleQueue[Job | Writing] = SimpleQueue()
     Thread(target=_receive, args=(connection, jobs), daemon=True).start()
     while True:
         job = jobs.get()
         start = time.monotonic()
         outcome: Payload | Exception
         try:
-            outcome = answer(job.run, job.client, job.message.payload())
+            outcome = job.done_by(serving)
         except Exception as error:  # noqa: BLE001 - whatever a client raises
             outcome = _portable(error)
         connection.send(Done(outcome, time.monotonic() - start))
 
 
-def _receive(connection: Connection, jobs: SimpleQueue[Job]) -> None:
+def _receive(connection: Connection, jobs: SimpleQueue[Job | Writing]) -> None:
     """Pass jobs on; without the process that gives them, this one ends, also during a job."""
     while True:
         try:

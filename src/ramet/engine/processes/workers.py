@@ -1,9 +1,9 @@
 """Wires over worker processes: clients answer at the same time, one in each process.
 
-Any worker may answer for any client, because all state is on disk. A worker keeps the data that it
-has read, so it prefers the clients that it answered for before, those that take longest first. One
-that has nothing left to do takes over a client of another worker. A client whose worker is killed
-is asked again.
+A worker keeps the data that it has read, so it prefers the clients that it answered for before,
+those that take longest first. One that has nothing left to do takes over a client of another
+worker, if the client's state is on disk. A client whose worker is killed is asked again, unless
+states were lost with it: then the run goes back to when all of them were written.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from math import inf
 from pathlib import Path
 
 from ramet.engine.processes.broadcast import Broadcast
-from ramet.engine.processes.local import LocalWire
-from ramet.engine.processes.pool import Job, Pool, Worker, WorkerLostError, finished
-from ramet.engine.server.wire import Answer, Wire
+from ramet.engine.processes.local import KeepingWire, LocalWire
+from ramet.engine.processes.pool import Job, Pool, Worker, WorkerLostError, Writing, finished
+from ramet.engine.server.wire import Answer
 from ramet.errors import RametError
 from ramet.events import log_event
 from ramet.payload import Payload
@@ -33,16 +33,24 @@ _SENT = ".sent"
 """The file in the run's folder with the arrays of messages."""
 
 
-class WorkersWire:
-    """Asks clients in worker processes, and yields answers as they arrive."""
+class StatesLostError(RametError):
+    """Clients' states were lost with the memory of a process."""
 
-    def __init__(self, pool: Pool, run: Path) -> None:
-        self._workers, self._run = pool.workers, run
+
+class WorkersWire:
+    """Asks clients in worker processes, and yields answers as they arrive.
+
+    With ``lives``, states are in the memory of workers until they are written.
+    """
+
+    def __init__(self, pool: Pool, run: Path, lives: bool = False) -> None:
+        self._workers, self._run, self._lives = pool.workers, run, lives
         self._sent = Broadcast(run / _SENT)
         self._waiting: dict[str, Job] = {}
         self._owner: dict[str, Worker] = {}
         self._seconds: dict[str, float] = {}
-        self._lost: Counter[str] = Counter()
+        self._unwritten: set[str] = set()
+        self._lost: Counter[tuple[str, float]] = Counter()
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         """Also yields answers to requests of earlier exchanges that were left before their end."""
@@ -51,7 +59,9 @@ class WorkersWire:
             self._sent.restart()
         while True:
             for client, message in islice(remaining, _AHEAD - self._pending):
-                self._waiting[client] = Job(self._run, client, self._sent.stored(message))
+                self._waiting[client] = Job(
+                    self._run, client, self._sent.stored(message), self._lives
+                )
             self._give_out()
             if not self._pending:
                 return
@@ -60,6 +70,24 @@ class WorkersWire:
                 self._give_out()
                 if answer is not None:
                     yield answer
+
+    def write(self) -> None:
+        """Write the states that are in memory, once all clients have answered."""
+        assert not self._pending
+        failed: list[Exception] = []
+        for worker in self._workers:
+            self._give(worker, Writing(self._run))
+        for worker in self._workers:
+            try:
+                done = worker.done()
+            except WorkerLostError:
+                worker.restart()
+                self._check_states(worker)
+            else:
+                failed += [done.outcome] if isinstance(done.outcome, Exception) else []
+        for error in failed:
+            raise error
+        self._unwritten.clear()
 
     def close(self) -> None:
         self._sent.close()
@@ -77,14 +105,17 @@ class WorkersWire:
             for worker in self._workers:
                 client = self._next(worker, foreign) if worker.job is None else None
                 if client is not None:
-                    worker.give(self._waiting.pop(client))
+                    self._give(worker, self._waiting[client])
                     self._owner[client] = worker
+                    del self._waiting[client]
 
     def _next(self, worker: Worker, foreign: bool) -> str | None:
         """The waiting client that takes longest, first of those that the worker has read."""
         owners = {client: self._owner.get(client) for client in self._waiting}
         candidates = [
-            client for client, owner in owners.items() if foreign or owner in (worker, None)
+            client
+            for client, owner in owners.items()
+            if owner in (worker, None) or (foreign and client not in self._unwritten)
         ]
         return min(
             candidates,
@@ -95,29 +126,53 @@ class WorkersWire:
     def _answer(self, worker: Worker) -> Answer | None:
         """The answer of a worker that has finished; None if its client is asked again."""
         job = worker.job
-        assert job is not None
+        assert isinstance(job, Job)
         try:
             done = worker.done()
         except WorkerLostError:
-            self._ask_again(job, worker.restart())
+            self._count_loss(job, worker.restart())
+            self._check_states(worker)
+            self._waiting = {job.client: job, **self._waiting}
             return None
         if isinstance(done.outcome, Exception):
             raise done.outcome
         self._seconds[job.client] = done.seconds
-        del self._lost[job.client]
+        if self._lives:
+            self._unwritten.add(job.client)
         return job.client, done.outcome
 
-    def _ask_again(self, job: Job, code: int) -> None:
-        self._lost[job.client] += 1
-        facts = {"client": job.client, "code": code, "times": self._lost[job.client]}
+    def _give(self, worker: Worker, job: Job | Writing) -> None:
+        try:
+            worker.give(job)
+        except WorkerLostError:
+            worker.restart()
+            self._check_states(worker)
+            worker.give(job)
+
+    def _check_states(self, lost: Worker) -> None:
+        """Raise StatesLostError if a worker that was lost had states that are not on disk.
+
+        All workers begin anew then, with the states on disk.
+        """
+        if not any(self._owner[client] is lost for client in self._unwritten):
+            return
+        for worker in self._workers:
+            worker.restart()
+        for known in (self._waiting, self._owner, self._unwritten):
+            known.clear()
+        raise StatesLostError("a worker process has ended, and clients' states with it.")
+
+    def _count_loss(self, job: Job, code: int) -> None:
+        which = job.client, job.message.numbers["round"]
+        self._lost[which] += 1
+        facts = {"client": job.client, "code": code, "times": self._lost[which]}
         log_event(WARNING, "worker lost", **facts)
-        if self._lost[job.client] == _ATTEMPTS:
+        if self._lost[which] == _ATTEMPTS:
             raise RametError(
                 f"the worker process of {job.client} ended {_ATTEMPTS} times without an answer "
                 f"(exit code {code}). If memory was short, continue with `ramet resume` and fewer "
                 "--workers."
             )
-        self._waiting = {job.client: job, **self._waiting}
 
 
 @dataclass
@@ -134,14 +189,14 @@ class GrowingWire:
     """
 
     local: LocalWire
-    workers: Callable[[], Wire]
+    workers: Callable[[], KeepingWire]
     rounds: int
     clients: int
     spent: float = 5.0
     left: float = 30.0
     _first: int | None = field(default=None, init=False)
     _worked: float = field(default=0.0, init=False)
-    _wire: Wire | None = field(default=None, init=False)
+    _wire: KeepingWire | None = field(default=None, init=False)
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         remaining, answered = iter(requests), 0
@@ -158,6 +213,10 @@ class GrowingWire:
             yield client, answer
         yield from self._wire.exchange(remaining)
 
+    def write(self) -> None:
+        """Write the states that are in memory."""
+        (self._wire or self.local).write()
+
     def _grow(self, number: int, answered: int) -> None:
         """Start the workers if that saves more time than it takes."""
         self._first = number if self._first is None else self._first
@@ -165,4 +224,5 @@ class GrowingWire:
         left = self._worked / done * (self.rounds - self._first + 1 - done)
         if self._worked >= self.spent and left >= self.left:
             log_event(INFO, "workers started", round=number, seconds_left=round(left))
+            self.local.write()
             self._wire = self.workers()

@@ -13,6 +13,7 @@ from ramet.engine.server.plan import Plan
 from ramet.engine.server.state import LOGGED, MERGING, RunState
 from ramet.engine.server.tally import Tally
 from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.timed_snapshots import ServerSnapshots
 from ramet.events import log_event
 from ramet.metrics import Record
 from ramet.metrics.best import History
@@ -58,7 +59,7 @@ class Journal:
     rounds: int
     history: History
     observe: Observer
-    snapshots: Snapshots
+    snapshots: ServerSnapshots
     overview: Overview
 
     def entered(self, state: RunState, plan: Plan, tally: Tally) -> RunState:
@@ -117,7 +118,7 @@ def history_of(earlier: Iterable[Record], clients: Iterable[str]) -> History:
 
 
 def committed(plan: Plan, tally: Tally) -> None:
-    """Log an exchange whose result is on disk."""
+    """Log an exchange that is done."""
     answered = sorted(tally.numbers)
     if plan.stage is not None:
         facts = {"stage": plan.stage.name, "answered": answered}

@@ -84,6 +84,8 @@ class Questions:
         """The extras that a client is sent."""
         sent: dict[str, Array] = {}
         for key, own in self._known_extras.items():
+            if self._has_kept(client, key):
+                continue
             declared, start = declared_extras(self.rules.method)[key], self.rules.extras[key]
             assert declared.rule is not None
             arrays = declared.rule.send(own, client)
@@ -98,6 +100,11 @@ class Questions:
                     )
                 sent[name] = array
         return sent
+
+    def _has_kept(self, client: str, exchange: str) -> bool:
+        """Whether the client has the result of a stage from a round to which it has replied."""
+        ends = [stage.last for stage in self.rules.method.stages if stage.name == exchange]
+        return any(end is not None and self._last.get(client, 0) >= end for end in ends)
 
     @cached_property
     def _known_extras(self) -> Mapping[str, Payload]:

@@ -27,7 +27,7 @@ from ramet.engine.server.rules import ServerRules
 from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.server.tally import Tally
 from ramet.engine.server.wire import Wire
-from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.timed_snapshots import ServerSnapshots
 from ramet.metrics import Record
 from ramet.payload import Arrays
 from ramet.rules.method import AssembledMethod
@@ -46,7 +46,7 @@ class Rounds:
     rounds: int
     seed: int
     start: Arrays
-    snapshots: Snapshots
+    snapshots: ServerSnapshots
     evaluate_server: ServerEvaluation | None = None
     quorum: int = 1
     """The number of valid replies that an exchange needs."""
@@ -86,6 +86,8 @@ class Rounds:
         )
         state, collector, tally = self._restored(), self.collector(wire), Tally()
         for plan in self._schedule.remaining(state.step, history):
+            if not plan.train:  # clients keep no state after it
+                self.snapshots.write()
             asked, fold = self.rules.asked(state, plan), self.rules.fold(plan)
             state, tally = collector.collect(plan, state, asked, fold)
             state = self.rules.step(state, plan, fold.result(), tally.scores)

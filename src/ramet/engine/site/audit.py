@@ -129,7 +129,8 @@ def audit_logs(folder: Path) -> list[Path]:
     logs = sorted(folder.rglob(NAME))
     if not logs:
         raise RametError(
-            f"there is no {NAME} below {folder}. Give the folder of a run, or of a site's state."
+            f"there is no {NAME} below {folder}. Give the folder of a site's state, or of a run on "
+            "your own data. A simulation over built-in data has none."
         )
     return logs
 

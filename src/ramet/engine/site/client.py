@@ -15,11 +15,11 @@ import torch
 from ramet.engine.site.gates import Gate, form_behind, passed
 from ramet.engine.site.protection import Protection
 from ramet.engine.site.request import Opened, Request
+from ramet.engine.site.states import Place, SavedStates, States
 from ramet.engine.site.work import Fit, work_of
 from ramet.engine.start import new_model, start_model
 from ramet.engine.store.checkpoint import Snapshots
-from ramet.engine.store.client_state import ClientState, load_arrays, restore
-from ramet.engine.store.recent_snapshots import RecentSnapshots
+from ramet.engine.store.client_state import ClientState, load_arrays
 from ramet.errors import RametError
 from ramet.payload import Arrays, Payload
 from ramet.rules.method import AssembledMethod, step_of
@@ -30,7 +30,7 @@ from ramet.tasks import Samples
 class Client:
     """One client of a run: its samples, its method and its private state.
 
-    The state is on disk, so any process can answer the next message.
+    A deployed client's state is on disk, so any process can answer its next message.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Client:
     device: torch.device
     protection: Protection = field(default_factory=Protection)
     """What decides how replies leave."""
-    recent: RecentSnapshots = field(default_factory=RecentSnapshots)
-    """Snapshots that are also in this process's memory."""
+    states: States = field(default_factory=SavedStates)
+    """Where the state is between messages."""
 
     def answer(self, message: Payload) -> Payload:
         """Handle a message from the server and return the reply."""
@@ -80,29 +80,33 @@ class Client:
         """What the client finds, behind the gates inside its state."""
         work = work_of(request, self._fit)
         request.check_shared(request.message.arrays, "accept")
-        state = self._restored(request, work.step(request))
+        state = self._opened(request, work.step(request))
         load_arrays(state.model, request.message.arrays)
         opened = request.opened(state, work.sent(request, state))
         reply = passed(self._inner, opened, work.done)
-        work.save(opened, self.snapshots, self.recent)
+        work.keep(opened, self.states, self._place)
         return reply
 
-    def _restored(self, request: Request, step: int) -> ClientState:
-        """The latest state from before this step; a new one if the client never trained."""
+    def _opened(self, request: Request, before: int) -> ClientState:
+        """The latest state from before a step; a new one if the client never trained."""
         known_round = int(request.message.numbers["last"])
-        latest_step = self.snapshots.latest_step(before=step)
-        if (latest_step or 0) < step_of(self.method, known_round):
+        step, state = self.states.opened(self._place, before)
+        if step < step_of(self.method, known_round):
             raise RametError(
                 f"client {self.name} has lost its private state of round {known_round}. Restore "
                 f"{self.snapshots.folder} from a backup, or start a new run in another folder."
             )
-        new = start_model if latest_step is None else new_model
-        model = new(self.method, request.shape, self.seed, self.name).to(self.device)
-        client = ClientState(model, self.method.training.optimiser(model))
-        if latest_step is not None:
-            restore(self.recent.load(self.snapshots, latest_step), client, self.device)
-            client.forget_lost_reply(known_round)
-        return client
+        state.forget_lost_reply(known_round)
+        return state
+
+    @cached_property
+    def _place(self) -> Place:
+        return Place(self.snapshots, self.device, self._new_state)
+
+    def _new_state(self, first: bool) -> ClientState:
+        new, shape = start_model if first else new_model, self.method.task.shape(self.samples)
+        model = new(self.method, shape, self.seed, self.name).to(self.device)
+        return ClientState(model, self.method.training.optimiser(model))
 
 
 @contextmanager

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torch import nn
 
 from ramet.engine.start import new_model
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
-from ramet.engine.store.client_state import EVALUATED, load_arrays, model_arrays
+from ramet.engine.store.client_state import load_arrays, model_arrays
 from ramet.errors import RametError
-from ramet.payload import Arrays, under
-from ramet.rules.method import AssembledMethod, step_of
+from ramet.payload import Arrays
+from ramet.rules.method import AssembledMethod
 from ramet.tasks import Shape
 
 FINAL, FINAL_MODEL = "final", 0
 """The folder and the step of the final model."""
 _EVALUATED = "evaluated"
-"""The folder with models of rounds after which the client did not train again."""
+"""The folder with models of rounds that may be the best."""
 
 
 def save_final(state: Path, model: nn.Module) -> None:
     Snapshots(state / FINAL, keep=1).save(Snapshot(FINAL_MODEL, model_arrays(model)))
 
 
-def save_evaluated(state: Path, model: nn.Module, number: int, best: Sequence[int]) -> None:
-    """Save the model of a round which may turn out to be the best, if no training follows.
+def save_evaluated(state: Path, models: Mapping[int, Arrays], best: Sequence[int]) -> None:
+    """Save models of rounds which may turn out to be the best.
 
-    Models of other rounds are deleted, unless they are among the ``best``.
+    Those of earlier rounds are deleted, unless they are among the ``best``.
     """
     kept = Snapshots(state / _EVALUATED, keep=1)
-    kept.save(Snapshot(number, model_arrays(model)), pinned=best)
-
-
-def steps_with_models(method: AssembledMethod, rounds: Sequence[int]) -> list[int]:
-    """The snapshots that have the evaluated models of some rounds: those of the next training."""
-    return [step_of(method, number + 1) for number in rounds]
+    for number in sorted(models):
+        kept.save(Snapshot(number, models[number]), pinned={*best, *models})
 
 
 def has_final_model(state: Path) -> bool:
@@ -60,15 +56,9 @@ def evaluated_model(
     kept = Snapshots(state / _EVALUATED)
     if number in kept.steps():
         return _loaded(kept.load(number).arrays, method, shape, seed, client)
-    (step,) = steps_with_models(method, [number])
-    if step in Snapshots(state).steps():
-        arrays = under(EVALUATED, Snapshots(state).load(step).arrays)
-        if arrays:
-            return _loaded(arrays, method, shape, seed, client)
     raise RametError(
         f"client {client} has not kept its model of round {number}: it did not evaluate that "
-        "round, or the run is from a version of Ramet that kept only the last one. Use the "
-        "final model."
+        "round. Use the final model."
     )
 
 

@@ -12,11 +12,11 @@ from torch import nn
 
 from ramet.engine.check import same_form
 from ramet.engine.messages import candidates, spared_arrays
-from ramet.engine.site.kept_models import save_evaluated, save_final, steps_with_models
+from ramet.engine.site.kept_models import save_evaluated, save_final
 from ramet.engine.site.private_site import PrivateSite
 from ramet.engine.site.request import PRIVATE, NotSharedError, Opened, Request
+from ramet.engine.site.states import Place, States
 from ramet.engine.start import extras_up, state_names
-from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import (
     MODEL,
     ClientState,
@@ -24,10 +24,8 @@ from ramet.engine.store.client_state import (
     full_state,
     model_arrays,
     numpy_arrays,
-    snapshot,
     to_tensors,
 )
-from ramet.engine.store.recent_snapshots import RecentSnapshots
 from ramet.errors import RametError
 from ramet.metrics import count_operations
 from ramet.metrics.work import Work as Operations
@@ -41,8 +39,8 @@ from ramet.rules.server import CPU
 from ramet.training.local import Session
 from ramet.training.private import fit_privately
 
-_METHOD = "method"
-"""The owner of the memory that training uses."""
+_METHOD, _STAGES = "method", "stages"
+"""The owners of the memory that training uses, and of results of stages that are over."""
 Fit: TypeAlias = Callable[[Session, AssembledMethod, bool], dict[str, float]]
 """Trains, counting operations if it is told to, and returns numbers about it."""
 
@@ -62,8 +60,8 @@ class Work(Protocol):
         """Do the work, and return what the client has found."""
         ...
 
-    def save(self, request: Opened, snapshots: Snapshots, recent: RecentSnapshots) -> None:
-        """Save what must survive."""
+    def keep(self, request: Opened, states: States, place: Place) -> None:
+        """Keep what must survive."""
         ...
 
 
@@ -103,7 +101,7 @@ class Trained:
         scored = Payload()
         if number > 1:  # in round 1 there is nothing to evaluate
             used = used_model(method, state)
-            state.evaluated = {name: array.copy() for name, array in model_arrays(used).items()}
+            state.begin_evaluation(number - 1, used, candidates(request.message))
             scored = _scored(request, used)
         count = is_counted(number, int(request.message.numbers["last"]), method.phases)
         numbers = {**scored.numbers, "weight": method.task.weight(request.samples)}
@@ -114,9 +112,8 @@ class Trained:
         arrays = {name: trained[name].copy() for name in names}
         return Payload(arrays, numbers, scored.notes, _extras(request, TRAINING, session))
 
-    def save(self, request: Opened, snapshots: Snapshots, recent: RecentSnapshots) -> None:
-        kept = steps_with_models(request.method, candidates(request.message))
-        recent.save(snapshots, snapshot(self.step(request), request.state), kept)
+    def keep(self, request: Opened, states: States, place: Place) -> None:
+        states.keep(place, self.step(request), request.state)
 
 
 @dataclass(frozen=True)
@@ -146,9 +143,8 @@ class Staged:
         weight = request.method.task.weight(request.samples)
         return Payload({}, {"weight": weight}, extras=_extras(request, stage.name, session))
 
-    def save(self, request: Opened, snapshots: Snapshots, recent: RecentSnapshots) -> None:
-        saved = snapshot(self.step(request), request.state)
-        recent.save(snapshots, saved, snapshots.steps())
+    def keep(self, request: Opened, states: States, place: Place) -> None:
+        states.keep(place, self.step(request), request.state)
 
 
 @dataclass(frozen=True)
@@ -173,10 +169,11 @@ class Closed:
         scored = _scored(request, used_model(method, state))
         return replace(scored, notes={**notes, **scored.notes})
 
-    def save(self, request: Opened, snapshots: Snapshots, recent: RecentSnapshots) -> None:  # noqa: ARG002
-        used, best = used_model(request.method, request.state), candidates(request.message)
-        save_evaluated(snapshots.folder, used, request.round - 1, best)
-        save_final(snapshots.folder, used)
+    def keep(self, request: Opened, states: States, place: Place) -> None:  # noqa: ARG002
+        folder, used = place.snapshots.folder, used_model(request.method, request.state)
+        models = {request.round - 1: model_arrays(used)}
+        save_evaluated(folder, models, candidates(request.message))
+        save_final(folder, used)
 
 
 def fit_openly(session: Session, method: AssembledMethod, count: bool) -> dict[str, float]:
@@ -237,7 +234,7 @@ def _session(request: Opened) -> Session:
         randomness=request.randomness,
         device=device,
         start={name: state[name].detach().clone() for name in shared},
-        received=to_tensors(_received_extras(request), device),
+        received=_with_kept(request, to_tensors(_received_extras(request), device)),
         memory=request.state.memory[_METHOD],
     )
 
@@ -260,6 +257,19 @@ def _received_extras(request: Request) -> dict[str, Array]:
                 f"({array.dtype}{list(array.shape)}): {method.name} does not declare it."
             )
     return {**start, **sent}
+
+
+def _with_kept(request: Opened, received: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Keep the results of stages that are over, and add those that were kept before."""
+    kept = request.state.memory[_STAGES]
+    for stage in request.method.stages:
+        if stage.last is not None and request.round >= stage.last:
+            for name in request.start_extras[stage.name]:
+                if name in request.message.extras:
+                    kept[name] = received[name].clone()
+                elif name in kept:
+                    received[name] = kept[name].clone()
+    return received
 
 
 def _extras(request: Request, exchange: str, session: Session) -> dict[str, Array]:

@@ -69,6 +69,11 @@ class Snapshots:
         replace_file(other._path(as_step), lambda path: _link(self._path(step), path))
         other._delete_others(as_step, pinned)
 
+    def delete_old(self) -> None:
+        """Delete snapshots that are too old."""
+        for step in self.steps()[: -self.keep]:
+            self._path(step).unlink()
+
     def _delete_others(self, latest: int, pinned: Collection[int]) -> None:
         steps = self.steps()
         up_to_this = [step for step in steps if step <= latest]
@@ -112,10 +117,8 @@ class Snapshots:
             raise _damaged(path, "its checksum differs")
         return Snapshot(step, arrays, json.loads(metadata["facts"]))
 
-    def file_identity(self, step: int) -> tuple[int, ...]:
-        """What changes if the snapshot of a step is written again, also with the same content."""
-        facts = self._path(step).stat()
-        return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+    def write(self) -> None:
+        """Do nothing: what is saved is on disk."""
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}{_SUFFIX}"

@@ -1,7 +1,7 @@
 """A client's state between rounds: what is saved, and what cannot be.
 
-Every message is answered with a model and an optimiser that are rebuilt from the last snapshot, in
-every engine. So a run does not depend on which process answers a message. Saved are the arrays of
+A message is answered with a model and an optimiser that have nothing but what was saved. So a run
+does not depend on which process answers a message. Saved are the arrays of
 the model (parameters and buffers), the tensors of the optimiser (such as Adam's moments), its
 numbers (such as a learning rate that a schedule has changed), and the client's memory. State that
 is kept anywhere else would be lost, so a change of it during training is an error.
@@ -10,7 +10,7 @@ is kept anywhere else would be lost, so a change of it during training is an err
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,7 +23,7 @@ from ramet.engine.store.checkpoint import Snapshot
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, under
 
-MODEL, OPTIMISER, MEMORY, EVALUATED = "model/", "optimiser/", "memory/", "evaluated/"
+MODEL, OPTIMISER, MEMORY = "model/", "optimiser/", "memory/"
 _BEFORE, _TRAINED = "before/", "trained"
 _GROUPS, _NUMBERS = "groups", "numbers"
 _OPTIMISER_ATTRIBUTES = ("defaults", "state", "param_groups")
@@ -63,8 +63,9 @@ class ClientState:
     """A client's network with its optimiser, and its private tensors.
 
     Memory goes with the replies that the server has. If a reply was lost or refused, the memory is
-    again as it was ``before`` the round in which the client last ``trained``. ``evaluated`` is the
-    network that was evaluated before that training.
+    again as it was ``before`` the round in which the client last ``trained``. ``evaluated`` are
+    networks of rounds that may be the best, as far as they have not been written: the one before
+    that training, and those of the server's ``candidates``.
     """
 
     model: nn.Module
@@ -72,7 +73,8 @@ class ClientState:
     memory: Memory = field(default_factory=lambda: defaultdict(dict))
     before: Memory = field(default_factory=lambda: defaultdict(dict))
     trained: int = 0
-    evaluated: Arrays = field(default_factory=dict)
+    candidates: Sequence[int] = ()
+    evaluated: dict[int, Arrays] = field(default_factory=dict)
 
     def begin_training(self, number: int) -> None:
         """Keep the memory as it is now, in case the reply of this round is lost."""
@@ -80,6 +82,32 @@ class ClientState:
         for owner, tensors in self.memory.items():
             self.before[owner] = {name: value.clone() for name, value in tensors.items()}
         self.trained = number
+
+    def begin_evaluation(self, number: int, network: nn.Module, candidates: Sequence[int]) -> None:
+        """Keep the network of a round which may turn out to be the best."""
+        kept = {best: arrays for best, arrays in self.evaluated.items() if best in candidates}
+        arrays = {name: array.copy() for name, array in model_arrays(network).items()}
+        self.evaluated, self.candidates = {**kept, number: arrays}, candidates
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors and arrays."""
+        arrays = [array for kept in self.evaluated.values() for array in kept.values()]
+        tensors = [*self.model.state_dict().values()]
+        tensors += [v for own in self.optimiser.state.values() for v in own.values()]
+        for memory in (self.memory, self.before):
+            tensors += [value for own in memory.values() for value in own.values()]
+        sizes = [value.nbytes for value in tensors if isinstance(value, Tensor)]
+        return sum(sizes) + sum(array.nbytes for array in arrays)
+
+    def separate_memory(self) -> None:
+        """Make the memory independent of the network, whose tensors a method may have put in it."""
+        moments = [value for own in self.optimiser.state.values() for value in own.values()]
+        tensors = [*self.model.state_dict().values(), *moments]
+        used = {_address(tensor) for tensor in tensors if isinstance(tensor, Tensor)}
+        for memory in self.memory.values():
+            for name, value in memory.items():
+                memory[name] = value.detach().clone() if _address(value) in used else value.detach()
 
     def forget_lost_reply(self, last: int) -> None:
         """Return to an earlier memory if the server's last reply is older than this state."""
@@ -135,7 +163,6 @@ def snapshot(step: int, client: ClientState) -> Snapshot:
     ]
     facts = {_GROUPS: groups, _NUMBERS: numbers}
     arrays = {**full_state(client), **_memory_arrays(_BEFORE, client.before)}
-    arrays |= {EVALUATED + name: array for name, array in client.evaluated.items()}
     return Snapshot(step, arrays, {"optimiser": facts, _TRAINED: client.trained})
 
 
@@ -248,6 +275,10 @@ def _attributes(part: object) -> dict[str, Any]:
         for name, value in vars(part).items()
         if not name.startswith("_") and name not in left_out and not callable(value)
     }
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _comparable(value: Any) -> Any:

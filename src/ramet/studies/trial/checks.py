@@ -18,11 +18,10 @@ from typing import Literal, TypeAlias
 from ramet.computing import check_engine, torch_threads
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
-from ramet.experiment.local_engine import local_wire
 from ramet.experiment.named import setting_factory
 from ramet.options import arguments, without_folder
 from ramet.run_options import Engine
-from ramet.runs import resume, start
+from ramet.runs import start
 from ramet.studies.trial.candidate import Candidate
 from ramet.studies.trial.findings import declaration, error_in_words, reason_of_failure, undeclared
 from ramet.studies.trial.runs import (
@@ -31,6 +30,7 @@ from ramet.studies.trial.runs import (
     SkippedError,
     Trial,
     executed,
+    live_clients,
     sha256,
 )
 from ramet.studies.trial.wires import (
@@ -160,7 +160,8 @@ def _outcome(
 
 def _reference(trial: Trial) -> str:
     folder = RunFolder.create(trial.folder / REFERENCE, Experiment(trial.settings))
-    return f"SHA-256 {sha256(executed(folder, local_wire(folder)))[:12]}…"
+    clients = live_clients(folder)
+    return f"SHA-256 {sha256(executed(folder, clients, clients.write))[:12]}…"
 
 
 def _cold(trial: Trial) -> str:
@@ -171,22 +172,26 @@ def _cold(trial: Trial) -> str:
 
 def _resumed(trial: Trial) -> str:
     reference, folder, last = trial.reference, trial.created("resumed"), trial.settings.rounds
+    clients = live_clients(folder)
     with suppress(StoppedError):
-        executed(folder, StoppingWire(local_wire(folder), last))
-    resume(folder.path)
-    trial.compare(folder, reference, _ANY_STATE)
+        executed(folder, StoppingWire(clients, last), clients.write)
+    again = RunFolder.open(folder.path)
+    clients = live_clients(again)
+    trial.compare(executed(again, clients, clients.write), reference, _ANY_STATE)
     return f"stopped in round {last} and resumed after round {last - 1}: {_SAME}"
 
 
 def _reversed(trial: Trial) -> str:
     reference, folder = trial.reference, trial.created("reversed")
-    trial.compare(executed(folder, ReversedWire(local_wire(folder))), reference, _ORDER)
+    clients = live_clients(folder)
+    trial.compare(executed(folder, ReversedWire(clients), clients.write), reference, _ORDER)
     return f"replies in reverse order: {_SAME}"
 
 
 def _missing(trial: Trial) -> str:
     warm, cold = trial.created("missing"), trial.created("missing-cold")
-    executed(warm, LossyWire(local_wire(warm)))
+    clients = live_clients(warm)
+    executed(warm, LossyWire(clients), clients.write)
     lost = [f"{client} in round {r.round}" for r in warm.records() for client in r.failed]
     if not lost:
         raise SkippedError("no round asks two clients, so none can be left out")
@@ -204,7 +209,8 @@ def _many_clients(trial: Trial) -> str:
         warm = trial.created("many", settings)
     except RametError as error:
         raise SkippedError(f"{setting} cannot have {MANY} clients: {error}") from error
-    executed(warm, local_wire(warm))
+    clients = live_clients(warm)
+    executed(warm, clients, clients.write)
     cold = trial.created("many-cold", settings)
     trial.compare(executed(cold, ColdWire(cold)), warm, _STATE)
     return f"{MANY} clients: {_SAME} with new objects"

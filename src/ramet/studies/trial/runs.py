@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.wire import Wire
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings
 from ramet.experiment.code import user_files
-from ramet.experiment.local_engine import local_wire
+from ramet.experiment.executing import execute
+from ramet.experiment.local_engine import LiveClients
 from ramet.metrics import Record
 from ramet.studies.trial.findings import difference
 from ramet.studies.trial.wires import WatchedWire
@@ -64,8 +66,9 @@ class Trial:
     def repeated(self) -> tuple[RunFolder, WatchedWire]:
         """The ordinary run a second time, and what its clients were sent."""
         folder = self.created("repeated")
-        wire = WatchedWire(local_wire(folder))
-        return executed(folder, wire), wire
+        clients = live_clients(folder)
+        wire = WatchedWire(clients)
+        return executed(folder, wire, clients.write), wire
 
     def new_path(self, name: str) -> Path:
         return Path(mkdtemp(prefix=f"{name}-", dir=self.folder))
@@ -89,8 +92,15 @@ class Trial:
         return not self.has_reference or sha256(self.repeated[0]) == sha256(self.reference)
 
 
-def executed(folder: RunFolder, wire: Wire) -> RunFolder:
-    folder.execute(wire, _ignore)
+def live_clients(folder: RunFolder) -> LocalWire:
+    """Clients in this process's memory; what leaves them is logged, to find differences."""
+    experiment = folder.experiment()
+    return LiveClients(experiment, folder.clients, experiment.lives, audited=True).wire()
+
+
+def executed(folder: RunFolder, wire: Wire, write: Callable[[], None] | None = None) -> RunFolder:
+    """Execute a run; after every round, all states are written."""
+    execute(folder, wire, _ignore, write, seconds=0)
     return folder
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ramet.engine.messages import spared_arrays
 from ramet.engine.server.wire import Answer, Wire
 from ramet.experiment import RunFolder
+from ramet.experiment.local_engine import LiveClients
 from ramet.payload import Payload
 
 _MISSING = {1: 0, 2: -1}
@@ -30,7 +31,8 @@ class ColdWire:
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, message in requests:
-            own = RunFolder(self.folder.path).experiment().client(client, self.folder.clients)
+            run = RunFolder(self.folder.path)
+            own = LiveClients(run.experiment(), run.clients, lives=False, audited=True)(client)
             yield client, replace(own, samples=deepcopy(own.samples)).answer(message)
 
 

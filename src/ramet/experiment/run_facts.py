@@ -1,0 +1,123 @@
+"""What is known of a run before round 1, and the files of its folder that say it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ramet.data.own import distant_sums
+from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
+from ramet.engine.site.audit import NAME as AUDIT
+from ramet.experiment.experiment import Experiment
+from ramet.experiment.files import write_json
+from ramet.metrics.summary import Baseline
+from ramet.payload import Payload
+from ramet.tasks.baselines import baseline
+from ramet.version import provenance, versions
+
+VERSIONS = "versions.json"
+SPLIT = "split.json"
+BASELINES = "baselines.json"
+REMARKS = "remarks.json"
+SCHEMAS = "sites.json"
+PREPARATION = "preparation.json"
+DATA = "data"
+"""The hash of all clients' data among the versions."""
+DATA_SHA256 = "data_sha256"
+"""The hash of a client's data in the manifest."""
+
+
+def write_facts(experiment: Experiment, path: Path) -> None:
+    """Write what is known of a run into its folder, the run's name first."""
+    known = manifest(experiment)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"run": uuid.uuid4().hex, "started": started, **versions(), **provenance()}
+    hashes = {client: facts.get(DATA_SHA256) for client, facts in known["clients"].items()}
+    data = hash_of_all(hashes)
+    write_json(path / VERSIONS, about | ({DATA: data} if data else {}))
+    write_json(path / SPLIT, known)
+    baselines = _baselines(experiment)
+    write_json(path / BASELINES, {site: one.model_dump() for site, one in baselines.items()})
+    if experiment.raw_schemas:
+        schemas = {site: schema.model_dump() for site, schema in experiment.raw_schemas.items()}
+        write_json(path / SCHEMAS, schemas)
+        write_json(path / REMARKS, {"data": _remarks(experiment)})
+        write_json(path / PREPARATION, experiment.preparation.model_dump(mode="json"))
+        if experiment.settings.engine != "superlink":  # there, each site logs it
+            _log_introductions(experiment, path, str(about["run"]))
+
+
+def manifest(experiment: Experiment) -> dict[str, Any]:
+    """Which client holds which samples, with hashes: equal manifests mean equal data."""
+    return {
+        "setting": experiment.settings.setting,
+        "split_seed": experiment.settings.split_seed,
+        "clients": {
+            client: {
+                "source": experiment.setting.source_of[client],
+                **(_samples_of(experiment, client) if experiment.has_data_of(client) else {}),
+            }
+            for client in experiment.final_clients
+        },
+    }
+
+
+def _samples_of(experiment: Experiment, client: str) -> dict[str, Any]:
+    return {DATA_SHA256: experiment.data_sha256(client), **experiment.samples(client).manifest}
+
+
+def hash_of_all(hashes: Mapping[str, str | None]) -> str | None:
+    """A hash of the data of all clients; None if some of it is on other machines."""
+    if None in hashes.values():
+        return None
+    return hashlib.sha256(json.dumps(dict(hashes), sort_keys=True).encode()).hexdigest()
+
+
+def _baselines(experiment: Experiment) -> dict[str, Baseline]:
+    """The baseline of each client whose data is on this machine."""
+    metric = experiment.scored_method.task.metric
+    found = {
+        client: baseline(experiment.samples(client), metric)
+        for client in experiment.final_clients
+        if experiment.has_data_of(client)
+    }
+    return {client: one for client, one in found.items() if one is not None}
+
+
+def _remarks(experiment: Experiment) -> list[str]:
+    """What users may want to know about the data on this machine."""
+    of_sites = [
+        remark
+        for client in experiment.final_clients
+        if experiment.has_data_of(client)
+        for remark in experiment.setting.remarks(client, experiment.reading)
+    ]
+    return [*of_sites, *distant_sums(experiment.told)]
+
+
+def _log_introductions(experiment: Experiment, path: Path, run: str) -> None:
+    """Log what sites told before round 1: the sums of columns, and whether a class is rare."""
+    settings = experiment.settings
+    for client, told in _introductions(experiment).items():
+        audit = AuditLog(
+            path / INTRODUCTIONS / AUDIT,
+            run=run,
+            client=client,
+            method=settings.label,
+            sharing=str(experiment.method.shared),
+            data=str(experiment.setting.data_of(client, settings.data)),
+        )
+        audit.add(0, Payload(), "introduction", told)
+
+
+def _introductions(experiment: Experiment) -> dict[str, tuple[str, ...]]:
+    """What the sites on this machine tell before round 1, in words; only those that do."""
+    own = experiment.setting.user_defined
+    here = [client for client in experiment.clients if own and experiment.has_data_of(client)]
+    words = {client: experiment.sums(client).in_words() for client in here}
+    return {client: told for client, told in words.items() if told}
