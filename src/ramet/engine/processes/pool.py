@@ -173,7 +173,10 @@ def serve(serving: Serving, arguments: Sequence[str]) -> None:
             outcome = job.done_by(serving)
         except Exception as error:  # noqa: BLE001 - whatever a client raises
             outcome = _portable(error)
-        connection.send(Done(outcome, time.monotonic() - start))
+        try:
+            connection.send(Done(outcome, time.monotonic() - start))
+        except BrokenPipeError:  # the process that gives jobs has ended
+            return
 
 
 def _receive(connection: Connection, jobs: SimpleQueue[Job | Writing]) -> None:
