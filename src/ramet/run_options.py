@@ -187,6 +187,13 @@ class RunOptions:
             concerns_clients=False,
         ),
     ] = False
+    verified: Annotated[
+        bool,
+        _protection(
+            "Let sites sign a charter of the run, and check each step of the server by repeating "
+            "it.",
+        ),
+    ] = False
     dp: Annotated[
         str | None,
         _protection(

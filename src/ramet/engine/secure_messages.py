@@ -20,6 +20,8 @@ SUMMED = "summed"
 BATCH_ID = r"[0-9a-f]{32}"
 BATCH_ROUNDS = 20
 """For how many rounds sites exchange keys at once; a site has keys for no more in one batch."""
+ANSWER, TAG = "answer", "tag"
+"""Notes of a reply in a verified run: what the site signs, and its tag of what is summed."""
 QUESTIONS = "questions"
 """The note of a reply before it is masked: what was asked about which network. It stays here."""
 SUM = "sum"

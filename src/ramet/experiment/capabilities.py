@@ -50,6 +50,7 @@ class Can(StrEnum):
     BUFFERS = "a network with buffers"
     NETWORK = "another network"
     SECURE = "secure sums"
+    VERIFIED = "verified rounds"
     PRIVATE_GRAPHS = "privacy of graphs"
     PRIVATE_SITES = "privacy of sites"
     PRIVATE_LINKS = "privacy of links"
@@ -178,6 +179,9 @@ CAPABILITIES: dict[Can, Capability] = {
     Can.NETWORK: Capability(option="--network", settings=_given("network"), instead="use fedavg"),
     Can.SECURE: Capability(
         option="--secure", settings=_given("secure"), words=_SUMS, instead=_SUMMING
+    ),
+    Can.VERIFIED: Capability(
+        option="--verified", settings=_given("verified"), words="--verified", instead=_SUMMING
     ),
     Can.PRIVATE_GRAPHS: Capability(
         option="--dp unit=graph", group="--dp", settings=_unit("graph"), instead=_NOISY

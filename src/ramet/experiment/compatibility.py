@@ -101,6 +101,11 @@ _IMPOSSIBLE: tuple[tuple[Cans, Cans, str], ...] = (
         "{activation} asks for parts of replies, and a sum over the one client that is asked for "
         "an array hides nothing",
     ),
+    (
+        (*_COMPARING, *_COMPARED),
+        (Can.VERIFIED,),
+        "it compares single replies, which no other site may see, so that no site can repeat it",
+    ),
     ((Can.RELEASE,), _SUMS, "its releases change single replies"),
     (_PACES, _SUMS, "its pace depends on single replies"),
     ((Can.NORM_BOUND,), _SUMS, "a norm bound measures single replies"),
@@ -195,6 +200,15 @@ _NOT_WRITTEN: tuple[tuple[Cans, Cans, str], ...] = (
         (Can.CONSORTIUM,),
         "the models of another run are at its sites, which cannot agree on one yet",
     ),
+    ((Can.RELEASE,), (Can.VERIFIED,), "sites tag what they send before it is changed"),
+    (_PACES, (Can.VERIFIED,), "clients that reply later have missed links of the chain"),
+    ((Can.REGIONS,), (Can.VERIFIED,), "a region passes on no signatures of its clients"),
+    (
+        (Can.FINAL_CLIENTS,),
+        (Can.VERIFIED,),
+        "the final model is delivered later, after the last link of the chain",
+    ),
+    ((Can.FROM,), (Can.VERIFIED,), "no charter names the models of another run"),
     ((Can.REGIONS,), (Can.CONSORTIUM,), "no command sets up regional coordinators"),
     ((Can.FINAL_CLIENTS,), (Can.CONSORTIUM,), "all sites get the final model"),
 )

@@ -184,7 +184,7 @@ class Experiment:
         """
         pace, settings = self.method.pace, self.settings
         in_order = pace is None or pace.simulated
-        return in_order and not settings.secure and not settings.dp
+        return in_order and not (settings.secure or settings.dp or settings.verified)
 
     @cached_property
     def reading(self) -> Reading:

@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ramet.data.own import distant_sums
+from ramet.disk import write_atomically
 from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
 from ramet.engine.site.audit import NAME as AUDIT
 from ramet.experiment.experiment import Experiment
@@ -19,6 +20,9 @@ from ramet.metrics.summary import Baseline
 from ramet.payload import Payload
 from ramet.tasks.baselines import baseline
 from ramet.version import provenance, versions
+
+if TYPE_CHECKING:
+    from ramet.secure.charter import SignedCharter  # needs an extra
 
 VERSIONS = "versions.json"
 SPLIT = "split.json"
@@ -32,15 +36,24 @@ DATA_SHA256 = "data_sha256"
 """The hash of a client's data in the manifest."""
 
 
-def write_facts(experiment: Experiment, path: Path) -> None:
-    """Write what is known of a run into its folder, the run's name first."""
+def write_facts(experiment: Experiment, path: Path, charter: SignedCharter | None = None) -> None:
+    """Write what is known of a run into its folder, the run's name first.
+
+    It is the identity of the charter that sites have signed, if they have.
+    """
     known = manifest(experiment)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"run": uuid.uuid4().hex, "started": started, **versions(), **provenance()}
+    name = charter.charter.identity if charter else uuid.uuid4().hex
+    about = {"run": name, "started": started, **versions(), **provenance()}
     hashes = {client: facts.get(DATA_SHA256) for client, facts in known["clients"].items()}
     data = hash_of_all(hashes)
     write_json(path / VERSIONS, about | ({DATA: data} if data else {}))
     write_json(path / SPLIT, known)
+    if experiment.settings.verified:
+        from ramet.experiment.chain_parts import CHARTER, charter_of_simulation  # needs an extra
+
+        signed = charter or charter_of_simulation(experiment, name).signed()
+        write_atomically(path / CHARTER, signed.text())
     baselines = _baselines(experiment)
     write_json(path / BASELINES, {site: one.model_dump() for site, one in baselines.items()})
     if experiment.raw_schemas:

@@ -11,6 +11,7 @@
 ``sites.json``           the schemas of the sites' graphs, for user data
 ``preparation.json``     how the sites prepare their columns, for user data
 ``start.json``           the run whose models this one started with, if any
+``charter.json``         what the sites have signed, in a run that they verify
 ``trackers.json``        the trackers of the run, if any
 ``method.py``            a copy of the file of a user-defined method; ``network.py``,
                          ``activation.py`` and ``merge.py`` are copies of a
@@ -20,7 +21,7 @@
 ``rounds.jsonl``         one line per round
 ``events.jsonl``         the event log: rounds, refused replies, retries, the outcome
 ``server/``              the server's latest snapshots and, in ``best/``, that of the best
-                         round
+                         round; ``chain.jsonl`` is the chain of a run that sites verify
 ``clients/RUN/NAME/``    each client's latest snapshots, final model, audit log and, in
                          ``evaluated/``, its model of the best round; for user data
                          ``parts.json``, which sample is in which part of the split
@@ -37,7 +38,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -67,6 +68,9 @@ from ramet.experiment.run_facts import (
 from ramet.experiment.settings import RunSettings
 from ramet.metrics import Record, Summary
 from ramet.metrics.summary import Baseline
+
+if TYPE_CHECKING:
+    from ramet.secure.charter import SignedCharter  # needs an extra
 
 RESULT = "result.json"
 BEFORE_VERSIONS = frozenset({".create.lock", "versions.json.new"})
@@ -104,10 +108,12 @@ class RunFolder:
         path: Path,
         experiment: Experiment,
         before_start: Callable[[RunFolder, Experiment], None] | None = None,
+        charter: SignedCharter | None = None,
     ) -> RunFolder:
         """Create the folder of a new run with everything that is known before it starts.
 
-        ``before_start`` may write further files, before the folder counts as a run.
+        ``before_start`` may write further files, before the folder counts as a run. ``charter`` is
+        what its sites have signed; in a simulation, it is made here.
         """
         folder = RunFolder(path)
         folder._check_new()
@@ -115,7 +121,7 @@ class RunFolder:
         make_folder(path)
         with folder.locked("create"), filling(path):
             folder._check_new()
-            write_facts(experiment, path)
+            write_facts(experiment, path, charter)
             for copy, source in user_files(experiment.settings).items():
                 make_folder((path / copy).parent)
                 write_atomically(path / copy, source.read_bytes())

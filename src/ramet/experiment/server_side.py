@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -19,6 +20,9 @@ from ramet.payload import Arrays
 from ramet.randomness import EVERYONE
 from ramet.rules.method import AssembledMethod
 from ramet.run_options import Engine
+
+if TYPE_CHECKING:
+    from ramet.secure.charter import Charter  # needs an extra
 
 _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
     "local": (),  # in the same process a retry would end the same way
@@ -49,8 +53,15 @@ def rounds_of(experiment: Experiment, snapshots: Path, regional: bool = False) -
         device=compute_device(settings.device),
         secure=settings.secure,
         config=agreed_digest(experiment),
+        charter=_charter(snapshots.parent) if settings.verified else None,
         final_clients=experiment.final_clients,
     )
+
+
+def _charter(folder: Path) -> Charter:
+    from ramet.experiment.chain_parts import read_charter  # needs an extra
+
+    return read_charter(folder).charter
 
 
 def _shared_start(experiment: Experiment, snapshots: Path) -> Arrays:

@@ -22,6 +22,7 @@ from ramet.experiment.site_record import PARTS, SiteRecord, save_parts
 
 if TYPE_CHECKING:
     from ramet.engine.site.secure_site import SecureSite
+    from ramet.engine.site.site_chain import SiteChain
 
 _PRIVATE = "private"
 """The folder of a client's noisy sums, in runs with differential privacy per link."""
@@ -82,6 +83,7 @@ def _protection(experiment: Experiment, client: str, states: Path) -> Protection
     return Protection(
         clients=len(experiment.clients),
         secure=_secure_site(experiment, client, states) if settings.secure else None,
+        chain=_chain(experiment, client, states) if settings.verified else None,
         private=_private_site(experiment, client, states),
         run_answers=RunAnswers(states / client / ANSWERS) if settings.dp else None,
         audit=audit_log(experiment, client, states) if audited else None,
@@ -95,6 +97,12 @@ def _secure_site(experiment: Experiment, client: str, states: Path) -> SecureSit
     folder = states / client / _SECURE
     seed, config = experiment.settings.seed, agreed_digest(experiment)
     return simulated_site(client, states.name, folder, seed, experiment.clients, config)
+
+
+def _chain(experiment: Experiment, client: str, states: Path) -> SiteChain:
+    from ramet.experiment.chain_parts import simulated_chain  # needs an extra
+
+    return simulated_chain(experiment, client, states)
 
 
 def _private_site(experiment: Experiment, client: str, states: Path) -> PrivateSite | None:

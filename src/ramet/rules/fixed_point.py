@@ -70,16 +70,20 @@ class FixedPoint:
 
     def decode(self, total: Arrays, clients: int) -> dict[str, Array]:
         """The sums as float64; raise RametError if one is larger than any sum of terms."""
-        signed = np.int64 if self.ring == 64 else np.int32
         sums = {
-            name: array.view(signed).astype(np.float64) / self.scale
-            for name, array in total.items()
+            name: array.astype(np.float64) / self.scale
+            for name, array in self.signed(total).items()
         }
         largest = clients * (self.limit(clients) + 1 / self.scale)
         for name, values in sums.items():
             if (np.abs(values) > largest).any():
                 raise RametError(f"the sum of '{name}' is out of range, so it is not merged.")
         return sums
+
+    def signed(self, encoded: Arrays) -> dict[str, Array]:
+        """Encoded terms, or their sum, as signed integers."""
+        signed = np.int64 if self.ring == 64 else np.int32
+        return {name: array.view(signed) for name, array in encoded.items()}
 
     def form(self, terms: Arrays) -> dict[str, Array]:
         """Zeros with the names, shapes and types of encoded terms."""

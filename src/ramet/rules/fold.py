@@ -48,6 +48,10 @@ class Fold(Protocol):
         """What is wrong with the parts that another process has sent."""
         ...
 
+    def integers(self) -> Arrays:
+        """The parts as integers, which add up exactly, for checks of a sum."""
+        ...
+
     def result(self) -> Folded: ...
 
 
@@ -72,6 +76,9 @@ class Sums:
         reason = _values_fault(parts, np.dtype(np.float64))
         return reason or (None if Total.are_parts(parts) else "has only a part of a sum")
 
+    def integers(self) -> Arrays:
+        return self._total.integers()
+
     def result(self) -> Folded:
         return Folded(self._total.arrays())
 
@@ -93,6 +100,9 @@ class RingSums:
 
     def parts_fault(self, parts: Arrays) -> str | None:
         return _values_fault(parts, self._summation.dtype)
+
+    def integers(self) -> Arrays:
+        return self._summation.signed(self._total.arrays)
 
     def result(self) -> Folded:
         return Folded(self._summation.decode(self._total.arrays, self._clients))
@@ -117,6 +127,9 @@ class KeptReplies:
 
     def parts_fault(self, parts: Arrays) -> str | None:  # noqa: ARG002
         return "has a sum of replies that are compared"
+
+    def integers(self) -> Arrays:
+        return self.parts()
 
     def result(self) -> Folded:
         return Folded(self._beside.result().sums, self.replies)

@@ -156,6 +156,17 @@ class Total:
         coarse = {_COARSE + name: sums.coarse for name, sums in self._sums.items()}
         return coarse | {_FINE + name: sums.fine for name, sums in self._sums.items()}
 
+    def integers(self) -> dict[str, Array]:
+        """The parts as integers, which add up exactly like the terms."""
+        return {
+            prefix + name: np.rint(part * unit).astype(np.int64)
+            for name, sums in self._sums.items()
+            for prefix, part, unit in (
+                (_COARSE, sums.coarse, OrderlessSum.COARSE_UNITS),
+                (_FINE, sums.fine, OrderlessSum.FINE_UNITS),
+            )
+        }
+
     def add_parts(self, parts: Arrays) -> None:
         """Add the parts of another total, as if its terms were added here."""
         coarse, fine = under(_COARSE, parts), under(_FINE, parts)
@@ -183,8 +194,9 @@ class OrderlessSum:
     sum.
     """
 
-    _COARSE = 1.5 * 2.0 ** (52 - 16)
-    _FINE = 1.5 * 2.0 ** (52 - 56)
+    COARSE_UNITS, FINE_UNITS = 2.0**16, 2.0**56
+    """Both parts are whole numbers of these units."""
+    _COARSE, _FINE = 1.5 * 2.0**52 / COARSE_UNITS, 1.5 * 2.0**52 / FINE_UNITS
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.coarse: NDArray[np.float64] = np.zeros(shape)

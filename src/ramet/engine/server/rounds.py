@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
@@ -32,6 +32,9 @@ from ramet.metrics import Record
 from ramet.payload import Arrays
 from ramet.rules.method import AssembledMethod
 from ramet.rules.server import CPU, no_network
+
+if TYPE_CHECKING:
+    from ramet.secure.charter import Charter  # needs an extra
 
 ServerEvaluation: TypeAlias = Callable[[Arrays], Mapping[str, float]]
 """Evaluates the server's arrays on all data at once."""
@@ -67,6 +70,8 @@ class Rounds:
     device: torch.device = CPU
     secure: bool = False
     """Whether the server learns sums only."""
+    charter: Charter | None = None
+    """What the sites have signed, in a run that they verify."""
     config: str = ""
     """A digest of the settings that all members of a secure sum have in common."""
     final_clients: Sequence[str] | None = None
@@ -107,6 +112,14 @@ class Rounds:
 
     def collector(self, wire: Wire) -> Collector:
         """How replies come in, which depends on the settings of the run."""
+        if self.charter is None:
+            return self._unverified(wire)
+        from ramet.engine.server.chained import LINKS, Chained, ChainWire  # needs an extra
+
+        chain = ChainWire(wire, self.charter, self.snapshots.folder / LINKS)
+        return Chained(self._unverified(chain), chain)
+
+    def _unverified(self, wire: Wire) -> Collector:
         if self.regions:
             return Regional(self.rules, self.regions, wire, self._quorum)
         direct, pace = self.direct(wire), self.method.pace

@@ -71,14 +71,22 @@ class ServerRules:
         """The state after an exchange with these replies, and the activation's scores of them."""
         if not plan.train:
             return state
-        server, extras = self._server(plan.round), extras_slice(plan.exchange)
-        for kind, rule in rules_of(self.method, plan.exchange).items():
-            name = MERGING if kind == PARAMETERS else extras
-            state = state.having(name, self._merged(rule, kind, state[name], folded, server))
+        server = self._server(plan.round)
+        state = self.merged(state, plan, folded, server)
         if plan.trains:
             activity = self.method.activation.settle(state[ACTIVITY], server, scores)
             state = state.having(ACTIVITY, activity)
         return replace(state.having(LOGGED, Payload(numbers=server.logged)), step=plan.step)
+
+    def merged(
+        self, state: RunState, plan: Plan, folded: Folded, server: Server | None = None
+    ) -> RunState:
+        """The state after replies were merged, before the activation and the journal know."""
+        server, extras = server or self._server(plan.round), extras_slice(plan.exchange)
+        for kind, rule in rules_of(self.method, plan.exchange).items():
+            name = MERGING if kind == PARAMETERS else extras
+            state = state.having(name, self._merged(rule, kind, state[name], folded, server))
+        return state
 
     def _merged(
         self, rule: Merging, kind: str, own: Payload, folded: Folded, server: Server

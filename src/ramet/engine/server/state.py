@@ -43,6 +43,11 @@ class RunState:
         known = [name for name in self.slices if name.startswith(_EXTRAS)]
         return {name.removeprefix(_EXTRAS): self.slices[name] for name in known}
 
+    def from_sums(self) -> dict[str, Payload]:
+        """What the rules for parameters and extras know, which sites can compute themselves."""
+        names = [name for name in self.slices if name == MERGING or name.startswith(_EXTRAS)]
+        return {name: self.slices[name] for name in sorted(names)}
+
     def sha256(self, private: Mapping[str, str]) -> str:
         """SHA-256 of everything that was learned.
 

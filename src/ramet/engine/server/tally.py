@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from logging import WARNING
 from typing import Any, TypeAlias
 
+from ramet.engine.secure_messages import ANSWER
 from ramet.engine.server.plan import Plan
 from ramet.errors import RametError, one_line
 from ramet.events import log_event
@@ -42,6 +43,8 @@ class Tally:
     """The activation's scores of replies."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Digests of clients' private states, after the last round of a simulation."""
+    signed: Mapping[str, str] = field(default_factory=dict)
+    """What clients have signed of their replies, in a run that they verify."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why clients did not answer, or why their replies were refused."""
     means: Mapping[str, float] = field(default_factory=dict)
@@ -59,13 +62,14 @@ class Tally:
             asked={**self.asked, **later.asked},
             scores={**self.scores, **later.scores},
             digests={**self.digests, **later.digests},
+            signed={**self.signed, **later.signed},
             failed={**failed, **later.failed},
             means={**self.means, **later.means},
         )
 
     def traffic(self) -> Tally:
         """Without what the replies said: the messages of a stage before training."""
-        return replace(self, numbers={}, asked={}, scores={}, digests={}, means={})
+        return replace(self, numbers={}, asked={}, scores={}, digests={}, signed={}, means={})
 
     def only_down(self) -> Tally:
         """What was sent, if there was anything in it."""
@@ -147,6 +151,7 @@ class Counting:
         self._asked: dict[str, int] = {}
         self._scores: dict[str, Mapping[str, float]] = {}
         self._digests: dict[str, str] = {}
+        self._signed: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
     def request(self, client: str, message: Payload) -> None:
@@ -167,6 +172,8 @@ class Counting:
             self._scores[client] = scores
         if "private" in reply.notes:
             self._digests[client] = reply.notes["private"]
+        if ANSWER in reply.notes:
+            self._signed[client] = reply.notes[ANSWER]
 
     def fault(self, client: str, reason: str, received: bool) -> None:
         self.failed[client] = one_line(reason)
@@ -191,6 +198,7 @@ class Counting:
             asked=self._asked,
             scores=self._scores,
             digests=self._digests,
+            signed=self._signed,
             failed=self.failed,
         )
         return sum(self._tallies, own)

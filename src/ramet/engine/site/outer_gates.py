@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ramet.engine.secure_messages import BATCH, QUESTIONS, STEP, SUM
+from ramet.engine.secure_messages import ANSWER, BATCH, QUESTIONS, STEP, SUM, TAG
 from ramet.engine.site.answered import Answered
 from ramet.engine.site.audit import AuditLog
 from ramet.engine.site.gates import (
@@ -27,9 +27,11 @@ from ramet.models.node_hops import NodeHops
 from ramet.payload import Arrays, Payload
 from ramet.policy import WITHHELD, Policy
 from ramet.randomness import Randomness
+from ramet.rules.extras import TRAINING
 
 if TYPE_CHECKING:
-    from ramet.engine.site.secure_site import SecureSite  # needs an extra
+    from ramet.engine.site.secure_site import SecureSite  # these need an extra
+    from ramet.engine.site.site_chain import SiteChain
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Masked(SameForm):
         return self.secure.masked(request.message, inside(request))
 
     def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
-        notes = {PRIVATE: "", BATCH: "", QUESTIONS: ""}
+        notes = dict.fromkeys((PRIVATE, TAG, BATCH, QUESTIONS), "")
         return Payload(form.arrays, {}, notes)
 
 
@@ -166,3 +168,37 @@ class Audited(SameForm):
         reply, notes = inside(request), request.message.notes
         self.log.add(request.round, reply, notes.get("stage", notes.get(STEP, "")))
         return reply
+
+
+@dataclass(frozen=True)
+class Tagged(SameForm):
+    """Adds the site's tag of what its reply adds to the sum, with which all sites check the sum."""
+
+    chain: SiteChain
+
+    def __call__(self, request: R, inside: Inside[R]) -> Payload:
+        reply = inside(request)
+        if not request.message.numbers["train"]:
+            return reply
+        tag = self.chain.tag(reply, request.round, request.stage or TRAINING)
+        return replace(reply, notes={**reply.notes, TAG: tag})
+
+    def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
+        return with_notes(form, TAG)
+
+
+@dataclass(frozen=True)
+class Chained(SameForm):
+    """Answers only what follows from the run's chain, and signs the reply with the link before."""
+
+    chain: SiteChain
+
+    def __call__(self, request: R, inside: Inside[R]) -> Payload:
+        if STEP in request.message.notes:  # between two exchanges
+            return inside(request)
+        message, position = self.chain.followed(request.message)
+        reply = inside(replace(request, message=message))
+        return replace(reply, notes={**reply.notes, ANSWER: self.chain.signed(reply, position)})
+
+    def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
+        return with_notes(form, ANSWER)

@@ -20,10 +20,12 @@ from ramet.engine.site.inner_gates import (
 from ramet.engine.site.limit import SiteLimit
 from ramet.engine.site.outer_gates import (
     Audited,
+    Chained,
     Counted,
     Measured,
     Once,
     Permitted,
+    Tagged,
     Unlinked,
     secure_gates,
 )
@@ -35,7 +37,8 @@ from ramet.policy import NO_RULES, Policy, PolicyError
 from ramet.rules.method import AssembledMethod
 
 if TYPE_CHECKING:
-    from ramet.engine.site.secure_site import SecureSite  # needs an extra
+    from ramet.engine.site.secure_site import SecureSite  # these need an extra
+    from ramet.engine.site.site_chain import SiteChain
 
 T = TypeVar("T")
 
@@ -51,6 +54,8 @@ class Protection:
     """The number of clients of the run."""
     secure: SecureSite | None = None
     """The site's side of secure sums, if the run has them."""
+    chain: SiteChain | None = None
+    """The site's copy of the run's chain, if its sites verify it."""
     private: PrivateSite | None = None
     """The site's side of differential privacy, if the run has it."""
     policy: Policy = NO_RULES
@@ -79,6 +84,7 @@ class Protection:
             None if site is None else Noised(site),
             *(Released(release, f"release {index}") for index, release in releases),
             None if summation is None else Summed(method, summation, *terms),
+            *self._tagged(in_secret=True),
             None if self.secure is None else Questioned(),
         )
 
@@ -92,6 +98,8 @@ class Protection:
             Counted(),
             Measured() if secure is None else None,
             Permitted(self.policy, self._permission(), self.answered),
+            *self._tagged(in_secret=False),
+            None if self.chain is None else Chained(self.chain),
             None if self.audit is None else Audited(self.audit),
         )
 
@@ -100,6 +108,11 @@ class Protection:
         if self.secure is not None:
             return secure_gates(self.secure)
         return () if self.run_answers is None else (Once(self.run_answers),)
+
+    def _tagged(self, in_secret: bool) -> tuple[Tagged, ...]:
+        """The gate with tags is where a reply is what is summed: before masks, after a policy."""
+        is_here = in_secret == (self.secure is not None)
+        return (Tagged(self.chain),) if self.chain is not None and is_here else ()
 
     def _private(self, unit: str) -> PrivateSite | None:
         """The site's side of differential privacy, if it protects this unit."""

@@ -30,6 +30,7 @@ from ramet.engine.secure_messages import (
     STEP,
     SUM,
     SURVIVORS,
+    TAG,
     UNMASK,
     SecureError,
     Summed,
@@ -128,7 +129,7 @@ class SecureSite:
         others = {peer: adverts[peer] for peer in members if peer != self.site}
         context = context_digest(message, self.config)
         terms = mask_terms(reply.arrays, batch, number, self.site, secrets, others, context)
-        own = {name: note for name, note in reply.notes.items() if name == PRIVATE}
+        own = {name: note for name, note in reply.notes.items() if name in (PRIVATE, TAG)}
         return Payload(
             terms, {}, {**own, BATCH: batch.id, QUESTIONS: reply.notes.get(QUESTIONS, "{}")}
         )

@@ -1,0 +1,181 @@
+"""The chain at the server: a link for each exchange, and what sites need to follow it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ramet.disk import sync, write_atomically
+from ramet.engine.chain import (
+    BEFORE,
+    CHAIN,
+    CLOSING,
+    FILE,
+    TOTAL,
+    Answer,
+    Link,
+    Slices,
+    answer_fault,
+    links_text,
+    read_links,
+    reply_digest,
+    slices_digest,
+    slices_facts,
+    slices_of,
+)
+from ramet.engine.secure_messages import ANSWER, STEP, TAG
+from ramet.engine.server.collector import Collector
+from ramet.engine.server.plan import Plan
+from ramet.engine.server.state import RunState
+from ramet.engine.server.tally import Tally
+from ramet.engine.server.wire import Answer as WireAnswer
+from ramet.engine.server.wire import Refused, Wire
+from ramet.payload import Array, Arrays, Payload, digest, under
+from ramet.rules.activation import Spared
+from ramet.rules.fixed_point import prefixed
+from ramet.rules.fold import Fold
+from ramet.secure.charter import Charter
+
+LINKS, SLICE = FILE, "chain"
+"""The file with all links, in the folder of the server's snapshots; the slice of the run's state."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the server keeps of the chain between exchanges."""
+
+    links: int = 0
+    """The number of links."""
+    at: Mapping[str, int] = field(default_factory=dict)
+    """The last exchange to which each client has replied."""
+    total: Arrays = field(default_factory=dict)
+    """The sum of the last exchange."""
+    before: Slices = field(default_factory=dict)
+    """The state before the last exchange."""
+
+    @staticmethod
+    def of(state: RunState) -> _Kept:
+        own = state[SLICE]
+        if "facts" not in own.notes:
+            return _Kept()
+        facts = json.loads(own.notes["facts"])
+        before = slices_of(under(BEFORE, own.arrays), facts["before"])
+        return _Kept(facts["links"], facts["at"], under(TOTAL, own.arrays), before)
+
+    def payload(self) -> Payload:
+        facts = {"links": self.links, "at": self.at, "before": slices_facts(self.before)}
+        return Payload(self.arrays(with_before=True), notes={"facts": json.dumps(facts)})
+
+    def arrays(self, with_before: bool) -> dict[str, Array]:
+        found = prefixed(TOTAL, self.total)
+        for name, own in self.before.items() if with_before else ():
+            found |= prefixed(f"{BEFORE}{name}/", own.arrays)
+        return found
+
+
+@dataclass
+class ChainWire:
+    """Adds to messages what sites need to follow the chain, and checks that replies continue it."""
+
+    inner: Wire
+    charter: Charter
+    path: Path
+    next: Link | None = None
+    """The link of this exchange, as far as it is known before any reply."""
+    kept: _Kept = field(default_factory=_Kept)
+    links: list[Link] = field(default_factory=list)
+    steps: set[str] = field(default_factory=set)
+    """Clients that were asked for a step between two exchanges."""
+    added: dict[str, int] = field(default_factory=dict)
+    """Bytes of the chain that each client was sent in this exchange."""
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[WireAnswer]:
+        def chained() -> Iterator[tuple[str, Payload]]:
+            for client, message in requests:
+                is_step = STEP in message.notes
+                (self.steps.add if is_step else self.steps.discard)(client)
+                yield client, message if is_step else self._with_chain(client, message)
+
+        for client, reply in self.inner.exchange(chained()):
+            yield client, self._checked(client, reply)
+
+    def _with_chain(self, client: str, message: Payload) -> Payload:
+        if not self.links:
+            return message
+        missed = self.links[max(self.kept.at.get(client, 0) - 1, 0) :]
+        is_behind = len(missed) > 1
+        extras = self.kept.arrays(with_before=is_behind)
+        note = links_text(missed, slices_facts(self.kept.before) if is_behind else None)
+        size = sum(array.nbytes for array in extras.values())
+        self.added[client] = self.added.get(client, 0) + size
+        notes = {**message.notes, CHAIN: note}
+        return replace(message, notes=notes, extras={**message.extras, **extras})
+
+    def _checked(self, client: str, reply: Payload | str) -> Payload | str:
+        """The reply, if its site has signed it for this exchange."""
+        if isinstance(reply, str) or self.next is None or client in self.steps:
+            return reply
+        try:
+            facts = json.loads(reply.notes[ANSWER])
+            state, answer = facts.pop("state"), Answer(**facts)
+        except (ValueError, TypeError, KeyError):
+            return Refused("has no answer for the run's chain")
+        if state != self.next.state or answer.reply != reply_digest(reply):
+            return Refused("has signed another reply, or in another state of the run")
+        if answer.tag != reply.notes.get(TAG, ""):
+            return Refused("has signed another tag")
+        fault = answer_fault(self.next, client, answer, self.charter)
+        return Refused(fault) if fault else reply
+
+
+@dataclass(frozen=True)
+class Chained:
+    """Collects replies as ``inner`` does, over the wire of the chain, and appends a link."""
+
+    inner: Collector
+    wire: ChainWire
+
+    def collect(
+        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+    ) -> tuple[RunState, Tally]:
+        kept, wire = _Kept.of(state), self.wire
+        links = read_links(wire.path)[: kept.links]
+        slices = state.from_sums()
+        begun = Link(
+            index=len(links) + 1,
+            round=plan.round,
+            exchange=plan.exchange if plan.train else CLOSING,
+            before=links[-1].digest if links else wire.charter.identity,
+            state=slices_digest(slices),
+            answers={},
+            total="",
+        )
+        wire.next, wire.kept, wire.links, wire.added = begun, kept, links, {}
+        after, tally = self.inner.collect(plan, state, asked, fold)
+        tally = tally + Tally(down=dict(wire.added))
+        total = fold.parts()
+        answers = {client: _answer(note) for client, note in sorted(tally.signed.items())}
+        link = replace(begun, answers=answers, total=digest(total))
+        self._append(links, link)
+        at = {**kept.at, **dict.fromkeys(answers, link.index)}
+        own = _Kept(link.index, at, total, slices)
+        return after.having(SLICE, own.payload()), tally
+
+    def _append(self, links: list[Link], link: Link) -> None:
+        """Write the link; a later one, of an exchange that is repeated, was sent to nobody."""
+        path = self.wire.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if len(read_links(path)) != len(links) or not links:
+            write_atomically(path, "".join(f"{one.text}\n" for one in [*links, link]))
+            return
+        with path.open("a") as file:
+            file.write(f"{link.text}\n")
+        sync(path)
+
+
+def _answer(note: str) -> Answer:
+    facts: dict[str, Any] = json.loads(note)
+    return Answer(facts["reply"], facts["tag"], facts["signature"])

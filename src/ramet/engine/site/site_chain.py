@@ -1,0 +1,224 @@
+"""A site's copy of its run's chain, and its own computation of the server's state.
+
+What a message brings is checked before anything is done with it: the links since the last one, that
+the sum in the last link is the sum of the replies in it, and that the model is what follows from
+it. A site that was not asked for some rounds takes over the state that a quorum of sites has signed
+in the last link, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from logging import WARNING
+from pathlib import Path
+from typing import Any, Protocol
+
+from ramet.disk import sync, write_atomically
+from ramet.engine.chain import (
+    BEFORE,
+    CHAIN,
+    FILE,
+    TOTAL,
+    ChainError,
+    Link,
+    Slices,
+    link_fault,
+    links_in,
+    read_links,
+    reply_digest,
+    slices_digest,
+    slices_facts,
+    slices_of,
+    statement,
+)
+from ramet.engine.secure_messages import TAG
+from ramet.engine.store.checkpoint import Snapshot, Snapshots
+from ramet.events import log_event
+from ramet.payload import Payload, digest, under
+from ramet.rules.fixed_point import prefixed
+from ramet.rules.fold import Fold
+from ramet.secure.charter import ChainMember
+from ramet.secure.tags import is_sum, tag_of
+
+FOLDER = "chain"
+"""The folder with a site's copy of the chain, next to its state in a run."""
+_KEPT = 2
+
+
+class ServerStep(Protocol):
+    """Protocol of what the server computes, which a site repeats."""
+
+    def first(self) -> Slices:
+        """The state before round 1."""
+        ...
+
+    def fold(self, round_number: int, exchange: str) -> Fold:
+        """How the replies to an exchange are added up."""
+        ...
+
+    def next(self, slices: Slices, link: Link, fold: Fold) -> Slices:
+        """The state after an exchange."""
+        ...
+
+    def expected(self, slices: Slices, message: Payload) -> Payload:
+        """The message that the server sends in this state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a site has followed the chain: its links, and the state that follows from them."""
+
+    links: Sequence[Link]
+    slices: Slices
+
+    @property
+    def index(self) -> int:
+        return len(self.links)
+
+
+@dataclass(frozen=True)
+class SiteChain:
+    """The chain of one run at one site."""
+
+    member: ChainMember
+    step: ServerStep
+    folder: Path
+
+    def followed(self, message: Payload) -> tuple[Payload, Position]:
+        """The message without what it says of the chain, which is checked and kept."""
+        position, plain = self.position(), _without_chain(message)
+        if CHAIN in message.notes:
+            position = self._follow(message, position)
+        elif position.links:
+            raise ChainError("the message has no links of the run's chain.")
+        due = self.step.expected(position.slices, plain)
+        for name, given, own in (
+            ("the model", plain.arrays, due.arrays),
+            ("an extra", plain.extras, due.extras),
+        ):
+            if digest(given) != digest(own):
+                raise ChainError(
+                    f"{name} in the message of round {int(plain.numbers['round'])} does not follow "
+                    "from the sums of the rounds before, so this site does not answer."
+                )
+        return plain, position
+
+    def tag(self, reply: Payload, round_number: int, exchange: str) -> str:
+        """The site's tag of what its reply adds to the sum of an exchange."""
+        fold = self.step.fold(round_number, exchange)
+        fold.add(self.member.site, reply)
+        own = self.member
+        return f"{tag_of(fold.integers(), own.key, own.site, round_number, exchange):032x}"
+
+    def signed(self, reply: Payload, position: Position) -> str:
+        """What the site signs of a reply to the message that it has followed, as JSON."""
+        own, links, index = self.member, position.links, position.index + 1
+        before = links[-1].digest if links else own.charter.identity
+        state, tag = slices_digest(position.slices), reply.notes.get(TAG, "")
+        said = reply_digest(reply)
+        signature = own.identity.sign(statement(own.charter, index, before, state, said, tag))
+        self._note_answer(index, said)
+        return json.dumps({"state": state, "reply": said, "tag": tag, "signature": signature.hex()})
+
+    def position(self) -> Position:
+        """How far the site has followed the chain."""
+        saved = self._snapshots.latest_valid()
+        if saved is None:
+            return Position((), self.step.first())
+        links = read_links(self.folder / FILE)[: saved.step]
+        return Position(links, slices_of(saved.arrays, saved.facts["slices"]))
+
+    def _follow(self, message: Payload, position: Position) -> Position:
+        (given, facts), known = links_in(message), position.links
+        if not given or given[-1].index < position.index:
+            raise ChainError("the message goes back in the run's chain.")
+        old = [link for link in given if link.index <= position.index]
+        if any(link.text != known[link.index - 1].text for link in old):
+            raise ChainError("the message has another link than this site was sent before.")
+        new = given[len(old) :]
+        if not new:
+            return position
+        links = [*known]
+        for link in new:
+            self._check_link(links[-1] if links else None, link)
+            links.append(link)
+        slices = position.slices
+        if len(new) > 1:
+            slices = slices_of(under(BEFORE, message.extras), facts or ())
+        if slices_digest(slices) != new[-1].state:
+            raise ChainError("the server's state is not what the sites have signed.")
+        position = Position(links, self._stepped(message, new[-1], slices))
+        self._keep(position, len(known))
+        return position
+
+    def _check_link(self, before: Link | None, link: Link) -> None:
+        fault = link_fault(link, before, self.member.charter)
+        if fault:
+            raise ChainError(f"the run's chain is broken: {fault}.")
+        own = self._answers().get(str(link.index))
+        counted = link.answers.get(self.member.site)
+        if own is not None and counted is None:
+            log_event(WARNING, "reply left out", round=link.round, exchange=link.exchange)
+
+    def _stepped(self, message: Payload, link: Link, slices: Slices) -> Slices:
+        """The state after an exchange, if its sum is that of the replies."""
+        parts, fold = under(TOTAL, message.extras), self.step.fold(link.round, link.exchange)
+        if digest(parts) != link.total or (fault := fold.parts_fault(parts)):
+            raise ChainError(f"the sum of round {link.round} is not what its link says.")
+        fold.add_parts(parts)
+        answers, integers = link.answers, fold.integers()
+        exchange = link.round, link.exchange
+        tags = [int(answer.tag, 16) for answer in answers.values() if answer.tag]
+        sites = [site for site, answer in answers.items() if answer.tag]
+        if not is_sum(integers, tags, self.member.key, sites, *exchange):
+            raise ChainError(
+                f"the sum of round {link.round} is not the sum of the replies of "
+                f"{', '.join(sites)}, so this site does not go on."
+            )
+        return self.step.next(slices, link, fold)
+
+    def _keep(self, position: Position, known: int) -> None:
+        """Keep links before the state that follows from them; a crash loses both or neither."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / FILE
+        lines = [f"{link.text}\n" for link in position.links]
+        if len(read_links(path)) == known and known:
+            with path.open("a") as file:
+                file.writelines(lines[known:])
+            sync(path)
+        else:
+            write_atomically(path, "".join(lines))
+        arrays: dict[str, Any] = {}
+        for name, own in position.slices.items():
+            arrays |= prefixed(f"{name}/", own.arrays)
+        facts = {"slices": slices_facts(position.slices)}
+        self._snapshots.save(Snapshot(position.index, arrays, facts))
+
+    def _note_answer(self, index: int, reply: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        answers = {**self._answers(), str(index): reply}
+        latest = dict([*answers.items()][-_KEPT:])
+        write_atomically(self.folder / "answers.json", json.dumps(latest))
+
+    def _answers(self) -> Mapping[str, str]:
+        """The digests of the site's last replies, by the exchange."""
+        path = self.folder / "answers.json"
+        answers: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        return answers
+
+    @property
+    def _snapshots(self) -> Snapshots:
+        return Snapshots(self.folder, keep=_KEPT)
+
+
+def _without_chain(message: Payload) -> Payload:
+    notes = {name: note for name, note in message.notes.items() if name != CHAIN}
+    extras = {
+        name: array
+        for name, array in message.extras.items()
+        if not name.startswith((TOTAL, BEFORE))
+    }
+    return replace(message, notes=notes, extras=extras)
