@@ -132,6 +132,9 @@ class Policy(_Table):
     members: int | None = Field(None, ge=1)
     """The smallest number of sites in a run and, with secure sums, in each sum. None for the
     default: secure sums are over all sites in the site's list of members."""
+    charters: Literal["fitting", "by hand"] = "fitting"
+    """Whether the site signs every charter that its settings and this policy allow, or each one
+    after its owner has run `ramet charter sign`."""
     samples: int = Field(1, ge=1)
     """The smallest number of training samples with which the site takes part."""
     runs: int | None = Field(None, ge=0)
@@ -316,6 +319,7 @@ _FIRST_POLICY = """\
                                    # over all of members.toml, and a site that is away stops the
                                    # run. With a smaller number the run goes on, but a coordinator
                                    # that lies about who is away can single out a site's update
+# charters = "by hand"             # sign the charter of a verified run with `ramet charter sign`
 # samples = 50                     # the smallest number of training samples here
 runs = 20                          # the most runs, whatever their names; raise it for more
 # rounds = 500                     # the most rounds over all runs

@@ -80,6 +80,8 @@ def run(
     experiment = given_experiment(method, name, chosen, given)
     if experiment.settings.secure:
         print_status("Secure sums: keys are drawn from the seed, so this run protects nothing.")
+    if experiment.settings.verified:
+        print_status("Verified rounds: keys follow from the seed, so this run proves nothing.")
     if experiment.settings.dp:
         print_status("Differential privacy: noise follows from the seed. Simulated: no guarantee.")
     with progress() as observe:

@@ -2,8 +2,8 @@
 
 A link says from which state an exchange began, who has replied, and the sum of the replies. Each
 reply is signed together with the link before and the state, as the site has computed them, so that
-the signatures in a link confirm the one before it. What follows from a sum is in no link: the server
-and every site compute it with the same rules.
+the signatures in a link confirm the one before it. What follows from a sum is in no link: the
+server and every site compute it with the same rules.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ramet.disk import sync
 from ramet.errors import RametError
 from ramet.payload import Arrays, Payload, digest, under
 from ramet.secure.charter import Charter, canonical
@@ -90,9 +91,7 @@ class Link:
         return link
 
 
-def statement(
-    charter: Charter, index: int, before: str, state: str, reply: str, tag: str
-) -> bytes:
+def statement(charter: Charter, index: int, before: str, state: str, reply: str, tag: str) -> bytes:
     """What a site signs of a reply."""
     facts = [charter.identity, index, before, state, reply, tag]
     return canonical(["a reply in Ramet's chain", *facts]).encode()
@@ -170,8 +169,23 @@ def slices_of(arrays: Arrays, facts: Iterable[Any]) -> dict[str, Payload]:
 
 
 def read_links(path: Path) -> list[Link]:
-    """The links in a file; a line that a crash cut short was never acted on."""
+    """The links in a file."""
     if not path.exists():
         return []
-    whole, _, _ = path.read_text().rpartition("\n")
-    return [Link.parse(line) for line in whole.split("\n")] if whole else []
+    return [Link.parse(line) for line in path.read_text().splitlines()]
+
+
+def append_links(path: Path, size: int, links: Iterable[Link]) -> int:
+    """Add links behind the first ``size`` bytes of a file, and return its new size.
+
+    What is behind them was written by an exchange that a crash has interrupted.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    with path.open("r+b") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.writelines(f"{link.text}\n".encode() for link in links)
+        end = file.tell()
+    sync(path)
+    return end

@@ -25,6 +25,8 @@ def check_same(folder: RunFolder, settings: RunSettings) -> None:
         experiment.public_settings().model_dump(exclude={"code"})
         for experiment in (existing, Experiment(settings))
     )
+    if folder.is_agreed:  # the sites have agreed on the seed
+        given["seed"] = stored["seed"]
     changes = [
         f"{key}={given[key]} instead of {stored[key]}"
         for key in stored
@@ -85,6 +87,11 @@ def extend(folder: RunFolder, rounds: int) -> None:
         experiment, summary = folder.experiment(), folder.summary()
         planned, done = experiment.settings.rounds, _committed(folder, experiment)
         budget = experiment.settings.budget
+        if experiment.settings.verified and rounds != planned:
+            raise RametError(
+                f"the charter of the run in {folder.path} says {planned} rounds, so it cannot have "
+                "another number. Start a new run."
+            )
         if budget is not None and budget.unit != "link" and rounds != planned:
             raise RametError(
                 f"the noise of the run in {folder.path} was chosen for {planned} rounds, so it "

@@ -96,6 +96,11 @@ class RunFolder:
         """A unique name, by which sites keep the states of different runs apart."""
         return self.about()["run"]
 
+    @property
+    def is_agreed(self) -> bool:
+        """Whether the sites have signed a charter of the run with keys of their own."""
+        return len(self.run_name) == 64
+
     def about(self) -> dict[str, str]:
         """The run's name, its start and the versions that it runs with."""
         facts = read_json(self.path / VERSIONS)

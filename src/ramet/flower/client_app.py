@@ -58,6 +58,8 @@ from ramet.flower.permission import (
 from ramet.flower.records import COLUMNS, PREPARATION, from_records, to_records
 from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
+from ramet.flower.site_charters import FOLDER as CHARTERS
+from ramet.flower.site_charters import STEP, SiteCharters
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
 from ramet.flower.told_sums import NAME as TOLD
 from ramet.flower.told_sums import ToldSums
@@ -100,7 +102,12 @@ def answer(message: Message, context: Context) -> Message:
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
         check_request(request, str(context.node_config.get("client")), context.node_config)
-        states, preparation = _states(context, request), request.notes.get(PREPARATION, "")
+        preparation = request.notes.get(PREPARATION, "")
+        if STEP in request.notes:
+            return Message(
+                to_records(_charter_step(context, request, preparation)), reply_to=message
+            )
+        states = _states(context, request)
         experiment, limit, policy = _permitted(context, preparation, states)
         torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
@@ -120,6 +127,7 @@ def answer(message: Message, context: Context) -> Message:
                 private = _private(protection, context)
                 protection = replace(protection, private=private, run_answers=answers)
                 protection = replace(protection, answered=answered, deployed=True)
+                protection = _verified(protection, context, experiment, states)
             reply = replace(client, protection=protection).answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
@@ -226,6 +234,10 @@ def _permitted(
         settings = from_run_config({**config, "data": data or config["data"]})
     else:
         settings = permitted_settings(config, terms)
+    charters = _charters(context)
+    if settings.verified and states is not None and charters is not None:
+        seed = charters.signed(states.name).seed
+        settings = settings.model_copy(update={"seed": seed})
     experiment = _experiment(settings, preparation, states)
     if settings.dp and experiment.preparation.types:
         raise NotAllowedError("`dp`: no noise covers sums of columns, so none are prepared.")
@@ -261,6 +273,54 @@ def _secured(protection: Protection, context: Context) -> SecureSite | None:
     if SETTINGS in config or policy.secure == "required":
         raise PolicyError("`secure`: this site has no key or no list of members for secure sums.")
     return simulated
+
+
+def _charter_step(context: Context, request: Payload, preparation: str) -> Payload:
+    """What the site answers to a step of a charter: it may sign it."""
+    from ramet.experiment.chain_parts import charter_terms  # these need an extra
+    from ramet.secure.identity import Identity, Peers
+
+    experiment, _, policy = _permitted(context, preparation)
+    name, charters, config = _name(context, experiment), _charters(context), context.node_config
+    if charters is None:
+        raise NotAllowedError("only a site that has joined a consortium signs charters.")
+    with write_errors_kept_local("write its state"):
+        identity = Identity.read(Path(str(config["key"])))
+        peers = Peers.read(Path(str(config[MEMBERS])))
+        reply = charters.answer(request, identity, peers, charter_terms(experiment), policy)
+    return _signed(reply, context, request, name, INTRODUCTION)
+
+
+def _charters(context: Context) -> SiteCharters | None:
+    """The charters of a site in a consortium; None for others, which have no keys of their own."""
+    config = context.node_config
+    if SETTINGS not in config or MEMBERS not in config:
+        return None
+    return SiteCharters(Path(str(config["state"])) / CHARTERS, str(config["client"]))
+
+
+def _verified(
+    protection: Protection, context: Context, experiment: Experiment, states: Path
+) -> Protection:
+    """The protection with the charter that the site has signed, if it has keys of its own.
+
+    No secure sum is then over fewer sites than the charter says.
+    """
+    charters = _charters(context)
+    if protection.chain is None or charters is None:
+        return protection
+    from ramet.experiment.chain_parts import charter_terms, site_chain
+    from ramet.secure.charter import canonical
+    from ramet.secure.identity import Identity
+
+    member = charters.member(states.name, Identity.read(Path(str(context.node_config["key"]))))
+    if canonical(member.charter.terms) != canonical(charter_terms(experiment)):
+        raise NotAllowedError("the run's settings are not those of the charter that was signed.")
+    secure = protection.secure
+    if secure is not None and secure.members.smallest is not None:
+        smallest = max(secure.members.smallest, member.charter.quorum)
+        secure = replace(secure, members=replace(secure.members, smallest=smallest))
+    return replace(protection, chain=site_chain(experiment, member, states), secure=secure)
 
 
 def _private(protection: Protection, context: Context) -> PrivateSite | None:
@@ -332,8 +392,8 @@ def _signed(
 def _states(context: Context, request: Payload) -> Path:
     """The folder for this run's private state; every run has its own."""
     run = request.notes.get("run", "")
-    if not re.fullmatch(r"[0-9a-f]{32}", run):
-        raise RametError(f"expected the run's name as 32 hex digits, received '{run}'.")
+    if not re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", run):
+        raise RametError(f"expected the run's name as 32 or 64 hex digits, received '{run}'.")
     folder = context.node_config.get("state") or context.run_config["folder"]
     if not folder:
         raise RametError(

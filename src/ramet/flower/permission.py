@@ -156,6 +156,9 @@ def _check_limits(settings: RunSettings, terms: SiteTerms) -> None:
         raise _refused("threads", value, f"at most {threads}", _allow("threads"))
     if terms.secure and not settings.secure:
         raise _refused("secure", "a run without secure sums", "secure sums only", _NEW_INVITATION)
+    if terms.verified and not settings.verified:
+        value = "a run without a charter"
+        raise _refused("verified", value, "verified rounds only", _NEW_INVITATION)
     if terms.dp and settings.budget != Budget.parse(terms.dp):
         value = f"a run with --dp {settings.dp}" if settings.dp else "a run without --dp"
         raise _refused("dp", value, terms.dp, _NEW_INVITATION)

@@ -14,9 +14,11 @@ from flwr.serverapp import Grid, ServerApp
 from ramet.data.own import Schema, agreed, distant_sums
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.chain_parts import read_charter
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.continuing import check_same, check_sites
 from ramet.experiment.executing import execute
+from ramet.flower.charters import begin, save_envelopes, sign_charter
 from ramet.flower.patches import applied
 from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
@@ -36,7 +38,7 @@ def main(grid: Grid, context: Context) -> None:
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
-    folder = RunFolder(path)
+    folder, is_new = RunFolder(path), not RunFolder(path).started
     if folder.started:
         check_same(folder, settings)
     if not folder.started or folder.summary() is None:
@@ -50,11 +52,28 @@ def main(grid: Grid, context: Context) -> None:
             for sentence in distant_sums(wire.sites.sums):
                 log(WARNING, "%s.", sentence)
             agreement = agreed(wire.sites.sums)
-            folder = RunFolder.create(path, Experiment(settings, reported, agreement))
+            folder = _created(path, Experiment(settings, reported, agreement), wire, context)
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
+        if folder.is_agreed:
+            begin(wire, path, read_charter(path), settings.deadline, is_new)
         execute(folder, wire, _log_round)
     log(INFO, "The run has ended: %s", path)
+
+
+def _created(path: Path, experiment: Experiment, wire: GridWire, context: Context) -> RunFolder:
+    """The folder of a new run; in a consortium that verifies, once all sites have signed."""
+    keys = str(context.run_config.get("keys") or "")
+    if not (experiment.settings.verified and keys):
+        return RunFolder.create(path, experiment)
+    wire.set_run("", experiment.raw_schemas, experiment.preparation)
+    public = Keyring(Path(keys)).texts(experiment.clients)
+    signed, envelopes = sign_charter(wire, experiment, public, experiment.settings.deadline)
+    settings = experiment.settings.model_copy(update={"seed": signed.seed})
+    agreed = Experiment(settings, experiment.reported, experiment.agreement)
+    return RunFolder.create(
+        path, agreed, lambda folder, _: save_envelopes(folder.path, envelopes), signed
+    )
 
 
 def _wire(grid: Grid, clients: Iterable[str], deadline: float, context: Context) -> GridWire:

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -193,6 +193,13 @@ class Keyring:
 
     def has(self, client: str) -> bool:
         return bool(_NAME.fullmatch(client)) and self._file(client).is_file()
+
+    def texts(self, clients: Iterable[str]) -> dict[str, str]:
+        """The public keys of these clients, which must all be admitted."""
+        missing = [client for client in clients if not self.has(client)]
+        if missing:
+            raise RametError(f"{', '.join(missing)}: not admitted, so no charter can name them.")
+        return {client: self._file(client).read_text().strip() for client in clients}
 
     def fault(self, reply: Payload, request_id: RequestId) -> str | None:
         """Why the reply is not accepted as this client's, or None if it is."""

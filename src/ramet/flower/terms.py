@@ -59,6 +59,7 @@ class AgreedRun(BaseModel):
     release: str | None = None
     rounds: int | None = None
     secure: bool = False
+    verified: bool = False
     dp: str | None = None
     options: dict[str, str] = {}
 

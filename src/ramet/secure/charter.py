@@ -1,10 +1,10 @@
 """Charters: what a run is, written once and signed by every site before it starts.
 
-A charter has the run's terms, the sites with their long-lived keys, and from each site two things
-that are new: a commitment to its share of the run's seed, and a public key for what the sites tell
-each other. Its SHA-256 is the run's identity. A site that signs it reveals its share, so that nobody
-could choose the seed, and sends each other site a secret, so that the sites have a key in common
-that the coordinator lacks.
+A charter has the run's terms, the sites with their long-lived keys, and from each site two
+new things: a commitment to its share of the run's seed, and a public key for what the sites tell
+each other. Its SHA-256 is the run's identity. A site that signs it reveals its share, so that
+nobody could choose the seed, and sends each other site a secret, so that the sites have a key in
+common that the coordinator lacks.
 """
 
 from __future__ import annotations

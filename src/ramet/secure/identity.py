@@ -66,13 +66,18 @@ class Identity:
 def is_signed(statement: bytes, signature: bytes, public: str) -> bool:
     """Whether the holder of this public key has signed the statement."""
     try:
-        key = load_ssh_public_key(public.encode())
+        key = _loaded(public)
         if not isinstance(key, ec.EllipticCurvePublicKey):
             return False
         key.verify(signature, statement, _ALGORITHM)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         return False
     return True
+
+
+@lru_cache(maxsize=256)
+def _loaded(public: str) -> object:
+    return load_ssh_public_key(public.encode())
 
 
 @dataclass(frozen=True)

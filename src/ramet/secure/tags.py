@@ -67,6 +67,5 @@ def _dot(integers: Array, factors: Array) -> int:
     products = rows.T @ factors.astype(np.float64)
     shifts = [1, 2**16, 2**32, 2**48, -(2**64)]  # two's complement
     return sum(
-        shifts[row] * (int(value) << (16 * limb))
-        for (row, limb), value in np.ndenumerate(products)
+        shifts[row] * (int(value) << (16 * limb)) for (row, limb), value in np.ndenumerate(products)
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ramet.disk import sync, write_atomically
 from ramet.engine.chain import (
     BEFORE,
     CHAIN,
@@ -19,6 +18,7 @@ from ramet.engine.chain import (
     Link,
     Slices,
     answer_fault,
+    append_links,
     links_text,
     read_links,
     reply_digest,
@@ -40,7 +40,7 @@ from ramet.rules.fold import Fold
 from ramet.secure.charter import Charter
 
 LINKS, SLICE = FILE, "chain"
-"""The file with all links, in the folder of the server's snapshots; the slice of the run's state."""
+"""The file with all links, among the server's snapshots, and the slice of the run's state."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class _Kept:
 
     links: int = 0
     """The number of links."""
+    size: int = 0
+    """Of the file with these links, in bytes."""
     at: Mapping[str, int] = field(default_factory=dict)
     """The last exchange to which each client has replied."""
     total: Arrays = field(default_factory=dict)
@@ -63,10 +65,16 @@ class _Kept:
             return _Kept()
         facts = json.loads(own.notes["facts"])
         before = slices_of(under(BEFORE, own.arrays), facts["before"])
-        return _Kept(facts["links"], facts["at"], under(TOTAL, own.arrays), before)
+        total = under(TOTAL, own.arrays)
+        return _Kept(facts["links"], facts["size"], facts["at"], total, before)
 
     def payload(self) -> Payload:
-        facts = {"links": self.links, "at": self.at, "before": slices_facts(self.before)}
+        facts = {
+            "links": self.links,
+            "size": self.size,
+            "at": self.at,
+            "before": slices_facts(self.before),
+        }
         return Payload(self.arrays(with_before=True), notes={"facts": json.dumps(facts)})
 
     def arrays(self, with_before: bool) -> dict[str, Array]:
@@ -133,7 +141,10 @@ class ChainWire:
 
 @dataclass(frozen=True)
 class Chained:
-    """Collects replies as ``inner`` does, over the wire of the chain, and appends a link."""
+    """Collects replies as ``inner`` does, over the wire of the chain, and appends a link.
+
+    There is none for the closing exchange, in which nothing is merged.
+    """
 
     inner: Collector
     wire: ChainWire
@@ -142,7 +153,9 @@ class Chained:
         self, plan: Plan, state: RunState, asked: Spared, fold: Fold
     ) -> tuple[RunState, Tally]:
         kept, wire = _Kept.of(state), self.wire
-        links = read_links(wire.path)[: kept.links]
+        if len(wire.links) != kept.links:  # in a process that has just begun
+            wire.links = read_links(wire.path)[: kept.links]
+        links = wire.links
         slices = state.from_sums()
         begun = Link(
             index=len(links) + 1,
@@ -153,27 +166,19 @@ class Chained:
             answers={},
             total="",
         )
-        wire.next, wire.kept, wire.links, wire.added = begun, kept, links, {}
+        wire.next, wire.kept, wire.added = begun, kept, {}
         after, tally = self.inner.collect(plan, state, asked, fold)
         tally = tally + Tally(down=dict(wire.added))
+        if not plan.train:
+            return after, tally
         total = fold.parts()
         answers = {client: _answer(note) for client, note in sorted(tally.signed.items())}
         link = replace(begun, answers=answers, total=digest(total))
-        self._append(links, link)
+        size = append_links(wire.path, kept.size, [link])
+        wire.links.append(link)
         at = {**kept.at, **dict.fromkeys(answers, link.index)}
-        own = _Kept(link.index, at, total, slices)
+        own = _Kept(link.index, size, at, total, slices)
         return after.having(SLICE, own.payload()), tally
-
-    def _append(self, links: list[Link], link: Link) -> None:
-        """Write the link; a later one, of an exchange that is repeated, was sent to nobody."""
-        path = self.wire.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if len(read_links(path)) != len(links) or not links:
-            write_atomically(path, "".join(f"{one.text}\n" for one in [*links, link]))
-            return
-        with path.open("a") as file:
-            file.write(f"{link.text}\n")
-        sync(path)
 
 
 def _answer(note: str) -> Answer:

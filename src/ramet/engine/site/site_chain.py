@@ -15,7 +15,7 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any, Protocol
 
-from ramet.disk import sync, write_atomically
+from ramet.disk import write_atomically
 from ramet.engine.chain import (
     BEFORE,
     CHAIN,
@@ -24,9 +24,9 @@ from ramet.engine.chain import (
     ChainError,
     Link,
     Slices,
+    append_links,
     link_fault,
     links_in,
-    read_links,
     reply_digest,
     slices_digest,
     slices_facts,
@@ -69,14 +69,16 @@ class ServerStep(Protocol):
 
 @dataclass(frozen=True)
 class Position:
-    """How far a site has followed the chain: its links, and the state that follows from them."""
+    """How far a site has followed the chain: its last link, and the state that follows from it."""
 
-    links: Sequence[Link]
+    link: Link | None
     slices: Slices
+    size: int
+    """Of the file with all links up to this one, in bytes."""
 
     @property
     def index(self) -> int:
-        return len(self.links)
+        return self.link.index if self.link else 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class SiteChain:
         position, plain = self.position(), _without_chain(message)
         if CHAIN in message.notes:
             position = self._follow(message, position)
-        elif position.links:
+        elif position.link:
             raise ChainError("the message has no links of the run's chain.")
         due = self.step.expected(position.slices, plain)
         for name, given, own in (
@@ -115,8 +117,8 @@ class SiteChain:
 
     def signed(self, reply: Payload, position: Position) -> str:
         """What the site signs of a reply to the message that it has followed, as JSON."""
-        own, links, index = self.member, position.links, position.index + 1
-        before = links[-1].digest if links else own.charter.identity
+        own, link, index = self.member, position.link, position.index + 1
+        before = link.digest if link else own.charter.identity
         state, tag = slices_digest(position.slices), reply.notes.get(TAG, "")
         said = reply_digest(reply)
         signature = own.identity.sign(statement(own.charter, index, before, state, said, tag))
@@ -127,32 +129,30 @@ class SiteChain:
         """How far the site has followed the chain."""
         saved = self._snapshots.latest_valid()
         if saved is None:
-            return Position((), self.step.first())
-        links = read_links(self.folder / FILE)[: saved.step]
-        return Position(links, slices_of(saved.arrays, saved.facts["slices"]))
+            return Position(None, self.step.first(), 0)
+        facts = saved.facts
+        slices = slices_of(saved.arrays, facts["slices"])
+        return Position(Link.parse(facts["link"]), slices, facts["size"])
 
     def _follow(self, message: Payload, position: Position) -> Position:
-        (given, facts), known = links_in(message), position.links
+        given, facts = links_in(message)
         if not given or given[-1].index < position.index:
             raise ChainError("the message goes back in the run's chain.")
         old = [link for link in given if link.index <= position.index]
-        if any(link.text != known[link.index - 1].text for link in old):
+        if old and old[-1] != position.link:
             raise ChainError("the message has another link than this site was sent before.")
         new = given[len(old) :]
         if not new:
             return position
-        links = [*known]
-        for link in new:
-            self._check_link(links[-1] if links else None, link)
-            links.append(link)
+        for before, link in zip([position.link, *new], new, strict=False):
+            self._check_link(before, link)
         slices = position.slices
         if len(new) > 1:
             slices = slices_of(under(BEFORE, message.extras), facts or ())
         if slices_digest(slices) != new[-1].state:
             raise ChainError("the server's state is not what the sites have signed.")
-        position = Position(links, self._stepped(message, new[-1], slices))
-        self._keep(position, len(known))
-        return position
+        slices = self._stepped(message, new[-1], slices)
+        return self._kept(new, slices, position.size)
 
     def _check_link(self, before: Link | None, link: Link) -> None:
         fault = link_fault(link, before, self.member.charter)
@@ -166,7 +166,7 @@ class SiteChain:
     def _stepped(self, message: Payload, link: Link, slices: Slices) -> Slices:
         """The state after an exchange, if its sum is that of the replies."""
         parts, fold = under(TOTAL, message.extras), self.step.fold(link.round, link.exchange)
-        if digest(parts) != link.total or (fault := fold.parts_fault(parts)):
+        if digest(parts) != link.total or fold.parts_fault(parts):
             raise ChainError(f"the sum of round {link.round} is not what its link says.")
         fold.add_parts(parts)
         answers, integers = link.answers, fold.integers()
@@ -180,22 +180,16 @@ class SiteChain:
             )
         return self.step.next(slices, link, fold)
 
-    def _keep(self, position: Position, known: int) -> None:
-        """Keep links before the state that follows from them; a crash loses both or neither."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / FILE
-        lines = [f"{link.text}\n" for link in position.links]
-        if len(read_links(path)) == known and known:
-            with path.open("a") as file:
-                file.writelines(lines[known:])
-            sync(path)
-        else:
-            write_atomically(path, "".join(lines))
+    def _kept(self, new: Sequence[Link], slices: Slices, size: int) -> Position:
+        """Keep links, and then the state that follows from them; a crash loses both or neither."""
+        position = Position(new[-1], slices, append_links(self.folder / FILE, size, new))
         arrays: dict[str, Any] = {}
-        for name, own in position.slices.items():
+        for name, own in slices.items():
             arrays |= prefixed(f"{name}/", own.arrays)
-        facts = {"slices": slices_facts(position.slices)}
-        self._snapshots.save(Snapshot(position.index, arrays, facts))
+        link, known = new[-1], slices_facts(slices)
+        facts = {"slices": known, "link": link.text, "size": position.size}
+        self._snapshots.save(Snapshot(link.index, arrays, facts))
+        return position
 
     def _note_answer(self, index: int, reply: str) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
