@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from test_secure_consortium import FIVE
 
 import ramet
 from consortia import DeployRun, Members, consortium
 from federations import merged_sha256
+from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import POLICY, add_member
 from ramet.engine.chain import FILE, read_links
@@ -20,7 +22,6 @@ from ramet.experiment import RunFolder
 from ramet.experiment.chain_parts import read_charter
 from ramet.flower.site_charters import FOLDER as CHARTERS
 from ramet.flower.site_charters import SiteCharters
-from test_secure_consortium import FIVE
 
 pytestmark = [
     pytest.mark.e2e,
@@ -45,7 +46,7 @@ def local_run(members: Members, seed: int, folder: Path) -> ramet.Result:
 
 
 def run(members: Members, folder: Path) -> RunFolder:
-    side = members.coordinator
+    side = Coordinator.open(members.coordinator.folder)
     return run_consortium(side, folder, folder.parent, 300.0, lambda _: None, lambda _: None)
 
 
@@ -78,7 +79,7 @@ def _check_by_hand(members: Members, folder: Path) -> None:
     """A site that signs by hand keeps a run from starting until its owner has signed."""
     slow = members.sites[0]
     (slow.folder / POLICY).write_text('secure = "required"\ncharters = "by hand"\n')
-    members.change_settings(deadline=5.0)
+    members.change_settings(deadline=40.0)
     with pytest.raises(RametError, match="waits for its owner to sign the charter"):
         run(members, folder / "unsigned")
     charters = SiteCharters(slow.folder / "state" / CHARTERS, slow.settings.site)
