@@ -179,7 +179,7 @@ def above_3(extras: Arrays) -> str | None:
 
 def test_a_declaration_can_check_the_values_of_extras(tmp_path: Path) -> None:
     """c sends its slope of 4, and its reply is left out: (1 + 2) / 2."""
-    method = climbing(extras=replace(TWO, flaw=above_3), after=send_slope)
+    method = climbing(extras=replace(TWO, fault=above_3), after=send_slope)
     federation = Federation(method, tmp_path)
     _, records = federation.run(1)
     assert records[0].failed == {"c": "two is above 3"}

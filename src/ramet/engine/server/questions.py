@@ -155,10 +155,10 @@ class WholeReplies:
             reason = fault(reply, expected, plan.train)
         declared = declared_extras(method).get(plan.exchange)
         if not reason and declared and reply.extras:
-            reason = declared.flaw(reply.extras)
+            reason = declared.fault(reply.extras)
         if reason or not plan.trains:
             return reason or reply
-        reason = method.flaw(reply.arrays)
+        reason = method.fault(reply.arrays)
         return reason or distance_fault(reply.arrays, question.sent, self.norm_bound) or reply
 
     def _begun(self, question: Question) -> dict[str, Array]:
