@@ -13,7 +13,7 @@ import tomli_w
 from http_proxy import TINYPROXY, http_proxy
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
-from ramet.deploy.probes import Finding, check_connection
+from ramet.deploy.probes import Check, check_connection
 from ramet.flower.programs import free_ports
 
 pytestmark = pytest.mark.skipif(
@@ -34,14 +34,14 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     (proxy,) = [service for service in side.services() if service.name == "proxy"]
     assert proxy.start()
     end = time.monotonic() + 20
-    while not first_finding(side).ok:
+    while not first_check(side).ok:
         assert time.monotonic() < end
         time.sleep(0.1)
     yield side
     assert proxy.stop()
 
 
-def first_finding(side: Coordinator) -> Finding:
+def first_check(side: Coordinator) -> Check:
     settings = side.consortium
     return next(check_connection(settings.address, settings.port, side.authority))
 
@@ -53,11 +53,11 @@ def test_the_connection_goes_through_the_proxy(
     port = coordinator.consortium.port
     with http_proxy(tmp_path / "proxy", [port], login) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        assert first_finding(coordinator).ok, first_finding(coordinator).detail
+        assert first_check(coordinator).ok, first_check(coordinator).detail
         made = proxy.connections()
         assert set(made) == {f"localhost:{port}"}
         monkeypatch.setenv("NO_PROXY", "localhost")
-        assert first_finding(coordinator).ok
+        assert first_check(coordinator).ok
         assert proxy.connections() == made
 
 
@@ -66,6 +66,6 @@ def test_a_proxy_that_refuses_is_reported(
 ) -> None:
     with http_proxy(tmp_path / "proxy", [1]) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        finding = first_finding(coordinator)
-    assert not finding.ok
-    assert "Tunnel connection failed: 403" in finding.detail
+        check = first_check(coordinator)
+    assert not check.ok
+    assert "Tunnel connection failed: 403" in check.detail

@@ -62,12 +62,12 @@ def test_news_is_recent_for_a_minute(now: float, tmp_path: Path) -> None:
 def test_a_supernode_without_news_is_down_everywhere(site: Site, now: float) -> None:
     assert check_services(site) == {}
     _hear(site, now - 100)
-    finding = check_services(site)["supernode"]
-    assert not finding.ok
-    assert finding.detail.startswith("no news from the coordinator since ")
+    check = check_services(site)["supernode"]
+    assert not check.ok
+    assert check.detail.startswith("no news from the coordinator since ")
     result = CliRunner().invoke(app, ["deploy", "alive", str(site.folder)])
     assert result.exit_code == 1
-    assert finding.detail in result.output
+    assert check.detail in result.output
     _hear(site, now)
     assert check_services(site)["supernode"].ok
     result = CliRunner().invoke(app, ["deploy", "alive", str(site.folder)])

@@ -244,11 +244,11 @@ def test_connections_with_plaintext_or_a_wrong_authority_fail(
 
 def test_the_doctor_reports_no_problems_on_either_side(members: Members) -> None:
     for side in (members.coordinator, members.sites[0]):
-        findings = {finding.name: finding for finding in examine(side.folder)}
-        assert not [finding for finding in findings.values() if not finding.ok]
+        checks = {check.name: check for check in examine(side.folder)}
+        assert not [check for check in checks.values() if not check.ok]
         expected = "400" if side is members.coordinator else "403"
-        assert findings["Control API from outside"].detail == f"status {expected}"
-        assert findings["clock"].ok
+        assert checks["Control API from outside"].detail == f"status {expected}"
+        assert checks["clock"].ok
 
 
 def test_private_keys_are_private_and_stay_where_they_were_created(members: Members) -> None:

@@ -152,7 +152,7 @@ def deploy_status(
     facts = monitor.facts()
     for line in status_lines(facts):
         print_line(line)
-    works = all(finding.ok for finding in facts.health.values())
+    works = all(check.ok for check in facts.health.values())
     if facts.superlink_error or not works or not all(facts.processes.values()):
         raise typer.Exit(1)
 
@@ -166,12 +166,12 @@ def deploy_alive(folder: Side = Path()) -> None:
     from ramet.deploy.health import check_services
     from ramet.deploy.opening import open_side
 
-    findings = check_services(open_side(folder.absolute()))
-    for finding in findings.values():
-        print_line(f"{finding.name}: {finding.detail}")
-    if not findings:
+    checks = check_services(open_side(folder.absolute()))
+    for check in checks.values():
+        print_line(f"{check.name}: {check.detail}")
+    if not checks:
         print_line("nothing was started")
-    if not findings or not all(finding.ok for finding in findings.values()):
+    if not checks or not all(check.ok for check in checks.values()):
         raise typer.Exit(1)
 
 
@@ -273,15 +273,15 @@ def doctor(folder: Side = Path()) -> None:
     from ramet.deploy.doctor import examine
 
     failures = 0
-    for finding in examine(folder.absolute()):
-        failures += not finding.ok
+    for check in examine(folder.absolute()):
+        failures += not check.ok
         out.print(
-            f"[{'green' if finding.ok else 'red'}]{'ok ' if finding.ok else 'BAD'}[/] "
-            f"{escape(one_line(f'{finding.name}: {finding.detail}'))}",
+            f"[{'green' if check.ok else 'red'}]{'ok ' if check.ok else 'BAD'}[/] "
+            f"{escape(one_line(f'{check.name}: {check.detail}'))}",
             highlight=False,
             soft_wrap=True,
         )
-        if not finding.ok:
-            print_line(f"    {finding.remedy}")
+        if not check.ok:
+            print_line(f"    {check.remedy}")
     if failures:
         raise typer.Exit(1)

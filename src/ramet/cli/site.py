@@ -58,12 +58,12 @@ def check_policy(
     from ramet.deploy.policy_check import check_run
     from ramet.deploy.site import Site
 
-    findings = [*check_run(run, Site.open(folder.absolute()))]
+    checks = [*check_run(run, Site.open(folder.absolute()))]
     if as_json:
-        print_json({f.name: {"allowed": f.ok, "detail": f.detail} for f in findings})
-    for finding in () if as_json else findings:
-        print_line(f"{'allowed' if finding.ok else 'REFUSED'} {finding.name}: {finding.detail}")
-    if not all(finding.ok for finding in findings):
+        print_json({f.name: {"allowed": f.ok, "detail": f.detail} for f in checks})
+    for check in () if as_json else checks:
+        print_line(f"{'allowed' if check.ok else 'REFUSED'} {check.name}: {check.detail}")
+    if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 

@@ -11,7 +11,7 @@ from ramet.deploy import keys
 from ramet.deploy.authority import CERTIFICATES
 from ramet.deploy.consortium import Application, Consortium, read
 from ramet.deploy.members import Members
-from ramet.deploy.probes import Finding, check_nginx, check_port
+from ramet.deploy.probes import Check, check_nginx, check_port
 from ramet.deploy.proxy import CLIENTS, reload_nginx
 from ramet.deploy.registration import Registration
 from ramet.deploy.services import Service, exporter, superexec
@@ -104,7 +104,7 @@ class Coordinator(Side):
             *exporter(self.folder, self.consortium.metrics_port),
         )
 
-    def check_ports(self) -> Iterator[Finding]:
+    def check_ports(self) -> Iterator[Check]:
         link, _, proxy, *_ = self.services()
         yield check_port(link, LOOPBACK, self.consortium.link_port, "link_port")
         yield check_port(proxy, str(self.consortium.listen), self.consortium.port, "port")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ramet.deploy.alive import describe, is_recent
 from ramet.deploy.coordinator import Coordinator
-from ramet.deploy.probes import Finding
+from ramet.deploy.probes import Check
 from ramet.deploy.services import Service
 from ramet.deploy.site import Site
 
@@ -20,8 +20,8 @@ _TIMEOUT = 5.0
 _LINK, _PROXY, _NODE = "superlink", "proxy", "supernode"
 
 
-def check_services(side: Coordinator | Site) -> dict[str, Finding]:
-    """A finding for each service that was started, by name."""
+def check_services(side: Coordinator | Site) -> dict[str, Check]:
+    """The check of each service that was started, by name."""
     return {
         service.name: _check_service(side, service)
         for service in side.services()
@@ -29,37 +29,37 @@ def check_services(side: Coordinator | Site) -> dict[str, Finding]:
     }
 
 
-def _check_service(side: Coordinator | Site, service: Service) -> Finding:
+def _check_service(side: Coordinator | Site, service: Service) -> Check:
     if isinstance(side, Site) and service.name == _NODE:
         return _check_news(side, service)
     if service.process() is None:
-        return Finding(service.name, False, "not running", f"See {service.log}.")
+        return Check(service.name, False, "not running", f"See {service.log}.")
     if service.name in (_LINK, _PROXY):
         return _check_answer(service, side.authority)
-    return Finding(service.name, True, "running")
+    return Check(service.name, True, "running")
 
 
 def _has_news_file(side: Coordinator | Site) -> bool:
     return isinstance(side, Site) and side.last_news is not None
 
 
-def _check_news(side: Site, service: Service) -> Finding:
+def _check_news(side: Site, service: Service) -> Check:
     remedy = f"It retries until the coordinator answers; if it does, see {service.log}."
-    return Finding(service.name, is_recent(side.last_news), describe(side.last_news), remedy)
+    return Check(service.name, is_recent(side.last_news), describe(side.last_news), remedy)
 
 
-def _check_answer(service: Service, authority: Path) -> Finding:
+def _check_answer(service: Service, authority: Path) -> Check:
     """Check that a service of the coordinator answers with a certificate that sites accept."""
     path = "/health" if service.name == _LINK else "/"
     try:
         status = _status(service, path, authority)
     except ssl.SSLCertVerificationError as error:
         remedy = "Rerun `ramet deploy init`, then `ramet deploy stop` and `start`."
-        return Finding(service.name, False, error.verify_message, remedy)
+        return Check(service.name, False, error.verify_message, remedy)
     except (OSError, HTTPException) as error:
-        return Finding(service.name, False, f"no answer ({error})", f"See {service.log}.")
+        return Check(service.name, False, f"no answer ({error})", f"See {service.log}.")
     ok = status == 200 or service.name == _PROXY
-    return Finding(service.name, ok, f"answers with status {status}", f"See {service.log}.")
+    return Check(service.name, ok, f"answers with status {status}", f"See {service.log}.")
 
 
 def _status(service: Service, path: str, authority: Path) -> int:

@@ -66,7 +66,7 @@ def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
 
 def _side_metrics(facts: Facts) -> Iterator[Metric]:
     help_text = "Whether a service that was started works"
-    up = {name: finding.ok for name, finding in facts.health.items()}
+    up = {name: check.ok for name, check in facts.health.items()}
     yield _gauge("service_up", help_text, up, "service")
     help_text = "When a certificate expires"
     expiry = facts.certificates

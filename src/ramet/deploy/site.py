@@ -23,7 +23,7 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
-from ramet.deploy.probes import Finding, check_connection, check_port
+from ramet.deploy.probes import Check, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.deploy.side import Say, Side, check_path, make_private_folder, private_files
 from ramet.disk import all_or_nothing, write_atomically
@@ -187,18 +187,18 @@ class Site(Side):
 
     def _await_coordinator(self, end: float, say: Say) -> None:
         """Wait for a coordinator that may be starting; fail at once if waiting cannot help."""
-        while not (finding := self._check_coordinator()).ok:
-            if not finding.transient or time.monotonic() > end:
-                finding.require_ok()
-            say(f"{finding.sentence} Retrying in {_UNREACHABLE_RETRY:.0f} s.")
+        while not (check := self._check_coordinator()).ok:
+            if not check.transient or time.monotonic() > end:
+                check.require_ok()
+            say(f"{check.sentence} Retrying in {_UNREACHABLE_RETRY:.0f} s.")
             time.sleep(_UNREACHABLE_RETRY)
 
-    def _check_coordinator(self) -> Finding:
-        """The first problem of the connection, or its first finding."""
+    def _check_coordinator(self) -> Check:
+        """The first check of the connection that fails; the first of all if none does."""
         first, *others = self.check_connection()
-        return next((finding for finding in others if not finding.ok), first)
+        return next((check for check in others if not check.ok), first)
 
-    def check_connection(self) -> Iterator[Finding]:
+    def check_connection(self) -> Iterator[Check]:
         settings, certificate = self.settings, self.folder / CLIENT_CERTIFICATE
         return check_connection(settings.address, settings.port, self.authority, certificate)
 

@@ -19,7 +19,7 @@ from typing import Any
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.health import check_services
-from ramet.deploy.probes import Finding
+from ramet.deploy.probes import Check
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.events import NAME, read_lines
@@ -127,7 +127,7 @@ class Facts:
     """A snapshot of a side."""
 
     processes: Mapping[str, int | None]
-    health: Mapping[str, Finding]
+    health: Mapping[str, Check]
     """Whether each service that was started works."""
     certificates: Mapping[str, float]  # name -> expiry as Unix time
     disk_free: int
