@@ -138,7 +138,10 @@ def test_exactly_the_existing_metrics_are_documented(
     submit(coordinator, run)
     (coordinator.folder / "proxy.pid").write_text("1 1.0")
     facts = replace(
-        Monitor(coordinator).facts(), sites={"rings": "online"}, sent=Sent(1, last=NOW), news=1.0
+        Monitor(coordinator).facts(),
+        sites={"rings": "online"},
+        sent=Sent(1, last=NOW),
+        heartbeat=1.0,
     )
     page = Path(__file__).parents[2] / "docs" / "monitoring.md"
     documented = set(re.findall(r"\bramet_\w+", page.read_text()))

@@ -1,6 +1,6 @@
 """Whether the programs of a side work, as those who depend on them see it.
 
-A running process is not enough: a SuperNode needs news from the coordinator, the coordinator's
+A running process is not enough: a SuperNode needs accepted heartbeats, the coordinator's
 SuperLink and proxy must answer with a valid certificate.
 """
 
@@ -25,13 +25,13 @@ def check_services(side: Coordinator | Site) -> dict[str, Check]:
     return {
         service.name: _check_service(side, service)
         for service in side.services()
-        if service.should_run or (service.name == _NODE and _has_news_file(side))
+        if service.should_run or (service.name == _NODE and _has_heartbeat_file(side))
     }
 
 
 def _check_service(side: Coordinator | Site, service: Service) -> Check:
     if isinstance(side, Site) and service.name == _NODE:
-        return _check_news(side, service)
+        return _check_heartbeat(side, service)
     if service.process() is None:
         return Check(service.name, False, "not running", f"See {service.log}.")
     if service.name in (_LINK, _PROXY):
@@ -39,13 +39,15 @@ def _check_service(side: Coordinator | Site, service: Service) -> Check:
     return Check(service.name, True, "running")
 
 
-def _has_news_file(side: Coordinator | Site) -> bool:
-    return isinstance(side, Site) and side.last_news is not None
+def _has_heartbeat_file(side: Coordinator | Site) -> bool:
+    return isinstance(side, Site) and side.last_heartbeat is not None
 
 
-def _check_news(side: Site, service: Service) -> Check:
+def _check_heartbeat(side: Site, service: Service) -> Check:
     remedy = f"It retries until the coordinator answers; if it does, see {service.log}."
-    return Check(service.name, is_recent(side.last_news), describe(side.last_news), remedy)
+    return Check(
+        service.name, is_recent(side.last_heartbeat), describe(side.last_heartbeat), remedy
+    )
 
 
 def _check_answer(service: Service, authority: Path) -> Check:

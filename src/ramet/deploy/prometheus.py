@@ -53,9 +53,9 @@ class _Collector(Collector):
             yield from _run_metrics(facts.run)
         if facts.sent:
             yield from _site_metrics(facts.sent, facts.problems)
-        if facts.news:
+        if facts.heartbeat:
             help_text = "When the coordinator last accepted this site's heartbeat"
-            yield _gauge("site_news_timestamp_seconds", help_text, facts.news)
+            yield _gauge("site_news_timestamp_seconds", help_text, facts.heartbeat)
 
 
 def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:

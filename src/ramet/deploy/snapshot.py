@@ -136,7 +136,7 @@ class Facts:
     """Why the SuperLink could not be queried."""
     run: RunFacts | None = None
     sent: Sent | None = None
-    news: float | None = None
+    heartbeat: float | None = None
     """When the coordinator last accepted the site's heartbeat, as Unix time."""
     problems: Counter[str] = field(default_factory=Counter)
     last_problem: str = ""
@@ -197,7 +197,7 @@ class Monitor:
         problems = [event for event in _events(side.events) if event["event"] in PROBLEMS]
         return {
             "sent": sum((_sent(path, path.stat().st_size) for path in logs), Sent()),
-            "news": side.last_news,
+            "heartbeat": side.last_heartbeat,
             "problems": Counter(problem["event"] for problem in problems),
             "last_problem": _problem_text(problems[-1]) if problems else "",
         }
