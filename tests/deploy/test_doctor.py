@@ -106,14 +106,14 @@ def test_a_superlink_that_another_program_started_is_found(site: Site, tmp_path:
     (port,) = free_ports(1)
     settings = tmp_path / "consortium.toml"
     settings.write_text(f"link_port = {port}\n{settings.read_text()}")
-    side = init(settings, tmp_path / "three", lambda _: None)
+    party = init(settings, tmp_path / "three", lambda _: None)
     other = init(settings, tmp_path / "other", lambda _: None)
     for listening in (nullcontext(), _tls_server(port, other.folder)):
         with listening, pytest.raises(RametError, match="the SuperLink is not running"):
-            side.check_running()
-    with _tls_server(port, side.folder):
-        side.check_running()
-    assert f"127.0.0.1:{port}" in (side.flower.home / "config.toml").read_text()
+            party.check_running()
+    with _tls_server(port, party.folder):
+        party.check_running()
+    assert f"127.0.0.1:{port}" in (party.flower.home / "config.toml").read_text()
 
 
 class _RetriedError(Exception):
@@ -147,7 +147,7 @@ def test_a_folder_with_only_settings_is_not_a_coordinator_without_keys(
 ) -> None:
     found = checks(tmp_path)
     assert "authority.key" not in found
-    assert found["side"].remedy.startswith("Run `ramet deploy init consortium.toml`, then")
+    assert found["setup"].remedy.startswith("Run `ramet deploy init consortium.toml`, then")
 
 
 def _fake_nginx(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

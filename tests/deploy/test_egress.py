@@ -30,20 +30,20 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     settings |= {"link_port": link_port, "sites": ["rings", "trees", "blocks"]}
     settings |= {"method": "fedstar", "setting": "tiny"}
     (tmp_path / "consortium.toml").write_text(tomli_w.dumps(settings))
-    side = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
-    (proxy,) = [service for service in side.services() if service.name == "proxy"]
+    party = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
+    (proxy,) = [service for service in party.services() if service.name == "proxy"]
     assert proxy.start()
     end = time.monotonic() + 20
-    while not first_check(side).ok:
+    while not first_check(party).ok:
         assert time.monotonic() < end
         time.sleep(0.1)
-    yield side
+    yield party
     assert proxy.stop()
 
 
-def first_check(side: Coordinator) -> Check:
-    settings = side.consortium
-    return next(check_connection(settings.address, settings.port, side.authority))
+def first_check(party: Coordinator) -> Check:
+    settings = party.consortium
+    return next(check_connection(settings.address, settings.port, party.authority))
 
 
 @pytest.mark.parametrize("login", ["", "north:secret"])

@@ -109,8 +109,8 @@ def _check_that_sites_report_it(members: Members) -> None:
 
 
 def _check_that_all_is_well(members: Members) -> None:
-    for side in (members.coordinator, *members.sites):
-        assert _ramet("deploy", "alive", side.folder)[0] == 0
+    for party in (members.coordinator, *members.sites):
+        assert _ramet("deploy", "alive", party.folder)[0] == 0
     for site in members.sites:
         assert _quick_check(site) == 0
         assert 'ramet_service_up{service="supernode"} 1.0' in _metrics(site.folder)

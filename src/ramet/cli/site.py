@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli.arguments import Json, Side
+from ramet.cli.arguments import Json, PartyFolder
 from ramet.cli.console import out, print_error, print_json, print_line, print_table
 from ramet.errors import RametError
 
@@ -24,7 +24,7 @@ app.add_typer(policy_app, name="policy")
 
 
 @policy_app.command("show")
-def show_policy(folder: Side = Path()) -> None:
+def show_policy(folder: PartyFolder = Path()) -> None:
     """Show the policy of the site in FOLDER, from its policy.toml."""
     from ramet.deploy.policy_check import answered_so_far, spent_privacy
     from ramet.deploy.site import POLICY, Site
@@ -46,7 +46,7 @@ def check_policy(
         Path,
         typer.Argument(help="Folder of a run, a consortium's settings, or an invitation."),
     ],
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
     as_json: Json = False,
 ) -> None:
     """Say what the site in FOLDER would refuse of RUN, and why; exit with 1 if anything.

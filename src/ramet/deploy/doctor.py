@@ -1,4 +1,4 @@
-"""Checks of a machine and its side of a consortium, with a remedy for each problem."""
+"""Checks of a machine and of the coordinator or site on it, with a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.deploy import keys
 from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator
 from ramet.deploy.health import check_services
-from ramet.deploy.opening import find_side
+from ramet.deploy.opening import find_party
 from ramet.deploy.probes import Check, check_connection, check_nginx, check_port
 from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, Site, SiteSettings
 from ramet.errors import RametError
@@ -28,64 +28,68 @@ _WARN_DAYS = 30
 
 
 def examine(folder: Path) -> Iterator[Check]:
-    """Check this machine, then the side in this folder, if there is one."""
+    """Check this machine, then the coordinator or site in this folder, if there is one."""
     yield _check_python()
     yield _check_flower()
     yield _check_disk(folder)
-    side = find_side(folder)
-    if isinstance(side, Coordinator):
-        yield from _check_coordinator_side(side)
-    elif isinstance(side, Site):
-        yield from _check_site_side(side)
+    party = find_party(folder)
+    if isinstance(party, Coordinator):
+        yield from _check_coordinator(party)
+    elif isinstance(party, Site):
+        yield from _check_site(party)
     else:
         yield _check_exists(
             "data", default_data(), "Set RAMET_DATA or --data to the datasets' folder."
         )
 
 
-def _check_coordinator_side(side: Coordinator) -> Iterator[Check]:
+def _check_coordinator(party: Coordinator) -> Iterator[Check]:
     yield check_nginx()
-    if not side.is_initialised:
-        remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
-        yield Check("side", False, f"only {SETTINGS} exists; not set up yet", remedy)
+    if not party.is_initialised:
+        remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {party.consortium.name}`."
+        yield Check("setup", False, f"only {SETTINGS} exists; not set up yet", remedy)
         return
     for name in ("authority.key", "server.key", SIGNING_KEY, "superexec.secret"):
-        yield _check_private(side.folder / name)
+        yield _check_private(party.folder / name)
     renew = "Rerun `ramet deploy init`: it issues a new certificate for the same key."
-    yield _check_certificate("server certificate", side.folder / "server.pem", renew)
-    yield _check_certificate("coordinator certificate", side.folder / SIGNING_CERTIFICATE, renew)
+    yield _check_certificate("server certificate", party.folder / "server.pem", renew)
+    yield _check_certificate("coordinator certificate", party.folder / SIGNING_CERTIFICATE, renew)
     replace = "Replace it with `ramet deploy init --authority new`; see Operations in the docs."
-    yield _check_certificate("authority", side.authority, replace)
-    for file in side.members.certificates(side.consortium.sites):
+    yield _check_certificate("authority", party.authority, replace)
+    for file in party.members.certificates(party.consortium.sites):
         yield _check_certificate(f"certificate of {file.stem}", file, keys.RENEW_CLIENT)
-    yield from side.check_ports()
-    link, _, proxy, *_ = side.services()
-    health = check_services(side)
+    yield from party.check_ports()
+    link, _, proxy, *_ = party.services()
+    health = check_services(party)
     yield from health.values()
     if proxy.process():
-        yield from check_connection(side.consortium.address, side.consortium.port, side.authority)
+        yield from check_connection(
+            party.consortium.address, party.consortium.port, party.authority
+        )
     if link.name in health and health[link.name].ok:  # not if systemd or Docker started it
-        for member, status in side.site_statuses().items():
+        for member, status in party.site_statuses().items():
             remedy = f"Ask {member} to run `ramet doctor` and `ramet deploy start`."
             yield Check(f"site {member}", status == "online", status, remedy)
 
 
-def _check_site_side(side: Site) -> Iterator[Check]:
+def _check_site(party: Site) -> Iterator[Check]:
     for name in ("node.key", "superexec.secret"):
-        yield _check_private(side.folder / name)
-    client = side.folder / CLIENT_CERTIFICATE
+        yield _check_private(party.folder / name)
+    client = party.folder / CLIENT_CERTIFICATE
     yield _check_certificate("client certificate", client, keys.RENEW_CLIENT)
     if client.exists():
         yield _check_private(client)
     yield _check_certificate(
-        "authority", side.authority, "Ask the coordinator for a new invitation."
+        "authority", party.authority, "Ask the coordinator for a new invitation."
     )
-    yield check_port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
-    yield from check_services(side).values()
-    yield _check_app(side.accepted)
-    yield _check_policy(side.folder / POLICY)
-    yield _check_data(side)
-    yield from side.check_connection()
+    yield check_port(
+        party.services()[0], "127.0.0.1", party.settings.runtime_port, "--runtime-port"
+    )
+    yield from check_services(party).values()
+    yield _check_app(party.accepted)
+    yield _check_policy(party.folder / POLICY)
+    yield _check_data(party)
+    yield from party.check_connection()
 
 
 def _check_python() -> Check:
@@ -153,9 +157,9 @@ def _check_policy(path: Path) -> Check:
     )
 
 
-def _check_data(side: Site) -> Check:
+def _check_data(party: Site) -> Check:
     """Read this site's data in the same way as a run."""
-    settings = side.settings
+    settings = party.settings
     try:
         experiment = Experiment(
             checked_settings(

@@ -1,4 +1,4 @@
-"""Whether the programs of a side work, as those who depend on them see it.
+"""Whether the programs of a party work, as those who depend on them see it.
 
 A running process is not enough: a SuperNode needs accepted heartbeats, the coordinator's
 SuperLink and proxy must answer with a valid certificate.
@@ -20,33 +20,33 @@ _TIMEOUT = 5.0
 _LINK, _PROXY, _NODE = "superlink", "proxy", "supernode"
 
 
-def check_services(side: Coordinator | Site) -> dict[str, Check]:
+def check_services(party: Coordinator | Site) -> dict[str, Check]:
     """The check of each service that was started, by name."""
     return {
-        service.name: _check_service(side, service)
-        for service in side.services()
-        if service.should_run or (service.name == _NODE and _has_heartbeat_file(side))
+        service.name: _check_service(party, service)
+        for service in party.services()
+        if service.should_run or (service.name == _NODE and _has_heartbeat_file(party))
     }
 
 
-def _check_service(side: Coordinator | Site, service: Service) -> Check:
-    if isinstance(side, Site) and service.name == _NODE:
-        return _check_heartbeat(side, service)
+def _check_service(party: Coordinator | Site, service: Service) -> Check:
+    if isinstance(party, Site) and service.name == _NODE:
+        return _check_heartbeat(party, service)
     if service.process() is None:
         return Check(service.name, False, "not running", f"See {service.log}.")
     if service.name in (_LINK, _PROXY):
-        return _check_answer(service, side.authority)
+        return _check_answer(service, party.authority)
     return Check(service.name, True, "running")
 
 
-def _has_heartbeat_file(side: Coordinator | Site) -> bool:
-    return isinstance(side, Site) and side.last_heartbeat is not None
+def _has_heartbeat_file(party: Coordinator | Site) -> bool:
+    return isinstance(party, Site) and party.last_heartbeat is not None
 
 
-def _check_heartbeat(side: Site, service: Service) -> Check:
+def _check_heartbeat(party: Site, service: Service) -> Check:
     remedy = f"It retries until the coordinator answers; if it does, see {service.log}."
     return Check(
-        service.name, is_recent(side.last_heartbeat), describe(side.last_heartbeat), remedy
+        service.name, is_recent(party.last_heartbeat), describe(party.last_heartbeat), remedy
     )
 
 

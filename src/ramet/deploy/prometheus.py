@@ -1,4 +1,4 @@
-"""A side's facts as Prometheus metrics: names and counts, never a site's data."""
+"""A party's facts as Prometheus metrics: names and counts, never a site's data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts = self._facts()
-        yield from _side_metrics(facts)
+        yield from _party_metrics(facts)
         if facts.run:
             yield from _run_metrics(facts.run)
         if facts.sent:
@@ -64,7 +64,7 @@ def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
     return registry
 
 
-def _side_metrics(facts: Facts) -> Iterator[Metric]:
+def _party_metrics(facts: Facts) -> Iterator[Metric]:
     help_text = "Whether a service that was started works"
     up = {name: check.ok for name, check in facts.health.items()}
     yield _gauge("service_up", help_text, up, "service")

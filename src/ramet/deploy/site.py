@@ -23,9 +23,9 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
+from ramet.deploy.party import Party, Say, check_path, make_private_folder, private_files
 from ramet.deploy.probes import Check, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Say, Side, check_path, make_private_folder, private_files
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
 from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, app_hash, write_guard
@@ -73,7 +73,7 @@ class SiteSettings(Membership):
 
 
 @dataclass(frozen=True)
-class Site(Side):
+class Site(Party):
     """A SuperNode that listens on loopback only and connects only to its coordinator."""
 
     settings: SiteSettings
