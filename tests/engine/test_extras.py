@@ -221,7 +221,7 @@ def test_a_wrong_answer_of_a_rule_names_the_rule(answer: Any, message: str, tmp_
 
 
 def test_no_activation_spares_a_client_its_extras(tmp_path: Path) -> None:
-    """The extra has the name of the array that is spared."""
+    """The extra has the name of the array that is omitted."""
     own = Extras(lambda model, shared: {"slope": torch.zeros(2)}, Sum())
     method = climbing(
         extras=own, after=sends(slope=torch.ones(2)), activation=RandomTensors(fraction=0.0)

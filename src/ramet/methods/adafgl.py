@@ -71,7 +71,7 @@ from torch.nn import functional
 from ramet.models import AdaptiveGCN, NodeNetwork, propagated
 from ramet.options import Share
 from ramet.payload import Payload, only
-from ramet.rules.activation import Spared, WithoutMemory
+from ramet.rules.activation import Asked, WithoutMemory
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification
@@ -85,9 +85,9 @@ class FirstRounds(WithoutMemory):
     rounds: PositiveInt
     asks_parts: ClassVar[bool] = True
 
-    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
-        spared = () if server.round <= self.rounds else server.switchable
-        return dict.fromkeys(server.clients, spared)
+    def ask(self, state: Payload, server: Server) -> Asked:  # noqa: ARG002
+        omitted = () if server.round <= self.rounds else server.switchable
+        return dict.fromkeys(server.clients, omitted)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Extras: arrays that travel besides parameters, such as control variates or class prototypes.
 
 A method declares its extras with their start values. They have a place of their own in messages:
-they are counted and audited like parameters, but no activation spares a client any of them, and
+they are counted and audited like parameters, but no activation lets a client omit any of them, and
 neither norm bounds nor robust merging rules see them.
 """
 

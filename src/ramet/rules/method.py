@@ -47,9 +47,9 @@ class Method:
         inputs: encodings that a client computes from its graphs once, before training.
         penalty: a term added to the loss, or None.
         activation: which clients take part in a round, and which arrays each must send.
-        switchable: patterns over the shared names that an activation may spare a client. Leave out
-            arrays that the merging needs from every active client. None for the choice of the
-            network, by default everything.
+        switchable: patterns over the shared names that an activation may let a client omit. Do not
+            name arrays that the merging needs from every active client. None for the choice of
+            the network, by default everything.
         up: patterns over the shared names that a client sends; a site refuses to send any other,
             whatever the server asks for.
         down: patterns over the shared names that a client receives; a site refuses any other.
@@ -198,5 +198,5 @@ def sent_up(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
 
 
 def switchable_arrays(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
-    """Names of the arrays that a client may be spared sending."""
+    """Names of the arrays that a client may omit."""
     return tuple(name for name in sent_up(method, shared) if name in method.switchable)

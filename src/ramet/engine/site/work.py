@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ramet.engine.check import same_form
-from ramet.engine.messages import candidates, spared_arrays
+from ramet.engine.messages import candidates, omitted_arrays
 from ramet.engine.site.kept_models import save_evaluated, save_final
 from ramet.engine.site.private_site import PrivateSite
 from ramet.engine.site.request import PRIVATE, NotSharedError, Opened, Request
@@ -108,7 +108,7 @@ class Trained:
         numbers |= {**self.fit(session, method, count), **session.logged}
         trained = model_arrays(state.model)
         declared = sent_up(method, method.shared.pick(trained))
-        names = requested(declared, spared_arrays(request.message))
+        names = requested(declared, omitted_arrays(request.message))
         arrays = {name: trained[name].copy() for name in names}
         return Payload(arrays, numbers, scored.notes, _extras(request, TRAINING, session))
 
