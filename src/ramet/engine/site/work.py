@@ -42,7 +42,7 @@ from ramet.training.private import fit_privately
 _METHOD, _STAGES = "method", "stages"
 """The owners of the memory that training uses, and of results of stages that are over."""
 Fit: TypeAlias = Callable[[Session, AssembledMethod, bool], dict[str, float]]
-"""Trains, counting operations if it is told to, and returns numbers about it."""
+"""Trains, counting operations if it is asked to, and returns numbers about it."""
 
 
 class Work(Protocol):
@@ -190,7 +190,7 @@ def fit_openly(session: Session, method: AssembledMethod, count: bool) -> dict[s
 
 @dataclass(frozen=True)
 class FitPrivately:
-    """Train with noise in every step, which is in the ledger before; nothing is told about it."""
+    """Train with noise in every step, entered in the ledger before, and report nothing about it."""
 
     private: PrivateSite
 
