@@ -25,8 +25,8 @@ from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import ClientState, restore, snapshot
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.client_side import client_of
 from ramet.experiment.executing import execute
-from ramet.experiment.site_side import client_of
 from ramet.methods import fedavg
 from ramet.models import GIN, GraphShape
 from ramet.payload import Payload, digest

@@ -26,7 +26,7 @@ from ramet.engine.site.outer_gates import Unlinked
 from ramet.engine.site.request import Request
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
-from ramet.experiment.site_side import client_of
+from ramet.experiment.client_side import client_of
 from ramet.models.hops import distinct_links, hops_of, summed_hops, unit_rows
 from ramet.models.plain_node import NodeGCN
 from ramet.policy import Ceiling, PolicyError

@@ -43,9 +43,9 @@ from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
+from ramet.experiment.client_side import audit_log, client_of
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.digests import terms_digest
-from ramet.experiment.site_side import audit_log, client_of
 from ramet.flower.data_record import check_same_data, check_same_terms, data_version
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
