@@ -308,7 +308,7 @@ def test_an_optimiser_of_a_tensor_outside_the_model_is_refused(tiny_client: Clie
         return SGD([*model.parameters(), nn.Parameter(torch.zeros(2, 3))], lr=0.1)
 
     error = refused(tiny_client("rings", assembled(fedavg(), training=With(make=make))))
-    assert "trains a tensor of shape [2, 3] that is no parameter of the model" in error
+    assert "trains a tensor of shape [2, 3] that is not a parameter of the model" in error
 
 
 class HasExtraState(GIN):
