@@ -199,7 +199,7 @@ def test_evaluation_on_another_graph_is_refused_before_anything_is_spent(tmp_pat
     node = node_of(tmp_path)
     assert isinstance(node.samples, NodeSamples)
     elsewhere = replace(node.samples, evaluated_on=node.samples.graph)
-    with pytest.raises(RametError, match="Set judged=own"):
+    with pytest.raises(RametError, match="Set evaluated_on=own"):
         without_links(replace(node, samples=elsewhere))
     assert node.protection.private is not None
     assert not (node.protection.private.folder / "hops.safetensors").exists()

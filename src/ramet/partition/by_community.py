@@ -33,16 +33,16 @@ class SubgraphSetting(Setting):
     into training, validation and test nodes is that of the whole graph. A single client holds
     everything, as the baseline without federation.
 
-    ``judged`` selects the graph on which a client's model is evaluated. ``own`` is the client's own
-    part, as a site would use the model. ``whole`` is the whole graph with all its links, as in
-    FedSage's paper.
+    ``evaluated_on`` selects the graph on which a client's model is evaluated. ``own`` is the
+    client's own part, as a site would use the model. ``whole`` is the whole graph with all its
+    links, as in FedSage's paper.
     """
 
     about: str
     source: str
     read: Callable[[Path], NodeGraph]
     parts: int
-    judged: EvaluatedOn = "own"
+    evaluated_on: EvaluatedOn = "own"
     partition: NodeCut = "louvain"
     alpha: float = 0.5
     train: float = 0.6
@@ -77,7 +77,7 @@ class SubgraphSetting(Setting):
         whole = everything.content
         own = self._members(whole, reading)[number]
         part, split = whole.subgraph(own), everything.split.restricted_to(own, whole.nodes)
-        if self.judged == "own":
+        if self.evaluated_on == "own":
             return ClientData(part, split)
         return ClientData(
             part, Split(split.train, everything.split.val, everything.split.test), whole
@@ -108,7 +108,7 @@ def _settings(
         clients: PositiveInt = 5,
         partition: NodeCut = "louvain",
         alpha: PositiveFloat = 0.5,
-        judged: EvaluatedOn = "own",
+        evaluated_on: EvaluatedOn = "own",
         train: ProperShare = 0.6,
         features: NonNegativeInt = width,
         connected: bool = False,
@@ -128,7 +128,7 @@ def _settings(
             f"{family}:{name}",
             lambda root: _read(root, family, name, features, connected, normalised),
             clients,
-            judged,
+            evaluated_on,
             partition,
             alpha,
             train,

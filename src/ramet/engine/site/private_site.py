@@ -88,7 +88,7 @@ class PrivateSite:
         if samples.evaluated_on is not None:
             raise RametError(
                 "--dp unit=link covers the links of a client's own graph, but this client is "
-                "evaluated on another. Set judged=own."
+                "evaluated on another. Set evaluated_on=own."
             )
         entry = self._entry(sampling=1.0, steps=hops, rounds=1)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
