@@ -18,7 +18,7 @@ from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split
 from ramet.options import ProperShare
 from ramet.partition.base import Reading, Setting
-from ramet.partition.flaws import NO_FLAWS, Flaws
+from ramet.partition.corruption import NO_CORRUPTION, Corruption
 from ramet.partition.node_cuts import NodeCut, largest_component, members
 
 _FORMAT = 3
@@ -46,7 +46,7 @@ class SubgraphSetting(Setting):
     partition: NodeCut = "louvain"
     alpha: float = 0.5
     train: float = 0.6
-    flaws: Flaws = NO_FLAWS
+    corruption: Corruption = NO_CORRUPTION
     metric: str | None = None
     rounds: int = 50
     connected: bool = False
@@ -64,7 +64,9 @@ class SubgraphSetting(Setting):
     def client_data(self, client: str, reading: Reading) -> ClientData[NodeGraph, Split]:
         number = self.clients.index(client)
         held = self._part(number, reading)
-        return self.flaws.applied(held, reading.split_seed + number) if self.flaws else held
+        return (
+            self.corruption.applied(held, reading.split_seed + number) if self.corruption else held
+        )
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
         whole = self.read(reading.data)
@@ -113,7 +115,7 @@ def _settings(
         features: NonNegativeInt = width,
         connected: bool = False,
         normalised: bool = False,
-        flaws: Flaws = NO_FLAWS,
+        corruption: Corruption = NO_CORRUPTION,
     ) -> SubgraphSetting:
         """``alpha``: of partition=label; the smaller, the more skewed the classes.
 
@@ -132,7 +134,7 @@ def _settings(
             partition,
             alpha,
             train,
-            flaws,
+            corruption,
             metric,
             connected=connected,
         )
