@@ -178,7 +178,7 @@ def adafgl(
     known_share: Share = 0.2,
     knowledge: NonNegativeFloat = 1.0,
 ) -> Method:
-    """FedAvg first; then sites train alone, and weigh two branches by how similar neighbours are."""
+    """FedAvg first; then sites train alone, weighing two branches by how similar neighbours are."""
     model = partial(
         AdaptiveGCN, settings=network, hops=hops, link_share=link_share, known_share=known_share
     )
