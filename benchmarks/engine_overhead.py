@@ -19,8 +19,8 @@ from harness import CPU, Clock, given, print_ratio, settings, sites
 from ramet.engine.processes.local import LocalWire
 from ramet.engine.start import start_model
 from ramet.experiment import Experiment, RunFolder, RunSettings
+from ramet.experiment.client_side import client_of
 from ramet.experiment.executing import execute
-from ramet.experiment.site_side import client_of
 from ramet.randomness import Randomness
 from ramet.training.local import LocalTraining
 

@@ -111,8 +111,8 @@ def _on_whole_graph(runs: Runs) -> dict[Draw, float]:
     """Last-round scores by draw, of the server's model, or of clients that were evaluated there."""
     every = runs.values()
     seen = all(run.summary.scores.overview for run in every)
-    judged = all("judged=whole" in run.command for run in every)
-    return {draw: on_all_data(run) for draw, run in runs.items()} if seen or judged else {}
+    is_whole = all("evaluated_on=whole" in run.command for run in every)
+    return {draw: on_all_data(run) for draw, run in runs.items()} if seen or is_whole else {}
 
 
 def _whole_graph_table(scores: Mapping[str, Mapping[Draw, float]]) -> str:

@@ -49,8 +49,8 @@ class Members:
             site.start(self.output.append)
 
     def stop(self) -> None:
-        for side in (*self.sites, self.coordinator):
-            side.stop(self.output.append)
+        for party in (*self.sites, self.coordinator):
+            party.stop(self.output.append)
 
     def change_settings(self, **changed: Any) -> None:
         """Change the settings of the next run."""
@@ -66,9 +66,9 @@ class Members:
     def site(self, name: str) -> Site:
         return next(site for site in self.sites if site.settings.site == name)
 
-    def service(self, side: str, name: str) -> Service:
-        """A service of the coordinator (``side="coordinator"``) or of a site."""
-        owner = self.coordinator if side == "coordinator" else self.site(side)
+    def service(self, party: str, name: str) -> Service:
+        """A service of the coordinator (``party="coordinator"``) or of a site."""
+        owner = self.coordinator if party == "coordinator" else self.site(party)
         return next(service for service in owner.services() if service.name == name)
 
 
@@ -107,8 +107,8 @@ def consortium(
         yield members
     finally:
         members.stop()
-    sides = (*members.sites, coordinator)
-    assert not any(service.process() for side in sides for service in side.services())
+    parties = (*members.sites, coordinator)
+    assert not any(service.process() for party in parties for service in party.services())
 
 
 class DeployRun:

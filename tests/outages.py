@@ -70,9 +70,9 @@ def start_coordinator(members: Members) -> float:
 
 
 def seconds_to_recovery(members: Members, since: float, patience: float = 300.0) -> float:
-    """Wait until every site has had news after `since` and the SuperLink lists it as online."""
+    """Wait until each site has a heartbeat accepted after `since`, and the SuperLink lists it."""
     while (asked := time.time()) - since < patience:
-        heard = all((site.last_news or 0.0) > since for site in members.sites)
+        heard = all((site.last_heartbeat or 0.0) > since for site in members.sites)
         if heard and {*members.coordinator.site_statuses().values()} == {"online"}:
             return asked - since
         time.sleep(0.2)

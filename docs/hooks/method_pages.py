@@ -193,14 +193,14 @@ def leaves(name: str, setting: str) -> str:
     private = [tensor for tensor in state_names(method.model(shape)) if tensor not in shared]
     patterns = " ".join(f"`{pattern}`" for pattern in method.shared.patterns) or "nothing"
     asked = type(method.activation).__name__
-    spared = len(switchable_arrays(method, shared)) if method.activation.asks_parts else 0
+    omitted = len(switchable_arrays(method, shared)) if method.activation.asks_parts else 0
     where = f" on `{setting}`" if len(settings_of(name)) > 1 else ""
     extras = _extras(experiment)
     sentences = [
         f"**`{name}`**{where} shares {patterns}.",
         *([f"Extras: {len(extras)} arrays besides parameters."] if extras else []),
         f"Activation: `{asked}`"
-        + (f", which may spare clients {spared} of the tensors." if spared else "."),
+        + (f", which may let clients omit {omitted} tensors." if omitted else "."),
         f"Merging: `{type(method.merging).__name__}`." if shared else "No parameters are merged.",
     ]
     folded = [

@@ -26,11 +26,11 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.randomness import Randomness
     from ramet.rules.activation import (
         Activation,
+        Asked,
         Everyone,
         RandomClients,
         RandomTensors,
         ReplyScores,
-        Spared,
         WithoutMemory,
     )
     from ramet.rules.eight_bit import EightBit
@@ -81,6 +81,7 @@ __all__ = [
     "After",
     "Array",
     "Arrays",
+    "Asked",
     "AssembledMethod",
     "BaseLayers",
     "Batch",
@@ -130,7 +131,6 @@ __all__ = [
     "Server",
     "Session",
     "Sharing",
-    "Spared",
     "Stage",
     "StructureEncoding",
     "Summing",

@@ -146,7 +146,7 @@ def name_and_options(text: str) -> tuple[str, dict[str, str]]:
 def arguments(factory: Callable[..., Any], given: Sequence[str] = ()) -> dict[str, Any]:
     """The options of a factory and their defaults: its arguments, with dataclasses flattened.
 
-    ``given`` are arguments that are no options, because the caller provides them.
+    ``given`` are arguments that are not options, because the caller provides them.
     """
     defaults: dict[str, Any] = {}
     for name, parameter in inspect.signature(factory).parameters.items():

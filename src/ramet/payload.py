@@ -31,7 +31,7 @@ class Payload:
         arrays: NumPy arrays by name; on the wire these are parameter names.
         numbers: floats by name, such as a reply's ``weight``, ``loss``, ``val`` and ``test``.
         notes: short texts by name.
-        extras: arrays that are no parameters, by name; a method declares them.
+        extras: arrays that are not parameters, by name; a method declares them.
     """
 
     arrays: Arrays = field(default_factory=dict)

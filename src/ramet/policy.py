@@ -209,7 +209,7 @@ class Policy(_Table):
         """Refuse sums of columns of one version of the data too many."""
         if self.versions is not None and count > self.versions:
             raise PolicyError(
-                "`versions`: this site's data has changed since it told the sums of its columns. "
+                "`versions`: this site's data has changed since it sent the sums of its columns. "
                 "Two answers together reveal the rows that changed. Its owner can raise `versions` "
                 "in policy.toml."
             )

@@ -12,23 +12,23 @@ import yaml
 from own_sites import CONSORTIUM_TOML
 from ramet.deploy.compose import compose_text
 from ramet.deploy.init import init
+from ramet.deploy.party import Party
 from ramet.deploy.services import Service
-from ramet.deploy.side import Side
 from ramet.deploy.site import join
 
 
-def _coordinator(root: Path, more: str = "") -> Side:
+def _coordinator(root: Path, more: str = "") -> Party:
     (root / "consortium.toml").write_text(CONSORTIUM_TOML + more)
     return init(root / "consortium.toml", root / "coordinator", print)
 
 
-def _site(root: Path) -> Side:
+def _site(root: Path) -> Party:
     invitation = _coordinator(root).folder / "invitations" / "rings.toml"
     return join(invitation, root / "data", root / "site", 9094, print)[0]
 
 
-def _containers(side: Side) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((side.folder / "compose.yaml").read_text())["services"]
+def _containers(party: Party) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((party.folder / "compose.yaml").read_text())["services"]
     return found
 
 

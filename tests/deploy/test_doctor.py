@@ -1,4 +1,4 @@
-"""The doctor's findings and remedies."""
+"""The doctor's checks and remedies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ramet.cli.main import app
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.doctor import examine
 from ramet.deploy.init import init
-from ramet.deploy.probes import Finding, check_connection
+from ramet.deploy.probes import Check, check_connection
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
 from ramet.flower.guard import app_hash
@@ -39,13 +39,13 @@ def site(tmp_path: Path) -> Site:
     return join(invitation, tmp_path, tmp_path / "rings", runtime_port, lambda text: None)[0]
 
 
-def findings(folder: Path) -> dict[str, Finding]:
-    return {finding.name: finding for finding in examine(folder)}
+def checks(folder: Path) -> dict[str, Check]:
+    return {check.name: check for check in examine(folder)}
 
 
 def test_a_site_before_its_coordinator_runs(site: Site) -> None:
-    found = findings(site.folder)
-    bad = {name for name, finding in found.items() if not finding.ok}
+    found = checks(site.folder)
+    bad = {name for name, check in found.items() if not check.ok}
     assert bad == {"coordinator"}
     assert "outgoing connections" in found["coordinator"].remedy
     assert "graphs" in found["data"].detail
@@ -62,7 +62,7 @@ def test_problems_at_a_site(site: Site) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", site.settings.runtime_port))
         taken.listen()
-        found = findings(site.folder)
+        found = checks(site.folder)
     assert found["node.key"].remedy == f"chmod 600 {site.folder / 'node.key'}"
     assert not found["node.key"].ok
     assert not found["authority"].ok
@@ -106,14 +106,14 @@ def test_a_superlink_that_another_program_started_is_found(site: Site, tmp_path:
     (port,) = free_ports(1)
     settings = tmp_path / "consortium.toml"
     settings.write_text(f"link_port = {port}\n{settings.read_text()}")
-    side = init(settings, tmp_path / "three", lambda _: None)
+    party = init(settings, tmp_path / "three", lambda _: None)
     other = init(settings, tmp_path / "other", lambda _: None)
     for listening in (nullcontext(), _tls_server(port, other.folder)):
         with listening, pytest.raises(RametError, match="the SuperLink is not running"):
-            side.check_running()
-    with _tls_server(port, side.folder):
-        side.check_running()
-    assert f"127.0.0.1:{port}" in (side.flower.home / "config.toml").read_text()
+            party.check_running()
+    with _tls_server(port, party.folder):
+        party.check_running()
+    assert f"127.0.0.1:{port}" in (party.flower.home / "config.toml").read_text()
 
 
 class _RetriedError(Exception):
@@ -135,7 +135,7 @@ def _tls_server(port: int, folder: Path) -> AbstractContextManager[None]:
 
 
 def test_a_coordinator_that_is_not_running_yet(site: Site) -> None:
-    found = findings(site.folder.parent / "three")
+    found = checks(site.folder.parent / "three")
     assert all(found[key].detail == "mode 0600" for key in ("authority.key", "server.key"))
     for name in ("server certificate", "coordinator certificate"):
         assert found[name].detail == "396 days left"
@@ -145,9 +145,9 @@ def test_a_coordinator_that_is_not_running_yet(site: Site) -> None:
 def test_a_folder_with_only_settings_is_not_a_coordinator_without_keys(
     site: Site, tmp_path: Path
 ) -> None:
-    found = findings(tmp_path)
+    found = checks(tmp_path)
     assert "authority.key" not in found
-    assert found["side"].remedy.startswith("Run `ramet deploy init consortium.toml`, then")
+    assert found["setup"].remedy.startswith("Run `ramet deploy init consortium.toml`, then")
 
 
 def _fake_nginx(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_nginx_is_found_outside_the_path(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _fake_nginx(tmp_path, monkeypatch)
-    assert findings(tmp_path / "three")["nginx"].detail == "nginx version: 0"
+    assert checks(tmp_path / "three")["nginx"].detail == "nginx version: 0"
 
 
 def test_a_coordinator_without_nginx_does_not_begin_to_start(
@@ -203,12 +203,12 @@ def test_data_for_another_task_is_not_reported_as_missing(tmp_path: Path) -> Non
     data = node_site(tmp_path / "north")
     invitation = tmp_path / "one" / "invitations" / "north.toml"
     joined, _ = join(invitation, data, tmp_path / "site", 9094, lambda _: None)
-    found = findings(joined.folder)["data"]
+    found = checks(joined.folder)["data"]
     assert not found.ok
     assert "for graph-classification, but the data of own are for node-class" in found.detail
     assert found.remedy.endswith("fedstar does not.")
     data.unlink()
-    assert findings(joined.folder)["data"].remedy == f"Put the site's data at {data}."
+    assert checks(joined.folder)["data"].remedy == f"Put the site's data at {data}."
 
 
 def test_the_documented_consortium_suits_the_documented_graphs(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_documented_consortium_suits_the_documented_graphs(tmp_path: Path) -
         invitation, node_site(tmp_path / "north"), tmp_path / "s", 9094, lambda _: None
     )
     checks = examine(joined.folder)
-    data = next(finding for finding in checks if finding.name == "data")  # before it connects
+    data = next(check for check in checks if check.name == "data")  # before it connects
     assert data.ok, data.detail
 
 
@@ -235,10 +235,10 @@ def test_the_command_exits_with_1_if_a_check_fails(site: Site) -> None:
 def test_a_flower_that_some_patches_do_not_fit_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert findings(tmp_path)["Flower"].ok
+    assert checks(tmp_path)["Flower"].ok
     moved = replace(PATCHES["quick-replies"], places=("flwr.supernode.start_client_internal:none",))
     monkeypatch.setitem(PATCHES, "quick-replies", moved)
-    found = findings(tmp_path)["Flower"]
+    found = checks(tmp_path)["Flower"]
     assert not found.ok
     assert found.detail.endswith("without the parts for quick-replies")
     assert "pip install 'flwr==1.41.*'" in found.remedy

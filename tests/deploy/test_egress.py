@@ -13,7 +13,7 @@ import tomli_w
 from http_proxy import TINYPROXY, http_proxy
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
-from ramet.deploy.probes import Finding, check_connection
+from ramet.deploy.probes import Check, check_connection
 from ramet.flower.programs import free_ports
 
 pytestmark = pytest.mark.skipif(
@@ -30,20 +30,20 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     settings |= {"link_port": link_port, "sites": ["rings", "trees", "blocks"]}
     settings |= {"method": "fedstar", "setting": "tiny"}
     (tmp_path / "consortium.toml").write_text(tomli_w.dumps(settings))
-    side = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
-    (proxy,) = [service for service in side.services() if service.name == "proxy"]
+    party = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
+    (proxy,) = [service for service in party.services() if service.name == "proxy"]
     assert proxy.start()
     end = time.monotonic() + 20
-    while not first_finding(side).ok:
+    while not first_check(party).ok:
         assert time.monotonic() < end
         time.sleep(0.1)
-    yield side
+    yield party
     assert proxy.stop()
 
 
-def first_finding(side: Coordinator) -> Finding:
-    settings = side.consortium
-    return next(check_connection(settings.address, settings.port, side.authority))
+def first_check(party: Coordinator) -> Check:
+    settings = party.consortium
+    return next(check_connection(settings.address, settings.port, party.authority))
 
 
 @pytest.mark.parametrize("login", ["", "north:secret"])
@@ -53,11 +53,11 @@ def test_the_connection_goes_through_the_proxy(
     port = coordinator.consortium.port
     with http_proxy(tmp_path / "proxy", [port], login) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        assert first_finding(coordinator).ok, first_finding(coordinator).detail
+        assert first_check(coordinator).ok, first_check(coordinator).detail
         made = proxy.connections()
         assert set(made) == {f"localhost:{port}"}
         monkeypatch.setenv("NO_PROXY", "localhost")
-        assert first_finding(coordinator).ok
+        assert first_check(coordinator).ok
         assert proxy.connections() == made
 
 
@@ -66,6 +66,6 @@ def test_a_proxy_that_refuses_is_reported(
 ) -> None:
     with http_proxy(tmp_path / "proxy", [1]) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        finding = first_finding(coordinator)
-    assert not finding.ok
-    assert "Tunnel connection failed: 403" in finding.detail
+        check = first_check(coordinator)
+    assert not check.ok
+    assert "Tunnel connection failed: 403" in check.detail

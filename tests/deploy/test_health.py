@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from own_sites import CONSORTIUM_TOML
 from ramet.cli.main import app
-from ramet.deploy.alive import NEWS, describe, is_recent, last_news
+from ramet.deploy.alive import HEARTBEAT, describe, is_recent, last_heartbeat
 from ramet.deploy.health import check_services
 from ramet.deploy.init import init
 from ramet.deploy.services import Service
@@ -32,8 +32,8 @@ def site(tmp_path: Path) -> Site:
 
 
 def _hear(site: Site, when: float) -> None:
-    (site.folder / NEWS).touch()
-    os.utime(site.folder / NEWS, (when, when))
+    (site.folder / HEARTBEAT).touch()
+    os.utime(site.folder / HEARTBEAT, (when, when))
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> float:
     return moment
 
 
-def test_news_is_recent_for_a_minute(now: float, tmp_path: Path) -> None:
-    assert last_news(tmp_path) is None
+def test_a_heartbeat_is_recent_for_a_minute(now: float, tmp_path: Path) -> None:
+    assert last_heartbeat(tmp_path) is None
     assert not is_recent(None)
     assert not is_recent(0.0)
     assert is_recent(now - 55)
@@ -53,27 +53,27 @@ def test_news_is_recent_for_a_minute(now: float, tmp_path: Path) -> None:
     assert is_recent(now + 5)  # the clock was set back a little
     assert not is_recent(now + 3600)
     assert describe(None) == "the SuperNode is not running"
-    assert describe(0.0) == "no news from the coordinator since the SuperNode started"
-    assert describe(now - 2.1) == "news from the coordinator 2 s ago"
+    assert describe(0.0) == "no heartbeat accepted since the SuperNode started"
+    assert describe(now - 2.1) == "last heartbeat accepted 2 s ago"
     old = datetime(2026, 11, 16, 12, 30, tzinfo=UTC).timestamp()
-    assert describe(old) == "no news from the coordinator since 2026-11-16 12:30:00 UTC"
+    assert describe(old) == "no heartbeat accepted since 2026-11-16 12:30:00 UTC"
 
 
-def test_a_supernode_without_news_is_down_everywhere(site: Site, now: float) -> None:
+def test_a_supernode_without_heartbeat_is_down_everywhere(site: Site, now: float) -> None:
     assert check_services(site) == {}
     _hear(site, now - 100)
-    finding = check_services(site)["supernode"]
-    assert not finding.ok
-    assert finding.detail.startswith("no news from the coordinator since ")
+    check = check_services(site)["supernode"]
+    assert not check.ok
+    assert check.detail.startswith("no heartbeat accepted since ")
     result = CliRunner().invoke(app, ["deploy", "alive", str(site.folder)])
     assert result.exit_code == 1
-    assert finding.detail in result.output
+    assert check.detail in result.output
     _hear(site, now)
     assert check_services(site)["supernode"].ok
     result = CliRunner().invoke(app, ["deploy", "alive", str(site.folder)])
     assert (result.exit_code, result.output) == (
         0,
-        "supernode: news from the coordinator 0 s ago\n",
+        "supernode: last heartbeat accepted 0 s ago\n",
     )
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_alive_before_it_is_started(site: Site) -> None:
     assert (result.exit_code, result.output) == (1, "nothing was started\n")
 
 
-def test_status_reports_a_running_supernode_without_news(site: Site) -> None:
+def test_status_reports_a_running_supernode_without_heartbeat(site: Site) -> None:
     node = site.services()[0]
     node.script.write_text("#!/bin/sh\nexec sleep 600\n")
     assert node.start()
@@ -90,7 +90,7 @@ def test_status_reports_a_running_supernode_without_news(site: Site) -> None:
         _hear(site, 0.0)
         line = status_lines(Monitor(site).facts())[0]
         assert line.startswith("supernode: running, process ")
-        assert line.endswith(", but no news from the coordinator since the SuperNode started")
+        assert line.endswith(", but no heartbeat accepted since the SuperNode started")
     finally:
         node.stop()
 
@@ -119,5 +119,5 @@ def test_the_quick_check_imports_only_the_standard_library(site: Site) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stdout.startswith("news from the coordinator")
+    assert done.stdout.startswith("last heartbeat accepted")
     assert not {"psutil", "pydantic", "flwr", "torch", "typer"} & {*done.stderr.split()}

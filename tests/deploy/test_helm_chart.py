@@ -13,7 +13,7 @@ import yaml
 from own_sites import CONSORTIUM_TOML
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
-from ramet.deploy.side import Side
+from ramet.deploy.party import Party
 from ramet.deploy.site import join
 from ramet.version import __version__
 
@@ -23,7 +23,7 @@ Manifests = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Side]:
+def parties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Party]:
     root = tmp_path_factory.mktemp("chart")
     settings = root / "consortium.toml"
     settings.write_text(CONSORTIUM_TOML)
@@ -33,8 +33,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Side]:
     return {"coordinator": coordinator, "site": site}
 
 
-def _options(role: str, sides: dict[str, Side]) -> list[str]:
-    folder = sides["coordinator"].folder
+def _options(role: str, parties: dict[str, Party]) -> list[str]:
+    folder = parties["coordinator"].folder
     if role == "coordinator":
         return ["--set=role=coordinator", f"--set-file=consortium={folder / 'consortium.toml'}"]
     return [
@@ -73,8 +73,8 @@ def test_the_chart_is_for_this_version() -> None:
 
 
 @needs_helm
-def test_helm_finds_no_mistake(role: str, sides: dict[str, Side]) -> None:
-    _helm("lint", "--strict", str(CHART), *_options(role, sides))
+def test_helm_finds_no_mistake(role: str, parties: dict[str, Party]) -> None:
+    _helm("lint", "--strict", str(CHART), *_options(role, parties))
 
 
 @needs_helm
@@ -84,10 +84,10 @@ def test_helm_finds_no_mistake(role: str, sides: dict[str, Side]) -> None:
 )
 @pytest.mark.parametrize("keys", [[], ["--set=keys.existingSecret=keys"]])
 def test_manifests_match_the_schemas_of_kubernetes(
-    role: str, sides: dict[str, Side], keys: list[str], tmp_path: Path
+    role: str, parties: dict[str, Party], keys: list[str], tmp_path: Path
 ) -> None:
     rendered = tmp_path / "rendered.yaml"
-    rendered.write_text(_render(*_options(role, sides), *keys))
+    rendered.write_text(_render(*_options(role, parties), *keys))
     command = ["kubernetes-validate", "--strict", str(rendered)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -95,24 +95,26 @@ def test_manifests_match_the_schemas_of_kubernetes(
 
 
 @needs_helm
-def test_containers_start_the_scripts_of_the_services(role: str, sides: dict[str, Side]) -> None:
-    pod = _pod(_manifests(_render(*_options(role, sides))))
+def test_containers_start_the_scripts_of_the_services(role: str, parties: dict[str, Party]) -> None:
+    pod = _pod(_manifests(_render(*_options(role, parties))))
     commands = {found["name"]: found["command"] for found in pod["containers"]}
-    names = [service.name for service in sides[role].services()]
+    names = [service.name for service in parties[role].services()]
     assert commands == {name: ["/bin/sh", f"/ramet/side/{name}.sh"] for name in names}
 
 
 @needs_helm
-def test_probes_use_the_ports_and_the_health_check_of_the_services(sides: dict[str, Side]) -> None:
-    for role, side in sides.items():
-        pod = _pod(_manifests(_render(*_options(role, sides))))
+def test_probes_use_the_ports_and_the_health_check_of_the_services(
+    parties: dict[str, Party],
+) -> None:
+    for role, party in parties.items():
+        pod = _pod(_manifests(_render(*_options(role, parties))))
         probes = {
             found["name"]: tuple(found["livenessProbe"]["exec"]["command"])
             for found in pod["containers"]
             if "livenessProbe" in found
         }
-        expected = {service.name: service.health for service in side.services() if service.health}
-        folder = str(side.folder)
+        expected = {service.name: service.health for service in party.services() if service.health}
+        folder = str(party.folder)
         assert probes == {
             name: tuple(word.replace(folder, "/ramet/side") for word in command)
             for name, command in expected.items()
@@ -120,8 +122,10 @@ def test_probes_use_the_ports_and_the_health_check_of_the_services(sides: dict[s
 
 
 @needs_helm
-def test_pods_meet_the_restricted_pod_security_standard(role: str, sides: dict[str, Side]) -> None:
-    pod = _pod(_manifests(_render(*_options(role, sides))))
+def test_pods_meet_the_restricted_pod_security_standard(
+    role: str, parties: dict[str, Party]
+) -> None:
+    pod = _pod(_manifests(_render(*_options(role, parties))))
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
@@ -135,8 +139,8 @@ def test_pods_meet_the_restricted_pod_security_standard(role: str, sides: dict[s
 
 
 @needs_helm
-def test_a_site_reaches_only_the_coordinator_and_dns(sides: dict[str, Side]) -> None:
-    policy = _manifests(_render(*_options("site", sides)))["NetworkPolicy"]["spec"]
+def test_a_site_reaches_only_the_coordinator_and_dns(parties: dict[str, Party]) -> None:
+    policy = _manifests(_render(*_options("site", parties)))["NetworkPolicy"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == []
     coordinator, dns = policy["egress"]
@@ -148,19 +152,19 @@ def test_a_site_reaches_only_the_coordinator_and_dns(sides: dict[str, Side]) -> 
 
 
 @needs_helm
-def test_only_the_proxy_of_a_coordinator_can_be_reached(sides: dict[str, Side]) -> None:
-    manifests = _manifests(_render(*_options("coordinator", sides)))
+def test_only_the_proxy_of_a_coordinator_can_be_reached(parties: dict[str, Party]) -> None:
+    manifests = _manifests(_render(*_options("coordinator", parties)))
     policy = manifests["NetworkPolicy"]["spec"]
-    assert isinstance(sides["coordinator"], Coordinator)
-    port = sides["coordinator"].consortium.port
+    assert isinstance(parties["coordinator"], Coordinator)
+    port = parties["coordinator"].consortium.port
     assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": port}]}]
     assert policy["egress"] == []
     assert [found["port"] for found in manifests["Service"]["spec"]["ports"]] == [port]
 
 
 @needs_helm
-def test_only_the_setup_reads_the_authoritys_key(sides: dict[str, Side]) -> None:
-    options = [*_options("coordinator", sides), "--set=keys.existingSecret=keys"]
+def test_only_the_setup_reads_the_authoritys_key(parties: dict[str, Party]) -> None:
+    options = [*_options("coordinator", parties), "--set=keys.existingSecret=keys"]
     pod = _pod(_manifests(_render(*options)))
     volumes = {found["name"]: found for found in pod["volumes"]}
     in_use = [item["key"] for item in volumes["keys"]["secret"]["items"]]

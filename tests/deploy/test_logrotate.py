@@ -1,4 +1,4 @@
-"""Rotation of both sides' logs by the real logrotate, while the programs write them."""
+"""Rotation of coordinator and sites' logs by the real logrotate, while the programs write them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import tomli_w
 
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
+from ramet.deploy.party import Party
 from ramet.deploy.services import SYSTEM_PROGRAMS, Service
-from ramet.deploy.side import Side
 from ramet.deploy.site import Site, join
 from ramet.events import events_written_to, log_event, read_lines
 from ramet.flower.programs import free_ports
@@ -42,10 +42,10 @@ def site(coordinator: Coordinator, tmp_path: Path) -> Site:
     return join(invitation, tmp_path, tmp_path / "rings", 9094, lambda _: None)[0]
 
 
-def rotate(side: Side) -> None:
+def rotate(party: Party) -> None:
     assert LOGROTATE
-    state = side.folder / "logrotate.state"
-    words = [LOGROTATE, "--force", "--state", str(state), str(side.folder / "logrotate.conf")]
+    state = party.folder / "logrotate.state"
+    words = [LOGROTATE, "--force", "--state", str(state), str(party.folder / "logrotate.conf")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -112,16 +112,16 @@ def test_the_coordinators_events_and_audit_logs_stay(coordinator: Coordinator, s
     audit.write_text("{}\n")
     with events_written_to(coordinator.events):
         log_event(INFO, "run submitted")
-    for side in (coordinator, site):
-        rotate(side)
+    for party in (coordinator, site):
+        rotate(party)
     assert read_lines(coordinator.events)[0]["event"] == "run submitted"
     assert audit.read_text() == "{}\n"
 
 
 def test_every_service_has_its_log_rotated(coordinator: Coordinator, site: Site) -> None:
-    for side in (coordinator, site):
-        services: tuple[Service, ...] = tuple(side.services())
-        text = (side.folder / "logrotate.conf").read_text()
+    for party in (coordinator, site):
+        services: tuple[Service, ...] = tuple(party.services())
+        text = (party.folder / "logrotate.conf").read_text()
         assert all(f'"{service.log}"' in text for service in services)
 
 

@@ -24,7 +24,7 @@ import tomli_w
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
-from ramet.deploy.probes import Finding
+from ramet.deploy.probes import Check
 from ramet.deploy.proxy import PID, reload_nginx
 from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.deploy.site import Site, join
@@ -71,8 +71,8 @@ class Door:
         finally:
             connection.close()
 
-    def findings(self) -> dict[str, Finding]:
-        return {finding.name: finding for finding in self.site.check_connection()}
+    def checks(self) -> dict[str, Check]:
+        return {check.name: check for check in self.site.check_connection()}
 
 
 @contextmanager
@@ -135,17 +135,17 @@ def test_only_admitted_sites_reach_the_superlink(tmp_path: Path) -> None:
         keys.ensure_client_certificate(stranger, "north", tmp_path / "stranger.key")
         outsiders = (None, stranger, found.certificate)
         assert [found.status(certificate) for certificate in outsiders] == [400, 400, 400]
-        finding = found.findings()["admission"]
-        assert "not admitted yet" in finding.detail
-        assert "ramet deploy admit" in finding.remedy
+        check = found.checks()["admission"]
+        assert "not admitted yet" in check.detail
+        assert "ramet deploy admit" in check.remedy
         assert found.received == []
 
         found.admit()
         assert found.status(found.certificate, size=5 * 2**20) == 200
         assert found.received == [(PATH, 5 * 2**20)]
         assert [found.status(certificate) for certificate in outsiders[:2]] == [400, 400]
-        assert all(finding.ok for finding in found.findings().values())
-        assert found.findings()["Control API from outside"].detail == "status 403"
+        assert all(check.ok for check in found.checks().values())
+        assert found.checks()["Control API from outside"].detail == "status 403"
 
         found.coordinator.revoke("north", lambda _: None)
         assert found.status(found.certificate) == 400
@@ -255,10 +255,10 @@ def test_sites_may_reach_the_coordinator_over_ipv6(
     with door(tmp_path, address, listen) as found:
         found.admit()
         assert found.status(found.certificate) == 200
-        findings = found.findings()
+        checks = found.checks()
         port = found.coordinator.consortium.port
-        assert findings["coordinator"].detail.startswith(f"[::1]:{port} answers")
-        assert all(finding.ok for finding in findings.values())
+        assert checks["coordinator"].detail.startswith(f"[::1]:{port} answers")
+        assert all(check.ok for check in checks.values())
         assert f"--superlink '[::1]:{port}'" in (found.site.folder / "supernode.sh").read_text()
         if listen == "::":
             socket.create_connection(("127.0.0.1", port), 5).close()

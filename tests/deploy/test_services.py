@@ -1,4 +1,4 @@
-"""Programs that a side finds by their pid files."""
+"""Programs that a party finds by their pid files."""
 
 from __future__ import annotations
 

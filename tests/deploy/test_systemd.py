@@ -12,8 +12,8 @@ import pytest
 
 from own_sites import CONSORTIUM_TOML
 from ramet.deploy.init import init
+from ramet.deploy.party import Party
 from ramet.deploy.services import Service
-from ramet.deploy.side import Side
 from ramet.deploy.site import join
 from ramet.deploy.systemd import unit_text
 from units import SYSTEMD, USER, as_systemd_reads
@@ -25,7 +25,7 @@ needs_systemd = pytest.mark.skipif(
 ODD_NAME = "a \"b\" 'c' \\new $HOME ${HOME} %h é #;"
 
 
-def _sides(root: Path, more: str = "") -> tuple[Side, Side]:
+def _parties(root: Path, more: str = "") -> tuple[Party, Party]:
     settings = root / "consortium.toml"
     settings.write_text(f"{CONSORTIUM_TOML}metrics_port = 9464\n{more}")
     coordinator = init(settings, root / "coordinator", print)
@@ -37,11 +37,11 @@ def _sides(root: Path, more: str = "") -> tuple[Side, Side]:
 def _units(root: Path, more: str = "") -> dict[str, Path]:
     """The units of folders that belong to an ordinary user."""
     units: dict[str, Path] = {}
-    for side in _sides(root, more):
+    for party in _parties(root, more):
         if os.getuid() == 0:
-            os.chown(side.folder, USER, USER)
-            side.write_scripts()
-        units |= {path.stem: path for path in side.folder.glob("*.service")}
+            os.chown(party.folder, USER, USER)
+            party.write_scripts()
+        units |= {path.stem: path for path in party.folder.glob("*.service")}
     return units
 
 

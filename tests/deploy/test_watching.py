@@ -1,4 +1,4 @@
-"""Metrics, status and events of both sides, from real runs on disk and real scrapes."""
+"""Metrics, status and events of coordinator and sites, from real runs on disk and real scrapes."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def site(coordinator: Coordinator, tmp_path: Path) -> Site:
     return join(invitation, tmp_path, tmp_path / "rings", 9094, lambda _: None)[0]
 
 
-def submit(side: Coordinator, run: Path) -> None:
-    with events_written_to(side.events):
+def submit(party: Coordinator, run: Path) -> None:
+    with events_written_to(party.events):
         log_event(INFO, "run submitted", folder=str(run))
 
 
@@ -138,7 +138,10 @@ def test_exactly_the_existing_metrics_are_documented(
     submit(coordinator, run)
     (coordinator.folder / "proxy.pid").write_text("1 1.0")
     facts = replace(
-        Monitor(coordinator).facts(), sites={"rings": "online"}, sent=Sent(1, last=NOW), news=1.0
+        Monitor(coordinator).facts(),
+        sites={"rings": "online"},
+        sent=Sent(1, last=NOW),
+        heartbeat=1.0,
     )
     page = Path(__file__).parents[2] / "docs" / "monitoring.md"
     documented = set(re.findall(r"\bramet_\w+", page.read_text()))
@@ -433,8 +436,8 @@ def test_watch_redraws_in_a_terminal_and_ends_with_ctrl_c(site: Site) -> None:
 def test_a_metrics_port_adds_a_service(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     (tmp_path / "consortium.toml").write_text(CONSORTIUM_TOML + f"metrics_port = {port}\n")
-    side = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
-    exporter = side.services()[-1]
+    party = init(tmp_path / "consortium.toml", tmp_path / "three", lambda _: None)
+    exporter = party.services()[-1]
     assert f"exec ramet deploy metrics . --port {port}" in exporter.script.read_text()
     try:
         assert exporter.start()
@@ -444,8 +447,8 @@ def test_a_metrics_port_adds_a_service(tmp_path: Path) -> None:
             assert b'ramet_service_up{service="metrics"} 1.0' in answer.read()
     finally:
         assert exporter.stop()
-    assert (side.folder / "ramet-three-metrics.service").exists()
-    invitation = side.folder / "invitations" / "rings.toml"
+    assert (party.folder / "ramet-three-metrics.service").exists()
+    invitation = party.folder / "invitations" / "rings.toml"
     site, _ = join(invitation, tmp_path, tmp_path / "rings", 9094, lambda _: None, 9465)
     assert Site.open(site.folder).settings.metrics_port == 9465
     assert [service.name for service in site.services()] == ["supernode", "superexec", "metrics"]

@@ -85,19 +85,19 @@ def test_the_final_model_is_the_local_engines(members: Members, tmp_path: Path) 
 
 def _command_lines(members: Members) -> list[list[str]]:
     """The command lines of all programs of the consortium, which every account can read."""
-    sides = (members.coordinator, *members.sites)
+    parties = (members.coordinator, *members.sites)
     return [
         process.cmdline()
-        for side in sides
-        for service in side.services()
+        for party in parties
+        for service in party.services()
         for process in children(service, "")
     ]
 
 
 def _check_no_secret_in(command_lines: list[list[str]], members: Members) -> None:
     assert any("flwr-serverapp" in word for words in command_lines for word in words)
-    sides = (members.coordinator, *members.sites)
-    secrets = [(side.folder / "superexec.secret").read_text() for side in sides]
+    parties = (members.coordinator, *members.sites)
+    secrets = [(party.folder / "superexec.secret").read_text() for party in parties]
     for words in command_lines:
         assert "--token" not in words
         assert not any(secret in word for secret in secrets for word in words)
@@ -243,18 +243,19 @@ def test_connections_with_plaintext_or_a_wrong_authority_fail(
 
 
 def test_the_doctor_reports_no_problems_on_either_side(members: Members) -> None:
-    for side in (members.coordinator, members.sites[0]):
-        findings = {finding.name: finding for finding in examine(side.folder)}
-        assert not [finding for finding in findings.values() if not finding.ok]
-        expected = "400" if side is members.coordinator else "403"
-        assert findings["Control API from outside"].detail == f"status {expected}"
-        assert findings["clock"].ok
+    for party in (members.coordinator, members.sites[0]):
+        checks = {check.name: check for check in examine(party.folder)}
+        assert not [check for check in checks.values() if not check.ok]
+        expected = "400" if party is members.coordinator else "403"
+        assert checks["Control API from outside"].detail == f"status {expected}"
+        assert checks["clock"].ok
 
 
 def test_private_keys_are_private_and_stay_where_they_were_created(members: Members) -> None:
-    sides = (members.coordinator, *members.sites)
+    parties = (members.coordinator, *members.sites)
     secrets = {
-        side.folder: [path for path in side.folder.rglob("*") if _is_secret(path)] for side in sides
+        party.folder: [path for path in party.folder.rglob("*") if _is_secret(path)]
+        for party in parties
     }
     assert sorted(path.name for path in secrets[members.coordinator.folder]) == [
         "authority.key",
@@ -262,8 +263,8 @@ def test_private_keys_are_private_and_stay_where_they_were_created(members: Memb
         "server.key",
         "superexec.secret",
     ]
-    for side in members.sites:
-        names = sorted(path.name for path in secrets[side.folder])
+    for party in members.sites:
+        names = sorted(path.name for path in secrets[party.folder])
         assert names == ["client.pem", "node.key", "superexec.secret"]
     files = [path for paths in secrets.values() for path in paths]
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)

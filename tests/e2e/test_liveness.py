@@ -91,32 +91,32 @@ def test_a_run_completes_after_all_that(members: Members, tmp_path: Path) -> Non
 
 def _check_that_sites_report_it(members: Members) -> None:
     end = time.monotonic() + 120
-    while any(is_recent(site.last_news) for site in members.sites):
+    while any(is_recent(site.last_heartbeat) for site in members.sites):
         assert time.monotonic() < end
         time.sleep(0.2)
     for site in members.sites:
         code, output = _ramet("deploy", "alive", site.folder)
         assert code == 1
-        assert "supernode: no news from the coordinator since" in output
+        assert "supernode: no heartbeat accepted since" in output
         assert _quick_check(site) == 1
-        assert "BAD supernode: no news" in _ramet("doctor", site.folder)[1]
+        assert "BAD supernode: no heartbeat" in _ramet("doctor", site.folder)[1]
         code, output = _ramet("deploy", "status", site.folder)
         assert code == 1
-        assert ", but no news from the coordinator since" in output
+        assert ", but no heartbeat accepted since" in output
         assert 'ramet_service_up{service="supernode"} 0.0' in _metrics(site.folder)
         with pytest.raises(_RetriedError, match=r"Retrying in 5 s"):
             site.start(_stop_retrying)
 
 
 def _check_that_all_is_well(members: Members) -> None:
-    for side in (members.coordinator, *members.sites):
-        assert _ramet("deploy", "alive", side.folder)[0] == 0
+    for party in (members.coordinator, *members.sites):
+        assert _ramet("deploy", "alive", party.folder)[0] == 0
     for site in members.sites:
         assert _quick_check(site) == 0
         assert 'ramet_service_up{service="supernode"} 1.0' in _metrics(site.folder)
         said: list[str] = []
         site.start(said.append)
-        assert said[0].startswith("supernode: already running, news from the coordinator ")
+        assert said[0].startswith("supernode: already running, last heartbeat accepted ")
 
 
 def _supernodes(members: Members) -> list[int | None]:

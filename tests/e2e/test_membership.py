@@ -109,7 +109,7 @@ def test_a_site_connects_over_ipv6(tmp_path: Path) -> None:
         tmp_path, {"north": ("mass",)}, method="fedstar", address="::1", listen="::1"
     ) as found:
         assert found.coordinator.site_statuses() == {"north": "online"}
-        assert all(finding.ok for finding in found.site("north").check_connection())
+        assert all(check.ok for check in found.site("north").check_connection())
 
 
 def _await_rounds(run: DeployRun, count: int) -> None:

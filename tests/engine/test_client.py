@@ -121,8 +121,8 @@ def test_a_client_sends_only_arrays_in_up_whatever_it_is_asked_for(
     )
     assert everything_else
     sent = [
-        set(node.answer(request(number, True, {}, spared=spared)).arrays)
-        for number, spared in enumerate(
+        set(node.answer(request(number, True, {}, omitted=omitted)).arrays)
+        for number, omitted in enumerate(
             [[], everything_else, [*EMBED], ["structure.embed.bias"]], 1
         )
     ]

@@ -179,7 +179,7 @@ def above_3(extras: Arrays) -> str | None:
 
 def test_a_declaration_can_check_the_values_of_extras(tmp_path: Path) -> None:
     """c sends its slope of 4, and its reply is left out: (1 + 2) / 2."""
-    method = climbing(extras=replace(TWO, flaw=above_3), after=send_slope)
+    method = climbing(extras=replace(TWO, fault=above_3), after=send_slope)
     federation = Federation(method, tmp_path)
     _, records = federation.run(1)
     assert records[0].failed == {"c": "two is above 3"}
@@ -221,7 +221,7 @@ def test_a_wrong_answer_of_a_rule_names_the_rule(answer: Any, message: str, tmp_
 
 
 def test_no_activation_spares_a_client_its_extras(tmp_path: Path) -> None:
-    """The extra has the name of the array that is spared."""
+    """The extra has the name of the array that is omitted."""
     own = Extras(lambda model, shared: {"slope": torch.zeros(2)}, Sum())
     method = climbing(
         extras=own, after=sends(slope=torch.ones(2)), activation=RandomTensors(fraction=0.0)

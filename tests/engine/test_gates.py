@@ -19,7 +19,7 @@ from ramet.engine.site.gates import Inside, R, SameForm, passed
 from ramet.engine.site.request import NotSharedError
 from ramet.engine.site.run_answers import RunAnswers
 from ramet.experiment import Experiment, checked_settings
-from ramet.experiment.site_side import client_of
+from ramet.experiment.client_side import client_of
 from ramet.payload import Arrays, Payload
 from ramet.policy import Numbers, Policy
 

@@ -27,7 +27,7 @@ from ramet.engine.server.wire import Answer, Wire
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_wire, regional_wire
 from ramet.methods import METHODS
@@ -124,7 +124,7 @@ def test_sums_that_regions_had_rounded_would_differ() -> None:
 
 
 def test_methods_that_compare_replies_are_refused_by_name(tmp_path: Path) -> None:
-    refused = {name for name, make in METHODS.items() if obstacle(assembled(make()), Can.REGIONS)}
+    refused = {name for name, make in METHODS.items() if why_not(assembled(make()), Can.REGIONS)}
     assert refused == REFUSED
     for name, rule in (("gcfl", "ClusteredMean"), ("fedgta", "Alike"), ("fedpub", "BySimilarity")):
         setting = "tiny" if name == "gcfl" else "planted"
@@ -156,7 +156,7 @@ def test_a_rule_with_a_merge_of_its_own_is_refused() -> None:
         def merge(self, *given: Any) -> Payload:
             return super().merge(*given)
 
-    assert obstacle(climbing(merging=Peeking()), Can.REGIONS) == "Peeking compares single replies"
+    assert why_not(climbing(merging=Peeking()), Can.REGIONS) == "Peeking compares single replies"
 
 
 def test_a_stopped_run_with_regions_resumes(tmp_path: Path) -> None:

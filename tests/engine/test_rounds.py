@@ -26,7 +26,7 @@ from ramet.errors import RametError
 from ramet.methods import fedavg, fedstar
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload, only, under
-from ramet.rules.activation import Spared, WithoutMemory
+from ramet.rules.activation import Asked, WithoutMemory
 from ramet.rules.merging import Merging, Reply, WeightedMean
 from ramet.rules.method import AssembledMethod, assembled
 from ramet.rules.server import Server
@@ -217,7 +217,7 @@ class Recorded(WithoutMemory):
         default_factory=list
     )
 
-    def ask(self, state: Payload, server: Server) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Asked:
         return {client: ["v"] if client == "b" else [] for client in server.clients}
 
     def score(
@@ -261,7 +261,7 @@ def _sparing_b(wire: Steppers) -> Steppers:
     return wire
 
 
-def test_with_keep_own_spared_arrays_are_neither_sent_nor_compared(tmp_path: Path) -> None:
+def test_with_keep_own_omitted_arrays_are_neither_sent_nor_compared(tmp_path: Path) -> None:
     for keep_own, names in ((True, {"w"}), (False, {"w", "v"})):
         rule, wire = Recorded(keep_own), _sparing_b(Steppers())
         method = method_with(WeightedMean(), activation=rule)

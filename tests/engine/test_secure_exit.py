@@ -16,7 +16,7 @@ from ramet.engine.secure_messages import BATCH, BATCH_ROUNDS, KEYS, STEP, Secure
 from ramet.engine.server.secure_server import SecureState, with_keys
 from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
-from ramet.experiment.site_side import client_of
+from ramet.experiment.client_side import client_of
 from ramet.payload import Arrays, Payload
 from ramet.policy import Numbers, Policy
 

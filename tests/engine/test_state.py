@@ -25,8 +25,8 @@ from ramet.engine.store.checkpoint import Snapshots
 from ramet.engine.store.client_state import ClientState, restore, snapshot
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.client_side import client_of
 from ramet.experiment.executing import execute
-from ramet.experiment.site_side import client_of
 from ramet.methods import fedavg
 from ramet.models import GIN, GraphShape
 from ramet.payload import Payload, digest
@@ -308,7 +308,7 @@ def test_an_optimiser_of_a_tensor_outside_the_model_is_refused(tiny_client: Clie
         return SGD([*model.parameters(), nn.Parameter(torch.zeros(2, 3))], lr=0.1)
 
     error = refused(tiny_client("rings", assembled(fedavg(), training=With(make=make))))
-    assert "trains a tensor of shape [2, 3] that is no parameter of the model" in error
+    assert "trains a tensor of shape [2, 3] that is not a parameter of the model" in error
 
 
 class HasExtraState(GIN):

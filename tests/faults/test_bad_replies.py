@@ -246,11 +246,11 @@ def test_an_array_that_was_not_asked_for_is_refused(
     """A reply with more or fewer arrays than were requested is left out."""
     rounds, replies = recorded(replace(METHODS["fedavg"](), activation=rule))
     received = replies[BAD_CLIENT, BAD_ROUND].arrays
-    spared = {name: rounds.start[name] for name in rounds.start if name not in received}
-    assert spared
+    omitted = {name: rounds.start[name] for name in rounds.start if name not in received}
+    assert omitted
     expected, _ = _merge(rounds, replies, None, tmp_path / "away")
     bad: dict[str, Callable[[Payload], Payload]] = {
-        "has arrays that were not requested": lambda r: replace(r, arrays={**r.arrays, **spared}),
+        "has arrays that were not requested": lambda r: replace(r, arrays={**r.arrays, **omitted}),
         "lacks": _without_one,
     }
     for number, (reason, spoil) in enumerate(bad.items()):

@@ -21,8 +21,8 @@ from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.wire import Answer
 from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
+from ramet.experiment.client_side import client_of
 from ramet.experiment.server_side import rounds_of
-from ramet.experiment.site_side import client_of
 from ramet.metrics import Record
 from ramet.payload import Arrays, Payload
 from ramet.tasks import GraphSamples

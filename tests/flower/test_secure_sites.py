@@ -16,8 +16,8 @@ from ramet.engine.processes.local import LocalWire
 from ramet.engine.server.wire import Answer
 from ramet.errors import RametError
 from ramet.experiment import Experiment
+from ramet.experiment.client_side import client_of
 from ramet.experiment.server_side import rounds_of
-from ramet.experiment.site_side import client_of
 from ramet.payload import Payload
 
 NAMES = ("north", "south", "east")

@@ -34,7 +34,7 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from ramet.deploy import keys
-from ramet.deploy.alive import last_news
+from ramet.deploy.alive import last_heartbeat
 from ramet.flower.contact import Contact
 from ramet.flower.patches import connection
 from ramet.flower.patches.connection import SiteClient, SiteClients, SteadyClient
@@ -73,15 +73,17 @@ class Coordinator:
         (folder / "server.pem").write_text(certificate)
         self.context.load_cert_chain(folder / "server.pem", folder / "server.key")
 
-    def client(self, news: Path | None = None, certificate: Path | None = None) -> SteadyClient:
-        client = self.client_of(SteadyClient, news, certificate)
+    def client(
+        self, heartbeat: Path | None = None, certificate: Path | None = None
+    ) -> SteadyClient:
+        client = self.client_of(SteadyClient, heartbeat, certificate)
         assert isinstance(client, SteadyClient)
         return client
 
     def client_of(
-        self, kind: type[SiteClient], news: Path | None, certificate: Path | None
+        self, kind: type[SiteClient], heartbeat: Path | None, certificate: Path | None
     ) -> SiteClient:
-        clients = SiteClients(kind, Contact(news), certificate)
+        clients = SiteClients(kind, Contact(heartbeat), certificate)
         return clients.from_server_address(self.address, False, self.authority, [])
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -184,9 +186,9 @@ def test_errors_of_the_superlink_are_retried_a_few_times(coordinator: Coordinato
         client.PullMessages(PullMessagesRequest())
 
 
-def test_only_accepted_calls_are_news(coordinator: Coordinator, tmp_path: Path) -> None:
-    news = tmp_path / "news"
-    client = coordinator.client(news)
+def test_only_accepted_calls_are_heartbeats(coordinator: Coordinator, tmp_path: Path) -> None:
+    heartbeat = tmp_path / "news"
+    client = coordinator.client(heartbeat)
     client._pause = 3.0
     coordinator.answers = [
         (200, PROTOBUF, EMPTY),
@@ -201,13 +203,13 @@ def test_only_accepted_calls_are_news(coordinator: Coordinator, tmp_path: Path) 
         client.SendNodeHeartbeat(SendNodeHeartbeatRequest())
     with pytest.raises(httpx.HTTPStatusError):
         client.SendNodeHeartbeat(SendNodeHeartbeatRequest())
-    assert not news.exists()
+    assert not heartbeat.exists()
     assert client.SendNodeHeartbeat(SendNodeHeartbeatRequest()).success
-    assert news.exists()
-    news.unlink()
+    assert heartbeat.exists()
+    heartbeat.unlink()
     coordinator.answers = [(200, PROTOBUF, ActivateNodeResponse(node_id=1).SerializeToString())]
     assert client.ActivateNode(ActivateNodeRequest()).node_id == 1
-    assert news.exists()
+    assert heartbeat.exists()
 
 
 def test_messages_are_asked_for_quickly_after_a_message_and_slowly_later(
@@ -260,18 +262,18 @@ def _client_certificate() -> tuple[str, str]:
     return certificate.decode(), private.decode()
 
 
-def test_without_retries_the_certificate_is_shown_and_news_is_noted(
+def test_without_retries_the_certificate_is_shown_and_the_heartbeat_is_noted(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     coordinator.context.verify_mode = ssl.CERT_REQUIRED
     public, private = _client_certificate()
     coordinator.context.load_verify_locations(cadata=public)
-    certificate, news = tmp_path / "client.pem", tmp_path / "news"
+    certificate, heartbeat = tmp_path / "client.pem", tmp_path / "news"
     certificate.write_text(public + private)
-    client = coordinator.client_of(SiteClient, news, certificate)
+    client = coordinator.client_of(SiteClient, heartbeat, certificate)
     coordinator.answers = [(200, PROTOBUF, ACCEPTED), (500, JSON, b"{}")]
     assert client.SendNodeHeartbeat(SendNodeHeartbeatRequest()).success
-    assert news.exists()
+    assert heartbeat.exists()
     with pytest.raises(httpx.HTTPStatusError):
         client.SendNodeHeartbeat(SendNodeHeartbeatRequest())
 
@@ -324,4 +326,4 @@ def test_the_process_ends_when_its_main_thread_ends_or_it_is_silent(
         output = program.communicate(timeout=120)[1]
         assert program.returncode == code
     assert logged in output
-    assert last_news(tmp_path) == (0.0 if setting else None)  # a planned end removes the file
+    assert last_heartbeat(tmp_path) == (0.0 if setting else None)  # a planned end removes the file

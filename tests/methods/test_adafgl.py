@@ -23,7 +23,7 @@ from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import adafgl
 from ramet.methods.adafgl import HiddenLabels, PersonalLoss, TwoPhases
 from ramet.models import AdaptiveGCN, NodeNetwork, NodeShape
@@ -252,7 +252,7 @@ def test_regions_change_no_bit(tmp_path: Path) -> None:
 
 def test_it_can_be_summed_securely_if_sites_return_the_extractor(tmp_path: Path) -> None:
     reason = "FirstRounds asks for parts of replies"
-    assert str(obstacle(assembled(adafgl()), Can.SECURE)).startswith(reason)
+    assert str(why_not(assembled(adafgl()), Can.SECURE)).startswith(reason)
     with pytest.raises(RametError, match=reason):
         planted_run("adafgl", tmp_path / "refused", secure=True, **TWO_ROUNDS)
     whole = {"activation": "everyone", **TWO_ROUNDS}

@@ -143,7 +143,7 @@ def test_more_channels_than_true_kinds_and_clients_without_some_kinds(
     assert len(scores.clients) == 4
 
 
-def test_a_client_may_be_spared_the_projection() -> None:
+def test_a_client_may_omit_the_projection() -> None:
     rule = ChannelMean()
     state = rule.start(arrays([0, 0], [0, 0], [0, 0], 0))
     less = {k: v for k, v in arrays([2, 1], [10, 10], [5.0, 1.0], 9).items() if k != "project.w"}

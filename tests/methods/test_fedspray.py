@@ -15,7 +15,7 @@ from ramet.data import NodeGraph
 from ramet.engine.messages import request
 from ramet.engine.site.client import Client
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import fedspray
 from ramet.methods.fedproto import PrototypeMean
 from ramet.methods.fedspray import divergence, soft_targets
@@ -123,4 +123,4 @@ def test_without_soft_targets_the_gnn_is_trained_alone(tmp_path: Path) -> None:
 def test_a_stopped_run_ends_with_the_same_result_and_can_be_summed(tmp_path: Path) -> None:
     whole = planted_run("fedspray", tmp_path / "whole")
     assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
-    assert obstacle(assembled(fedspray()), Can.SECURE) is None
+    assert why_not(assembled(fedspray()), Can.SECURE) is None

@@ -21,7 +21,7 @@ from ramet.engine.messages import request
 from ramet.engine.site.client import Client
 from ramet.errors import RametError
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import fedssp
 from ramet.methods.fedssp import MeanOfClients
 from ramet.models import GraphShape, SpectralGNN, SpectralNetwork
@@ -161,4 +161,4 @@ def test_a_stopped_run_ends_with_the_same_result_and_can_be_summed(tmp_path: Pat
     options: dict[str, Any] = {"hidden": 4, "heads": 2, "layers": 1}
     whole = ramet.run("fedssp", "tiny", rounds=3, out=tmp_path / "whole", **options)
     assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
-    assert obstacle(assembled(fedssp()), Can.SECURE) is None
+    assert why_not(assembled(fedssp()), Can.SECURE) is None

@@ -15,7 +15,7 @@ import torch
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph, Split
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import fedtad
 from ramet.methods.fedtad import (
     DistilledMean,
@@ -184,4 +184,4 @@ def test_the_order_of_replies_does_not_matter() -> None:
 def test_a_stopped_run_ends_with_the_same_result_and_cannot_be_summed(tmp_path: Path) -> None:
     whole = planted_run("fedtad", tmp_path / "whole")
     assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
-    assert obstacle(assembled(fedtad()), Can.SECURE) == "DistilledMean compares single replies"
+    assert why_not(assembled(fedtad()), Can.SECURE) == "DistilledMean compares single replies"

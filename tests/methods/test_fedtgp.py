@@ -11,7 +11,7 @@ import torch
 
 from federations import planted_run, stopped_and_resumed
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import fedtgp
 from ramet.methods.fedtgp import ContrastivePrototypes, contrast, invalid_marks, margin
 from ramet.payload import Payload
@@ -85,7 +85,7 @@ def test_the_order_of_replies_does_not_matter() -> None:
 
 def test_it_cannot_be_summed_and_marks_are_checked() -> None:
     method = assembled(fedtgp(), NodeClassification(), same_schema=True)
-    assert obstacle(method, Can.SECURE) == "its extras have no rule that sums"
+    assert why_not(method, Can.SECURE) == "its extras have no rule that sums"
     assert invalid_marks(reply([[0]], [2]).extras) == "counts has values besides 0 and 1"
     assert invalid_marks(reply([[0]], [1]).extras) is None
 

@@ -11,7 +11,7 @@ import torch
 from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import fgssl
 from ramet.methods.fgssl import contrast, distilled
 from ramet.models import random_view
@@ -80,4 +80,4 @@ def test_without_its_terms_it_is_fedavg(tmp_path: Path) -> None:
 def test_a_stopped_run_ends_with_the_same_result_and_can_be_summed(tmp_path: Path) -> None:
     whole = planted_run("fgssl", tmp_path / "whole")
     assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
-    assert obstacle(assembled(fgssl()), Can.SECURE) is None
+    assert why_not(assembled(fgssl()), Can.SECURE) is None

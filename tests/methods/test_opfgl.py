@@ -17,7 +17,7 @@ from ramet.data import NodeGraph, Split
 from ramet.engine.messages import request
 from ramet.engine.site.client import Client
 from ramet.experiment.capabilities import Can
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.methods import o_pfgl
 from ramet.methods.opfgl import (
     AdaptiveDistillation,
@@ -177,4 +177,4 @@ def test_a_stopped_run_ends_with_the_same_result_and_is_not_summed(tmp_path: Pat
     for stopped in (1, 3):  # among the stage's replies, and in training
         resumed = stopped_and_resumed(whole, tmp_path / f"stopped-{stopped}", stopped)
         assert resumed == whole.summary.sha256
-    assert "stages" in str(obstacle(assembled(o_pfgl()), Can.SECURE))
+    assert "stages" in str(why_not(assembled(o_pfgl()), Can.SECURE))

@@ -137,10 +137,10 @@ def test_the_mean_has_its_interval(panel: Panel) -> None:
 def test_what_leaves_is_asked_from_the_code(panel: Panel) -> None:
     found = {one.method: one.leaving for one in panel.entries}
     assert found["fedavg"] is not None
-    assert (found["fedavg"].arrays, found["fedavg"].obstacle) == ("all parameters", None)
+    assert (found["fedavg"].arrays, found["fedavg"].why_not_secure) == ("all parameters", None)
     assert found["fedgta"] is not None
     assert found["fedgta"].arrays == "all parameters; moments, confidence"
-    assert found["fedgta"].obstacle == "Alike compares single replies"
+    assert found["fedgta"].why_not_secure == "Alike compares single replies"
     assert found["local"] is not None
     assert found["local"].arrays == "nothing"
 

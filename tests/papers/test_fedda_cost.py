@@ -15,7 +15,7 @@ from ramet.papers.fedda_cost import (
 
 def test_expected_costs_match_hand_calculations() -> None:
     assert rounds_between(0.5, 0.4) == 2  # 1, 0.5, 0.25
-    # clients: 1, ½, ¼ of all; spared as printed: 0, ¼, 1/16 of all tensors, in 3 rounds
+    # clients: 1, ½, ¼ of all; omitted as printed: 0, ¼, 1/16 of all tensors, in 3 rounds
     assert restart_as_printed(0.5, 0.5, 1.0, 2) == pytest.approx((1.75 - (0.25 + 0.0625)) / 3)
     # tensors that are off stay off: active clients send 1, ½ and ¼ of them
     assert restart(0.5, 0.5, 1.0, 2) == pytest.approx((1 + 0.25 + 0.0625) / 3)

@@ -130,7 +130,7 @@ def test_one_seed_decides_no_cell(found: Ledger) -> None:
 
 
 def test_what_cannot_be_compared_or_had_has_a_reason(found: Ledger) -> None:
-    unmeasured = [cell for cell in found.cells if cell.status in ("other data", "not to be had")]
+    unmeasured = [cell for cell in found.cells if cell.status in ("other data", "not available")]
     assert unmeasured
     assert all(cell.reason for cell in unmeasured)
 

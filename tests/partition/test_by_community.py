@@ -20,10 +20,10 @@ from ramet.partition.node_cuts import communities, pack
 INPUTS = StructureEncoding(0, 0)
 
 
-def small(parts: int, judged: EvaluatedOn = "own") -> SubgraphSetting:
+def small(parts: int, evaluated_on: EvaluatedOn = "own") -> SubgraphSetting:
     kinds = [PlantedKind(150, homophily, 0.9) for homophily in (0.9, 0.8, 0.7, 0.6)]
     graph = planted(300, 4, kinds, seed=3)
-    return SubgraphSetting("planted", "planted:small", lambda _: graph, parts, judged)
+    return SubgraphSetting("planted", "planted:small", lambda _: graph, parts, evaluated_on)
 
 
 def test_a_group_goes_into_the_smallest_part() -> None:

@@ -73,7 +73,7 @@ def _proven(samples: Any, noise: float) -> float:
     with_canary = replace(samples, split=replace(samples.split, train=train[:1]))
     outside = torch.stack([_learned(without, noise) for _ in range(TRAININGS)])
     inside = torch.stack([_learned(with_canary, noise) for _ in range(TRAININGS)])
-    half = TRAININGS // 2  # one half gives direction and threshold, the other is judged
+    half = TRAININGS // 2  # one half gives direction and threshold, the other is evaluated
     direction = inside[:half].mean(0) - outside[:half].mean(0)
     threshold = ((inside[:half].mean(0) + outside[:half].mean(0)) / 2) @ direction
     found = int((inside[half:] @ direction > threshold).sum())

@@ -26,7 +26,7 @@ from ramet.engine.site.outer_gates import Unlinked
 from ramet.engine.site.request import Request
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
-from ramet.experiment.site_side import client_of
+from ramet.experiment.client_side import client_of
 from ramet.models.hops import distinct_links, hops_of, summed_hops, unit_rows
 from ramet.models.plain_node import NodeGCN
 from ramet.policy import Ceiling, PolicyError
@@ -199,7 +199,7 @@ def test_evaluation_on_another_graph_is_refused_before_anything_is_spent(tmp_pat
     node = node_of(tmp_path)
     assert isinstance(node.samples, NodeSamples)
     elsewhere = replace(node.samples, evaluated_on=node.samples.graph)
-    with pytest.raises(RametError, match="Set judged=own"):
+    with pytest.raises(RametError, match="Set evaluated_on=own"):
         without_links(replace(node, samples=elsewhere))
     assert node.protection.private is not None
     assert not (node.protection.private.folder / "hops.safetensors").exists()

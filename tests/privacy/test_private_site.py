@@ -66,7 +66,7 @@ def test_a_site_answers_a_round_once(tiny_client: ClientMaker, tmp_path: Path) -
     ledger = Ledger(tmp_path / "privacy.json")
     assert ledger.runs()["a" * 32].rounds == (1,)
     with pytest.raises(RametError, match="already answered round 1, to another message"):
-        node.answer(request(1, True, {}, spared=["layers.0.first.bias"]))
+        node.answer(request(1, True, {}, omitted=["layers.0.first.bias"]))
     with pytest.raises(RametError, match="round 4 is not one of them"):
         node.answer(request(4, True, {}))
 

@@ -56,10 +56,10 @@ def test_random_clients_are_distinct_reproducible_and_differ_between_rounds() ->
 
 
 def test_random_tensors_are_drawn_for_each_client() -> None:
-    spared = RandomTensors(fraction=0.75).ask(Payload(), choice())
-    assert list(spared) == CLIENTS
-    assert {len(names) for names in spared.values()} == {1}
-    assert {name for names in spared.values() for name in names} == set("abcd")
+    omitted = RandomTensors(fraction=0.75).ask(Payload(), choice())
+    assert list(omitted) == CLIENTS
+    assert {len(names) for names in omitted.values()} == {1}
+    assert {name for names in omitted.values() for name in names} == set("abcd")
 
 
 def scores(**given: str) -> dict[str, dict[str, float]]:
@@ -177,7 +177,7 @@ def test_clients_send_only_requested_arrays_and_bytes_are_counted(
     assert records[0].tensors_down == 3 * shared  # active clients are sent everything
 
 
-def test_with_keep_own_spared_arrays_are_not_sent_to_the_client(
+def test_with_keep_own_omitted_arrays_are_not_sent_to_the_client(
     tiny_client: Callable[..., Client], tmp_path: Path
 ) -> None:
     records, wire, _ = tiny_rounds(tiny_client, Explore(keep_own=True), tmp_path / "s", 4)
@@ -226,9 +226,9 @@ def test_a_client_that_returns_loads_all_shared_arrays(
     node = tiny_client("rings", fedstar())
     first = node.answer(request(1, True, {}))
     current = {name: array + np.float32(0.5) for name, array in first.arrays.items()}
-    spared = sorted(current)[:5]
-    back = node.answer(request(9, True, current, last=1, spared=spared))
-    assert back.arrays.keys() == current.keys() - set(spared)
+    omitted = sorted(current)[:5]
+    back = node.answer(request(9, True, current, last=1, omitted=omitted))
+    assert back.arrays.keys() == current.keys() - set(omitted)
     closing = node.answer(request(10, False, current, last=9))
     assert closing.numbers["test"] == pytest.approx(
         tiny_client("rings", fedstar()).answer(request(10, False, current, last=9)).numbers["test"]

@@ -114,7 +114,7 @@ def compared(
 
 
 @pytest.mark.thorough
-def test_slow_learners_are_judged_when_they_have_converged(tmp_path: Path) -> None:
+def test_slow_learners_are_compared_when_they_have_converged(tmp_path: Path) -> None:
     sites = three_slow_sites(tmp_path)
     (early,) = site_standings(compared(tmp_path / "early", sites, rounds=20))
     assert early.not_final == STILL_RISING

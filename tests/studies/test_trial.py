@@ -53,8 +53,8 @@ def test_the_details_are_those_of_ordinary_runs(tmp_path: Path) -> None:
     assert summary.sent
     assert summary.sent.tensors.up == 24  # half of 8 arrays, from 3 clients, in 2 rounds
     assert declared.detail == (
-        "shares structure.*; of 28 arrays 8 are shared and 20 private; clients were spared "
-        f"sending 24 of 48; {summary.traffic.up_per_client_round:,.0f} bytes up and "
+        "shares structure.*; of 28 arrays 8 are shared and 20 private; clients did "
+        f"not have to send 24 of 48; {summary.traffic.up_per_client_round:,.0f} bytes up and "
         f"{summary.traffic.down_per_client_round:,.0f} down per client and round"
     )
 

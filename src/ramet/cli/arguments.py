@@ -89,7 +89,7 @@ Target = Annotated[
     float | None, typer.Option(help="Also show the rounds needed to reach this test score, in %.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Side = Annotated[
+PartyFolder = Annotated[
     Path,
     typer.Argument(
         metavar="[FOLDER]",

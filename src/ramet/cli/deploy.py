@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ramet.cli.arguments import Data, Json, RunOut, Side, Track, data_folder
+from ramet.cli.arguments import Data, Json, PartyFolder, RunOut, Track, data_folder
 from ramet.cli.console import out, print_line, print_status, progress, show_result, watch_lines
 from ramet.errors import RametError, one_line, unknown
 
@@ -47,9 +47,9 @@ def deploy_init(
     if authority and authority not in list(AuthorityChange):
         raise unknown("step", authority, AuthorityChange)
     change = AuthorityChange(authority) if authority else None
-    side = init(consortium, folder, print_line, change)
-    print_line(f"Send each site its file in {side.folder / 'invitations'}.")
-    print_line(f"Then: ramet deploy start {side.folder}")
+    party = init(consortium, folder, print_line, change)
+    print_line(f"Send each site its file in {party.folder / 'invitations'}.")
+    print_line(f"Then: ramet deploy start {party.folder}")
 
 
 @deploy_app.command("join")
@@ -74,7 +74,7 @@ def deploy_join(
     """Create this site's folder from the file INVITATION. Only its public key is sent back."""
     from ramet.deploy.site import join
 
-    side, application = join(
+    party, application = join(
         invitation,
         data_folder(data),
         folder,
@@ -84,13 +84,13 @@ def deploy_join(
         trust_new_authority=trust_new_authority,
     )
     print_line(f"Send {application} to the coordinator. No other file may leave this site.")
-    print_line(f"Once the coordinator has admitted you: ramet deploy start {side.folder}")
+    print_line(f"Once the coordinator has admitted you: ramet deploy start {party.folder}")
 
 
 @deploy_app.command("admit")
 def deploy_admit(
     application: Annotated[Path, typer.Argument(help="File that the site sent back.")],
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
 ) -> None:
     """Admit the site that sent the file APPLICATION. Compare its fingerprint first."""
     from ramet.deploy.coordinator import Coordinator
@@ -101,7 +101,7 @@ def deploy_admit(
 @deploy_app.command("member")
 def deploy_member(
     application: Annotated[Path, typer.Argument(help="Application of another site.")],
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
 ) -> None:
     """At a site: accept the site that wrote the file APPLICATION in secure sums.
 
@@ -115,7 +115,7 @@ def deploy_member(
 
 @deploy_app.command("revoke")
 def deploy_revoke(
-    site: Annotated[str, typer.Argument(help="The site's name.")], folder: Side = Path()
+    site: Annotated[str, typer.Argument(help="The site's name.")], folder: PartyFolder = Path()
 ) -> None:
     """Refuse the site called SITE, and its key, from now on."""
     from ramet.deploy.coordinator import Coordinator
@@ -124,26 +124,26 @@ def deploy_revoke(
 
 
 @deploy_app.command("start")
-def deploy_start(folder: Side = Path()) -> None:
+def deploy_start(folder: PartyFolder = Path()) -> None:
     """Start the programs of the coordinator or site in FOLDER that are not running yet."""
-    from ramet.deploy.opening import open_side
+    from ramet.deploy.opening import open_party
 
-    open_side(folder.absolute()).start(print_line)
+    open_party(folder.absolute()).start(print_line)
 
 
 @deploy_app.command("status")
 def deploy_status(
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep showing changes until Ctrl-C.")
     ] = False,
 ) -> None:
     """Show running programs, the last run and, at the coordinator, which sites are online."""
-    from ramet.deploy.opening import open_side
+    from ramet.deploy.opening import open_party
     from ramet.deploy.snapshot import Monitor
     from ramet.deploy.status import status_lines
 
-    monitor = Monitor(open_side(folder.absolute()))
+    monitor = Monitor(open_party(folder.absolute()))
     if watch:
         monitor.keep_querying()
         watch_lines(lambda: status_lines(monitor.facts()))
@@ -152,32 +152,32 @@ def deploy_status(
     facts = monitor.facts()
     for line in status_lines(facts):
         print_line(line)
-    works = all(finding.ok for finding in facts.health.values())
+    works = all(check.ok for check in facts.health.values())
     if facts.superlink_error or not works or not all(facts.processes.values()):
         raise typer.Exit(1)
 
 
 @deploy_app.command("alive")
-def deploy_alive(folder: Side = Path()) -> None:
+def deploy_alive(folder: PartyFolder = Path()) -> None:
     """Exit with 0 if the services in FOLDER work, for health checks.
 
     A site's SuperNode works if the coordinator has accepted a heartbeat in the last minute.
     """
     from ramet.deploy.health import check_services
-    from ramet.deploy.opening import open_side
+    from ramet.deploy.opening import open_party
 
-    findings = check_services(open_side(folder.absolute()))
-    for finding in findings.values():
-        print_line(f"{finding.name}: {finding.detail}")
-    if not findings:
+    checks = check_services(open_party(folder.absolute()))
+    for check in checks.values():
+        print_line(f"{check.name}: {check.detail}")
+    if not checks:
         print_line("nothing was started")
-    if not findings or not all(finding.ok for finding in findings.values()):
+    if not checks or not all(check.ok for check in checks.values()):
         raise typer.Exit(1)
 
 
 @deploy_app.command("metrics")
 def deploy_metrics(
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
     port: Annotated[int, typer.Option(help="Loopback port to serve on.")] = 9464,
     textfile: Annotated[
         Path | None,
@@ -185,7 +185,7 @@ def deploy_metrics(
     ] = None,
 ) -> None:
     """Serve Prometheus metrics of the coordinator or site in FOLDER; needs the extra `metrics`."""
-    from ramet.deploy.opening import open_side
+    from ramet.deploy.opening import open_party
     from ramet.deploy.snapshot import Monitor
 
     try:
@@ -195,7 +195,7 @@ def deploy_metrics(
             f"metrics need {error.name}. Install it: pip install 'ramet[metrics]'."
         ) from error
 
-    monitor = Monitor(open_side(folder.absolute()))
+    monitor = Monitor(open_party(folder.absolute()))
     if textfile:
         monitor.query_superlink()
         prometheus.write(monitor.facts, textfile)
@@ -225,16 +225,16 @@ def deploy_monitoring(
 
 
 @deploy_app.command("stop")
-def deploy_stop(folder: Side = Path()) -> None:
+def deploy_stop(folder: PartyFolder = Path()) -> None:
     """Stop the programs of the coordinator or site in FOLDER."""
-    from ramet.deploy.opening import open_side
+    from ramet.deploy.opening import open_party
 
-    open_side(folder.absolute()).stop(print_line)
+    open_party(folder.absolute()).stop(print_line)
 
 
 @deploy_app.command("run")
 def deploy_run(
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
     runs: RunOut = None,
     data: Data = None,
     deadline: Annotated[
@@ -253,14 +253,14 @@ def deploy_run(
     from ramet.runs import finished
     from ramet.tracking import tracking
 
-    side = Coordinator.open(folder.absolute())
-    path = runs or side.new_run_folder()
+    party = Coordinator.open(folder.absolute())
+    path = runs or party.new_run_folder()
     resume_command = f"ramet deploy run {folder} --out {path}"
     tracked = tracking(RunFolder(path.absolute()), track or ())
     with progress() as observe, tracked as trackers:
         observer = trackers.wrap(observe)
         try:
-            done = run_consortium(side, path, data_folder(data), deadline, observer, print_status)
+            done = run_consortium(party, path, data_folder(data), deadline, observer, print_status)
         except KeyboardInterrupt as stop:
             stop.add_note(f"stopped. Continue with `{resume_command}`.")
             raise
@@ -268,20 +268,20 @@ def deploy_run(
 
 
 @app.command()
-def doctor(folder: Side = Path()) -> None:
+def doctor(folder: PartyFolder = Path()) -> None:
     """Check this machine, and the coordinator or site in FOLDER, and suggest fixes."""
     from ramet.deploy.doctor import examine
 
     failures = 0
-    for finding in examine(folder.absolute()):
-        failures += not finding.ok
+    for check in examine(folder.absolute()):
+        failures += not check.ok
         out.print(
-            f"[{'green' if finding.ok else 'red'}]{'ok ' if finding.ok else 'BAD'}[/] "
-            f"{escape(one_line(f'{finding.name}: {finding.detail}'))}",
+            f"[{'green' if check.ok else 'red'}]{'ok ' if check.ok else 'BAD'}[/] "
+            f"{escape(one_line(f'{check.name}: {check.detail}'))}",
             highlight=False,
             soft_wrap=True,
         )
-        if not finding.ok:
-            print_line(f"    {finding.remedy}")
+        if not check.ok:
+            print_line(f"    {check.remedy}")
     if failures:
         raise typer.Exit(1)

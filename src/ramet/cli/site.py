@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli.arguments import Json, Side
+from ramet.cli.arguments import Json, PartyFolder
 from ramet.cli.console import out, print_error, print_json, print_line, print_table
 from ramet.errors import RametError
 
@@ -24,7 +24,7 @@ app.add_typer(policy_app, name="policy")
 
 
 @policy_app.command("show")
-def show_policy(folder: Side = Path()) -> None:
+def show_policy(folder: PartyFolder = Path()) -> None:
     """Show the policy of the site in FOLDER, from its policy.toml."""
     from ramet.deploy.policy_check import answered_so_far, spent_privacy
     from ramet.deploy.site import POLICY, Site
@@ -46,7 +46,7 @@ def check_policy(
         Path,
         typer.Argument(help="Folder of a run, a consortium's settings, or an invitation."),
     ],
-    folder: Side = Path(),
+    folder: PartyFolder = Path(),
     as_json: Json = False,
 ) -> None:
     """Say what the site in FOLDER would refuse of RUN, and why; exit with 1 if anything.
@@ -58,12 +58,12 @@ def check_policy(
     from ramet.deploy.policy_check import check_run
     from ramet.deploy.site import Site
 
-    findings = [*check_run(run, Site.open(folder.absolute()))]
+    checks = [*check_run(run, Site.open(folder.absolute()))]
     if as_json:
-        print_json({f.name: {"allowed": f.ok, "detail": f.detail} for f in findings})
-    for finding in () if as_json else findings:
-        print_line(f"{'allowed' if finding.ok else 'REFUSED'} {finding.name}: {finding.detail}")
-    if not all(finding.ok for finding in findings):
+        print_json({f.name: {"allowed": f.ok, "detail": f.detail} for f in checks})
+    for check in () if as_json else checks:
+        print_line(f"{'allowed' if check.ok else 'REFUSED'} {check.name}: {check.detail}")
+    if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 

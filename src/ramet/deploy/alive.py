@@ -11,41 +11,41 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-NEWS = "news"
-NEWS_DEADLINE = 60.0
-"""Seconds after which a site without news is offline; Flower's SuperLink uses the same."""
+HEARTBEAT = "news"
+HEARTBEAT_DEADLINE = 60.0
+"""Seconds without an accepted heartbeat after which a site is offline, as for the SuperLink."""
 
 
-def last_news(folder: Path) -> float | None:
+def last_heartbeat(folder: Path) -> float | None:
     """When the coordinator last accepted a heartbeat of this site, as Unix time.
 
     0 if it has accepted none since the SuperNode started; None if no SuperNode runs.
     """
     try:
-        return (folder / NEWS).stat().st_mtime
+        return (folder / HEARTBEAT).stat().st_mtime
     except FileNotFoundError:
         return None
 
 
-def is_recent(news: float | None) -> bool:
-    return news is not None and abs(time.time() - news) < NEWS_DEADLINE
+def is_recent(heartbeat: float | None) -> bool:
+    return heartbeat is not None and abs(time.time() - heartbeat) < HEARTBEAT_DEADLINE
 
 
-def describe(news: float | None) -> str:
-    """The news in words; the text for missing news does not change with time."""
-    if news is None:
+def describe(heartbeat: float | None) -> str:
+    """The state in words. While no heartbeat is accepted, the text does not change with time."""
+    if heartbeat is None:
         return "the SuperNode is not running"
-    if not news:
-        return "no news from the coordinator since the SuperNode started"
-    if is_recent(news):
-        return f"news from the coordinator {time.time() - news:.0f} s ago"
-    return f"no news from the coordinator since {datetime.fromtimestamp(news, UTC):%F %T} UTC"
+    if not heartbeat:
+        return "no heartbeat accepted since the SuperNode started"
+    if is_recent(heartbeat):
+        return f"last heartbeat accepted {time.time() - heartbeat:.0f} s ago"
+    return f"no heartbeat accepted since {datetime.fromtimestamp(heartbeat, UTC):%F %T} UTC"
 
 
 def main() -> int:
-    news = last_news(Path(sys.argv[1]))
-    sys.stdout.write(f"{describe(news)}\n")
-    return 0 if is_recent(news) else 1
+    heartbeat = last_heartbeat(Path(sys.argv[1]))
+    sys.stdout.write(f"{describe(heartbeat)}\n")
+    return 0 if is_recent(heartbeat) else 1
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from ramet.deploy import keys
 from ramet.deploy.authority import CERTIFICATES
 from ramet.deploy.consortium import Application, Consortium, read
 from ramet.deploy.members import Members
-from ramet.deploy.probes import Finding, check_nginx, check_port
+from ramet.deploy.party import Party, Say
+from ramet.deploy.probes import Check, check_nginx, check_port
 from ramet.deploy.proxy import CLIENTS, reload_nginx
 from ramet.deploy.registration import Registration
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Say, Side
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError, unknown
 from ramet.flower.programs import LOOPBACK, wait_until_up
@@ -30,7 +30,7 @@ _DATABASE = "sqlite:///superlink.db?timeout=25"
 
 
 @dataclass(frozen=True)
-class Coordinator(Side):
+class Coordinator(Party):
     """A SuperLink with process isolation and SQLite, an authenticated SuperExec, and a proxy."""
 
     consortium: Consortium
@@ -104,7 +104,7 @@ class Coordinator(Side):
             *exporter(self.folder, self.consortium.metrics_port),
         )
 
-    def check_ports(self) -> Iterator[Finding]:
+    def check_ports(self) -> Iterator[Check]:
         link, _, proxy, *_ = self.services()
         yield check_port(link, LOOPBACK, self.consortium.link_port, "link_port")
         yield check_port(proxy, str(self.consortium.listen), self.consortium.port, "port")

@@ -1,4 +1,4 @@
-"""Checks of a machine and its side of a consortium, with a remedy for each problem."""
+"""Checks of a machine and of the coordinator or site on it, with a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ramet.deploy import keys
 from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator
 from ramet.deploy.health import check_services
-from ramet.deploy.opening import find_side
-from ramet.deploy.probes import Finding, check_connection, check_nginx, check_port
+from ramet.deploy.opening import find_party
+from ramet.deploy.probes import Check, check_connection, check_nginx, check_port
 from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, Site, SiteSettings
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
@@ -27,110 +27,112 @@ _MIN_FREE_BYTES = 2 * 10**9
 _WARN_DAYS = 30
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """Check this machine, then the side in this folder, if there is one."""
+def examine(folder: Path) -> Iterator[Check]:
+    """Check this machine, then the coordinator or site in this folder, if there is one."""
     yield _check_python()
     yield _check_flower()
     yield _check_disk(folder)
-    side = find_side(folder)
-    if isinstance(side, Coordinator):
-        yield from _check_coordinator_side(side)
-    elif isinstance(side, Site):
-        yield from _check_site_side(side)
+    party = find_party(folder)
+    if isinstance(party, Coordinator):
+        yield from _check_coordinator(party)
+    elif isinstance(party, Site):
+        yield from _check_site(party)
     else:
         yield _check_exists(
             "data", default_data(), "Set RAMET_DATA or --data to the datasets' folder."
         )
 
 
-def _check_coordinator_side(side: Coordinator) -> Iterator[Finding]:
+def _check_coordinator(party: Coordinator) -> Iterator[Check]:
     yield check_nginx()
-    if not side.is_initialised:
-        remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {side.consortium.name}`."
-        yield Finding("side", False, f"only {SETTINGS} exists; not set up yet", remedy)
+    if not party.is_initialised:
+        remedy = f"Run `ramet deploy init {SETTINGS}`, then `ramet doctor {party.consortium.name}`."
+        yield Check("setup", False, f"only {SETTINGS} exists; not set up yet", remedy)
         return
     for name in ("authority.key", "server.key", SIGNING_KEY, "superexec.secret"):
-        yield _check_private(side.folder / name)
+        yield _check_private(party.folder / name)
     renew = "Rerun `ramet deploy init`: it issues a new certificate for the same key."
-    yield _check_certificate("server certificate", side.folder / "server.pem", renew)
-    yield _check_certificate("coordinator certificate", side.folder / SIGNING_CERTIFICATE, renew)
+    yield _check_certificate("server certificate", party.folder / "server.pem", renew)
+    yield _check_certificate("coordinator certificate", party.folder / SIGNING_CERTIFICATE, renew)
     replace = "Replace it with `ramet deploy init --authority new`; see Operations in the docs."
-    yield _check_certificate("authority", side.authority, replace)
-    for file in side.members.certificates(side.consortium.sites):
+    yield _check_certificate("authority", party.authority, replace)
+    for file in party.members.certificates(party.consortium.sites):
         yield _check_certificate(f"certificate of {file.stem}", file, keys.RENEW_CLIENT)
-    yield from side.check_ports()
-    link, _, proxy, *_ = side.services()
-    health = check_services(side)
+    yield from party.check_ports()
+    link, _, proxy, *_ = party.services()
+    health = check_services(party)
     yield from health.values()
     if proxy.process():
-        yield from check_connection(side.consortium.address, side.consortium.port, side.authority)
+        yield from check_connection(
+            party.consortium.address, party.consortium.port, party.authority
+        )
     if link.name in health and health[link.name].ok:  # not if systemd or Docker started it
-        for member, status in side.site_statuses().items():
+        for member, status in party.site_statuses().items():
             remedy = f"Ask {member} to run `ramet doctor` and `ramet deploy start`."
-            yield Finding(f"site {member}", status == "online", status, remedy)
+            yield Check(f"site {member}", status == "online", status, remedy)
 
 
-def _check_site_side(side: Site) -> Iterator[Finding]:
+def _check_site(party: Site) -> Iterator[Check]:
     for name in ("node.key", "superexec.secret"):
-        yield _check_private(side.folder / name)
-    client = side.folder / CLIENT_CERTIFICATE
+        yield _check_private(party.folder / name)
+    client = party.folder / CLIENT_CERTIFICATE
     yield _check_certificate("client certificate", client, keys.RENEW_CLIENT)
     if client.exists():
         yield _check_private(client)
     yield _check_certificate(
-        "authority", side.authority, "Ask the coordinator for a new invitation."
+        "authority", party.authority, "Ask the coordinator for a new invitation."
     )
-    yield check_port(side.services()[0], "127.0.0.1", side.settings.runtime_port, "--runtime-port")
-    yield from check_services(side).values()
-    yield _check_app(side.accepted)
-    yield _check_policy(side.folder / POLICY)
-    yield _check_data(side)
-    yield from side.check_connection()
+    yield check_port(
+        party.services()[0], "127.0.0.1", party.settings.runtime_port, "--runtime-port"
+    )
+    yield from check_services(party).values()
+    yield _check_app(party.accepted)
+    yield _check_policy(party.folder / POLICY)
+    yield _check_data(party)
+    yield from party.check_connection()
 
 
-def _check_python() -> Finding:
+def _check_python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("Python", sys.version_info >= (3, 11), version, "Install Python 3.11 or newer.")
+    return Check("Python", sys.version_info >= (3, 11), version, "Install Python 3.11 or newer.")
 
 
-def _check_flower() -> Finding:
+def _check_flower() -> Check:
     version = importlib.metadata.version("flwr")
     unfit = [name for name, patch in PATCHES.items() if patch.missing()]
     detail = f"{version}, without the parts for {', '.join(unfit)}" if unfit else version
     remedy = f"A consortium's protections need another: pip install 'flwr=={TESTED}*'."
-    return Finding("Flower", version.startswith(TESTED) and not unfit, detail, remedy)
+    return Check("Flower", version.startswith(TESTED) and not unfit, detail, remedy)
 
 
-def _check_disk(folder: Path) -> Finding:
+def _check_disk(folder: Path) -> Check:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     remedy = f"Free {_MIN_FREE_BYTES / 1e9:.0f} GB for states and logs."
-    return Finding("disk", free > _MIN_FREE_BYTES, f"{free / 1e9:.1f} GB free", remedy)
+    return Check("disk", free > _MIN_FREE_BYTES, f"{free / 1e9:.1f} GB free", remedy)
 
 
-def _check_exists(name: str, path: Path, remedy: str) -> Finding:
-    return Finding(
-        name, path.exists(), f"{path}{'' if path.exists() else ' does not exist'}", remedy
-    )
+def _check_exists(name: str, path: Path, remedy: str) -> Check:
+    return Check(name, path.exists(), f"{path}{'' if path.exists() else ' does not exist'}", remedy)
 
 
-def _check_private(path: Path) -> Finding:
+def _check_private(path: Path) -> Check:
     exists = _check_exists(path.name, path, "Restore it from a backup.")
     if not exists.ok:
         return exists
     mode = path.stat().st_mode & 0o777
-    return Finding(path.name, mode & 0o077 == 0, f"mode {mode:04o}", f"chmod 600 {path}")
+    return Check(path.name, mode & 0o077 == 0, f"mode {mode:04o}", f"chmod 600 {path}")
 
 
-def _check_certificate(name: str, path: Path, remedy: str) -> Finding:
+def _check_certificate(name: str, path: Path, remedy: str) -> Check:
     exists = _check_exists(name, path, remedy)
     if not exists.ok:
         return exists
     days = keys.days_left(path.read_text())
-    return Finding(name, days > _WARN_DAYS, f"{days} days left", remedy)
+    return Check(name, days > _WARN_DAYS, f"{days} days left", remedy)
 
 
-def _check_app(accepted: Path) -> Finding:
+def _check_app(accepted: Path) -> Check:
     """Check that the site's guard accepts the app of the installed Ramet."""
     exists = _check_exists(
         "accepted apps", accepted, "Rerun `ramet deploy join`: it writes the list."
@@ -141,23 +143,23 @@ def _check_app(accepted: Path) -> Finding:
     ok = sha256 in read_accepted(accepted)
     detail = f"{accepted} {'lists' if ok else 'does not list'} the app of the installed Ramet"
     remedy = f"If you trust the Ramet installed here, add this line to the list: {sha256}"
-    return Finding("accepted apps", ok, detail, remedy)
+    return Check("accepted apps", ok, detail, remedy)
 
 
-def _check_policy(path: Path) -> Finding:
+def _check_policy(path: Path) -> Check:
     """Check that the site's policy can be read; without it, the site takes part in no run."""
     try:
         policy = checked_policy(path)
     except PolicyError as error:
-        return Finding("policy", False, str(error), "Correct it; see `ramet policy show`.")
-    return Finding(
+        return Check("policy", False, str(error), "Correct it; see `ramet policy show`.")
+    return Check(
         "policy", True, f"secure sums {policy.secure}, sites in a run: {policy.members_sentence}"
     )
 
 
-def _check_data(side: Site) -> Finding:
+def _check_data(party: Site) -> Check:
     """Read this site's data in the same way as a run."""
-    settings = side.settings
+    settings = party.settings
     try:
         experiment = Experiment(
             checked_settings(
@@ -170,10 +172,8 @@ def _check_data(side: Site) -> Finding:
         )
         manifest = experiment.samples(settings.site).manifest
     except RametError as error:
-        return Finding("data", False, str(error), _data_remedy(settings, error))
-    return Finding(
-        "data", True, ", ".join(f"{k} {v}" for k, v in manifest.items() if _is_number(v))
-    )
+        return Check("data", False, str(error), _data_remedy(settings, error))
+    return Check("data", True, ", ".join(f"{k} {v}" for k, v in manifest.items() if _is_number(v)))
 
 
 def _data_remedy(settings: SiteSettings, error: RametError) -> str:

@@ -15,8 +15,8 @@ from ramet.deploy.coordinator import (
     SIGNING_KEY,
     Coordinator,
 )
+from ramet.deploy.party import Say, make_private_folder, private_files
 from ramet.deploy.proxy import TEMPORARY, nginx_conf
-from ramet.deploy.side import Say, make_private_folder, private_files
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
 from ramet.flower.guard import KEY_VARIABLE, write_program
@@ -34,7 +34,7 @@ def init(
     except RametError as error:
         raise RametError(f"{settings}: {error}") from error
     where = (folder or Path(consortium.name)).absolute()
-    side = Coordinator(where, consortium)
+    party = Coordinator(where, consortium)
     check_change(where, authority_change)
     make_private_folder(where)
     for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY, PROGRAMS):
@@ -47,18 +47,18 @@ def init(
             "superexec.secret": keys.ensure_secret(where / "superexec.secret"),
         }
         authority, key = change_authority(where, consortium.name, created[KEY], authority_change)
-        _write_setup(side, authority, key)
+        _write_setup(party, authority, key)
     for name, is_new in created.items():
         say(f"{name}: {'created' if is_new else 'exists, kept'}")
     for site in consortium.sites:
         say(f"invitations/{site}.toml: for {site}")
     say(f"authority's fingerprint: {keys.fingerprint(authority)}")
-    return side
+    return party
 
 
-def _write_setup(side: Coordinator, authority: str, key: Path) -> None:
+def _write_setup(party: Coordinator, authority: str, key: Path) -> None:
     """Write everything but keys: settings, certificates, scripts and invitations."""
-    consortium, folder = side.consortium, side.folder
+    consortium, folder = party.consortium, party.folder
     for_server = keys.make_server_certificate(
         consortium.name, consortium.address, folder / SERVER_KEY, key
     )
@@ -71,9 +71,9 @@ def _write_setup(side: Coordinator, authority: str, key: Path) -> None:
         {KEY_VARIABLE: folder / SIGNING_KEY},
     )
     write_atomically(folder / "nginx.conf", nginx_conf(consortium))
-    side.write_clients(side.certificates(), authority)
+    party.write_clients(party.certificates(), authority)
     write(folder / SETTINGS, consortium)
-    side.write_scripts()
+    party.write_scripts()
     for site in consortium.sites:
         write(folder / "invitations" / f"{site}.toml", _invitation(consortium, site, authority))
 

@@ -1,4 +1,4 @@
-"""The configuration of logrotate for a side's logs.
+"""The configuration of logrotate for a party's logs.
 
 Programs keep their logs open, so logs are copied and truncated, which works because all of them
 append. This includes nginx: started by root, its workers cannot reopen a file in a private folder.

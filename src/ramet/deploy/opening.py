@@ -1,4 +1,4 @@
-"""Open the coordinator's or a site's side in a folder."""
+"""Open the coordinator or the site in a folder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ramet.deploy.site import Site
 from ramet.errors import RametError
 
 
-def find_side(folder: Path) -> Coordinator | Site | None:
+def find_party(folder: Path) -> Coordinator | Site | None:
     if (folder / coordinator.SETTINGS).exists():
         return Coordinator.open(folder)
     return Site.open(folder) if (folder / site.SETTINGS).exists() else None
 
 
-def open_side(folder: Path) -> Coordinator | Site:
-    side = find_side(folder)
-    if side is None:
+def open_party(folder: Path) -> Coordinator | Site:
+    party = find_party(folder)
+    if party is None:
         raise RametError(
-            f"{folder} is not a side of a consortium. Give the folder that `ramet deploy init` or "
+            f"{folder} is not a party of a consortium. Give the folder that `ramet deploy init` or "
             "`ramet deploy join` created."
         )
-    return side
+    return party

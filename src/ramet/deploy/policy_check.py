@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ramet.data.own import Preparation
 from ramet.deploy.consortium import Consortium, Invitation, read, site_options
-from ramet.deploy.probes import Finding
+from ramet.deploy.probes import Check
 from ramet.deploy.site import STATE, Site
 from ramet.engine.site.answered import NAME as ANSWERED
 from ramet.engine.site.answered import answered_totals
@@ -27,7 +27,7 @@ from ramet.tasks import Shape
 _EDIT = "Edit policy.toml, or ask the coordinator for another run."
 
 
-def check_run(run: Path, site: Site) -> Iterator[Finding]:
+def check_run(run: Path, site: Site) -> Iterator[Check]:
     """Check a run against the site's settings and its policy; data is read only to count samples.
 
     Args:
@@ -40,18 +40,18 @@ def check_run(run: Path, site: Site) -> Iterator[Finding]:
         config = {**to_run_config(settings, Path("runs")), "keys": ""}
         settings = permitted_settings(config, terms)
     except RametError as error:
-        yield Finding("site.toml", False, str(error), "Edit [allow] in site.toml.")
+        yield Check("site.toml", False, str(error), "Edit [allow] in site.toml.")
     else:
-        yield Finding("site.toml", True, "allows the run")
+        yield Check("site.toml", True, "allows the run")
     experiment = Experiment(settings)
     members = len(experiment.clients) if complete else policy.members or 1
     method, code, secure = settings.method, settings.code, settings.secure
     refused = dict(policy.refusals(method, code, members, secure, settings.budget))
     for key, detail in _agreed(policy, members if complete else None).items():
-        yield Finding(key, key not in refused, refused.get(key, detail), _EDIT)
+        yield Check(key, key not in refused, refused.get(key, detail), _EDIT)
     if policy.privacy is not None and "privacy" not in refused:
         detail = f"{spent_privacy(site, policy.privacy)} of {policy.privacy}"
-        yield Finding("privacy spent so far", True, detail, _EDIT)
+        yield Check("privacy spent so far", True, detail, _EDIT)
     yield from _totals(settings.rounds, site)
     yield _sharing(experiment, site)
     yield from _sizes(experiment, site)
@@ -105,25 +105,25 @@ def _agreed(policy: Policy, members: int | None) -> dict[str, str]:
     }
 
 
-def _totals(rounds: int, site: Site) -> Iterator[Finding]:
+def _totals(rounds: int, site: Site) -> Iterator[Check]:
     """The limits on all runs together that can be checked without data."""
     so_far = answered_so_far(site)
     for key, more in {"runs": 1, "rounds": rounds}.items():
         if key in site.policy.limits:
             before, limit = getattr(so_far, key), site.policy.limits[key]
             detail = f"{before} so far, {more} more in a new run; the policy allows {limit}"
-            yield Finding(key, before + more <= limit, detail, _EDIT)
+            yield Check(key, before + more <= limit, detail, _EDIT)
 
 
-def _sharing(experiment: Experiment, site: Site) -> Finding:
+def _sharing(experiment: Experiment, site: Site) -> Check:
     try:
         site_limit(experiment, site.settings.terms, site.policy)
     except RametError as error:
-        return Finding("share", False, str(error), _EDIT)
-    return Finding("share", True, "all parameters of the run may leave")
+        return Check("share", False, str(error), _EDIT)
+    return Check("share", True, "all parameters of the run may leave")
 
 
-def _sizes(experiment: Experiment, site: Site) -> Iterator[Finding]:
+def _sizes(experiment: Experiment, site: Site) -> Iterator[Check]:
     policy, rounds = site.policy, experiment.settings.rounds
     if policy.samples == 1 and policy.bytes is None:
         return
@@ -133,13 +133,13 @@ def _sizes(experiment: Experiment, site: Site) -> Iterator[Finding]:
     if policy.samples > 1:
         count = training_samples(samples.manifest)
         detail = f"this site has {count} training samples; the policy asks for {policy.samples}"
-        yield Finding("samples", count >= policy.samples, detail, _EDIT)
+        yield Check("samples", count >= policy.samples, detail, _EDIT)
     if policy.bytes is not None:
         shape = own.method.task.shape(samples)
         total = rounds * bytes_per_round(own.method, shape, settings.seed)
         before = answered_so_far(site).bytes
         detail = f"about {total} in {rounds} rounds, {before} so far; allowed: {policy.bytes}"
-        yield Finding("bytes", before + total <= policy.bytes, detail, _EDIT)
+        yield Check("bytes", before + total <= policy.bytes, detail, _EDIT)
 
 
 def bytes_per_round(method: AssembledMethod, shape: Shape, seed: int) -> int:

@@ -33,7 +33,7 @@ _NO_CERTIFICATE, _FORBIDDEN = 400, 403
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """The result of one check."""
 
     name: str
@@ -52,36 +52,36 @@ class Finding:
             raise RametError(self.sentence)
 
 
-def check_nginx() -> Finding:
+def check_nginx() -> Check:
     """Check that nginx is installed."""
     remedy = (
         "Install it (Debian: apt-get install nginx-light); Ramet runs it with its own settings."
     )
     nginx = shutil.which("nginx", path=os.pathsep.join([os.environ["PATH"], *SYSTEM_PROGRAMS]))
     if nginx is None:
-        return Finding("nginx", False, "not found", remedy)
+        return Check("nginx", False, "not found", remedy)
     done = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=False)
-    return Finding("nginx", done.returncode == 0, done.stderr.strip(), remedy)
+    return Check("nginx", done.returncode == 0, done.stderr.strip(), remedy)
 
 
-def check_port(service: Service, host: str, number: int, option: str) -> Finding:
+def check_port(service: Service, host: str, number: int, option: str) -> Check:
     """Check that a service's port is free, or used by the service itself."""
     name = f"port {number}"
     if service.process():
-        return Finding(name, True, f"in use by our {service.name}")
+        return Check(name, True, f"in use by our {service.name}")
     remedy = f"Stop the program that listens there, or choose another {option}."
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, number))
     except OSError as error:
-        return Finding(name, False, str(error.strerror), remedy)
-    return Finding(name, True, "free")
+        return Check(name, False, str(error.strerror), remedy)
+    return Check(name, True, "free")
 
 
 def check_connection(
     address: str, port: int, authority: Path, certificate: Path | None = None
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Check the proxy's certificate, that it refuses the Control API, and this machine's clock.
 
     A site presents its own certificate, and also checks that the proxy accepts it.
@@ -93,34 +93,34 @@ def check_connection(
         expired = error.verify_code == _EXPIRED
         remedy = _RENEW if expired else _COMPARE
         detail = f"{where}: {error.verify_message}"
-        yield Finding("coordinator", False, detail, remedy, transient=expired)
+        yield Check("coordinator", False, detail, remedy, transient=expired)
         return
     except socket.gaierror as error:
         remedy = "Ask the coordinator for its address, or fix this machine's DNS."
-        yield Finding("coordinator", False, f"cannot resolve {address} ({error})", remedy)
+        yield Check("coordinator", False, f"cannot resolve {address} ({error})", remedy)
         return
     except (OSError, HTTPException) as error:
         remedy = "Ask the coordinator if it is running; allow outgoing connections to this port."
-        yield Finding("coordinator", False, f"{where}: {error}", remedy, transient=True)
+        yield Check("coordinator", False, f"{where}: {error}", remedy, transient=True)
         return
-    yield Finding("coordinator", True, f"{where} answers with the consortium's certificate")
+    yield Check("coordinator", True, f"{where} answers with the consortium's certificate")
     if certificate:
         yield _check_admitted(status)
     remedy = "Stop the coordinator: something other than Ramet's proxy answers there."
     refused = status in (_NO_CERTIFICATE, _FORBIDDEN)
-    yield Finding("Control API from outside", refused, f"status {status}", remedy)
+    yield Check("Control API from outside", refused, f"status {status}", remedy)
     ahead = time.time() - date
     ok = -_MAX_BEHIND < ahead < _MAX_AHEAD
     detail = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the coordinator"
-    yield Finding("clock", ok, detail, "Set both clocks by NTP; Flower refuses calls otherwise.")
+    yield Check("clock", ok, detail, "Set both clocks by NTP; Flower refuses calls otherwise.")
 
 
-def _check_admitted(status: int) -> Finding:
+def _check_admitted(status: int) -> Check:
     if status != _NO_CERTIFICATE:
-        return Finding("admission", True, "the coordinator accepts this site's certificate")
+        return Check("admission", True, "the coordinator accepts this site's certificate")
     detail = "the coordinator does not accept this site's certificate: not admitted yet, or revoked"
     remedy = "Send it SITE.application.toml; there, run `ramet deploy admit` for this file."
-    return Finding("admission", False, detail, remedy, transient=True)
+    return Check("admission", False, detail, remedy, transient=True)
 
 
 def _call(address: str, port: int, authority: Path, certificate: Path | None) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""A side's facts as Prometheus metrics: names and counts, never a site's data."""
+"""A party's facts as Prometheus metrics: names and counts, never a site's data."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts = self._facts()
-        yield from _side_metrics(facts)
+        yield from _party_metrics(facts)
         if facts.run:
             yield from _run_metrics(facts.run)
         if facts.sent:
             yield from _site_metrics(facts.sent, facts.problems)
-        if facts.news:
+        if facts.heartbeat:
             help_text = "When the coordinator last accepted this site's heartbeat"
-            yield _gauge("site_news_timestamp_seconds", help_text, facts.news)
+            yield _gauge("site_news_timestamp_seconds", help_text, facts.heartbeat)
 
 
 def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
@@ -64,9 +64,9 @@ def _registry(facts: Callable[[], Facts]) -> CollectorRegistry:
     return registry
 
 
-def _side_metrics(facts: Facts) -> Iterator[Metric]:
+def _party_metrics(facts: Facts) -> Iterator[Metric]:
     help_text = "Whether a service that was started works"
-    up = {name: finding.ok for name, finding in facts.health.items()}
+    up = {name: check.ok for name, check in facts.health.items()}
     yield _gauge("service_up", help_text, up, "service")
     help_text = "When a certificate expires"
     expiry = facts.certificates

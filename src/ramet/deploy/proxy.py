@@ -6,7 +6,7 @@ has checked, without the query. It answers 400 to clients without the certificat
 site as soon as it has read the request's header, so their bodies never reach the SuperLink.
 
 Nothing is buffered on disk. nginx creates folders for buffers at startup all the same, so they are
-placed in the side's folder: nginx may lack permission to create the system's.
+placed in the party's folder: nginx may lack permission to create the system's.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ramet.deploy.members import NEW_KEY, Members
-from ramet.deploy.side import Say
+from ramet.deploy.party import Say
 from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.programs import Flower

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ramet.deploy.consortium import read, write
 from ramet.deploy.coordinator import Coordinator
-from ramet.deploy.side import Say
+from ramet.deploy.party import Say
 from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
@@ -29,7 +29,7 @@ from ramet.metrics import Record
 
 
 def run_consortium(
-    side: Coordinator, path: Path, data: Path, patience: float, observe: Observer, say: Say
+    party: Coordinator, path: Path, data: Path, patience: float, observe: Observer, say: Say
 ) -> RunFolder:
     """Run the consortium's method, or resume the run in `path`, and wait until it ends.
 
@@ -38,21 +38,21 @@ def run_consortium(
     seconds. A run that outlived an earlier command is waited for, not submitted again, and no other
     run is started meanwhile.
     """
-    side.check_running()
-    side.check_admitted()
-    settings = side.consortium.settings(data)
+    party.check_running()
+    party.check_admitted()
+    settings = party.consortium.settings(data)
     folder = RunFolder(path.absolute())
     if folder.started:
         continue_with(folder, settings)
-    submission = _submission(side, folder.path)
+    submission = _submission(party, folder.path)
     ended = outcome_logged("submission ended", "submission failed", "submission stopped")
-    with _only_run(side, folder.path), events_written_to(side.events), ended:
+    with _only_run(party, folder.path), events_written_to(party.events), ended:
         log_event(INFO, "run submitted", folder=str(folder.path))
         say(f"run submitted; folder: {folder.path}")
         try:
             submission.run(
                 app=thin_app(),
-                config={**to_run_config(settings, folder.path), "keys": str(side.admitted)},
+                config={**to_run_config(settings, folder.path), "keys": str(party.admitted)},
                 simulated_clients=0,
                 on_poll=_Watch(folder, observe, patience),
                 superlink_restarts=True,
@@ -78,27 +78,27 @@ class _Submission(BaseModel):
 
 
 @contextmanager
-def _only_run(side: Coordinator, path: Path) -> Iterator[None]:
+def _only_run(party: Coordinator, path: Path) -> Iterator[None]:
     """Refuse to go on while another command runs here, or a run whose command was killed.
 
     The system releases the lock of a command that was killed, but its run goes on, so the
     SuperLink is asked as well.
     """
-    note = side.folder / "submission.toml"
-    lock = FileLock(side.folder / ".run.lock")
+    note = party.folder / "submission.toml"
+    lock = FileLock(party.folder / ".run.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
         what = read(note, _Submission).sentence if note.exists() else "a run is being submitted."
         raise RametError(
-            f"{what} Follow it with `ramet deploy status {side.folder} --watch`."
+            f"{what} Follow it with `ramet deploy status {party.folder} --watch`."
         ) from error
     try:
         last = read(note, _Submission) if note.exists() else None
-        if last and last.folder != path and _submission(side, last.folder).in_progress():
+        if last and last.folder != path and _submission(party, last.folder).in_progress():
             raise RametError(
                 f"{last.sentence} Its command has ended. Follow it with `ramet deploy run "
-                f"{side.folder} --out {last.folder}`, where Ctrl-C stops it."
+                f"{party.folder} --out {last.folder}`, where Ctrl-C stops it."
             )
         if not last or last.folder != path:
             _note(note, path)
@@ -114,10 +114,10 @@ def _note(note: Path, path: Path) -> None:
     write(note, _Submission(folder=path, started=started))
 
 
-def _submission(side: Coordinator, path: Path) -> Submission:
+def _submission(party: Coordinator, path: Path) -> Submission:
     """The run in `path`, which has a folder of logs of its own."""
-    logs = side.folder / "logs" / "-".join(path.parts[1:])
-    return Submission(Flower(side.flower.home, logs))
+    logs = party.folder / "logs" / "-".join(path.parts[1:])
+    return Submission(Flower(party.flower.home, logs))
 
 
 class _Watch:

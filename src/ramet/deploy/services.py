@@ -1,4 +1,4 @@
-"""The programs of a side: their start scripts, and how to start and stop them on this machine.
+"""The programs of a party: their start scripts, and how to start and stop them on this machine.
 
 `ramet deploy start`, systemd and compose use the same scripts.
 """
@@ -30,7 +30,7 @@ _CLOCK_STEP = 5.0
 
 @dataclass(frozen=True)
 class Service:
-    """A long-running program, with paths relative to its side's folder."""
+    """A long-running program, with paths relative to its party's folder."""
 
     folder: Path
     name: str

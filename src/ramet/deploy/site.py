@@ -11,7 +11,7 @@ from pathlib import Path
 import tomli_w
 
 from ramet.deploy import keys
-from ramet.deploy.alive import NEWS, describe, is_recent, last_news
+from ramet.deploy.alive import HEARTBEAT, describe, is_recent, last_heartbeat
 from ramet.deploy.authority import CERTIFICATES, check_trusted
 from ramet.deploy.consortium import (
     OWN,
@@ -23,12 +23,12 @@ from ramet.deploy.consortium import (
     site_options,
     write,
 )
-from ramet.deploy.probes import Finding, check_connection, check_port
+from ramet.deploy.party import Party, Say, check_path, make_private_folder, private_files
+from ramet.deploy.probes import Check, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
-from ramet.deploy.side import Say, Side, check_path, make_private_folder, private_files
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
-from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, app_hash, write_guard
+from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, app_hash, write_guard
 from ramet.flower.key_files import public_key
 from ramet.flower.programs import node_config_text
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
@@ -73,7 +73,7 @@ class SiteSettings(Membership):
 
 
 @dataclass(frozen=True)
-class Site(Side):
+class Site(Party):
     """A SuperNode that listens on loopback only and connects only to its coordinator."""
 
     settings: SiteSettings
@@ -126,7 +126,7 @@ class Site(Side):
                 ),
                 listens=("127.0.0.1", self.settings.runtime_port),
                 bin_folder=GUARD,
-                paths={NEWS_VARIABLE: NEWS, CERTIFICATE_VARIABLE: CLIENT_CERTIFICATE},
+                paths={HEARTBEAT_VARIABLE: HEARTBEAT, CERTIFICATE_VARIABLE: CLIENT_CERTIFICATE},
                 networked=True,
                 health_command=("python3", "-m", "ramet.deploy.alive", str(self.folder)),
             ),
@@ -135,22 +135,22 @@ class Site(Side):
         )
 
     @property
-    def last_news(self) -> float | None:
+    def last_heartbeat(self) -> float | None:
         """When the coordinator last accepted this site's heartbeat, as Unix time."""
-        return last_news(self.folder)
+        return last_heartbeat(self.folder)
 
     def start(self, say: Say) -> None:
-        """Start the services; the SuperNode counts as running only if it has news."""
+        """Start the services; the SuperNode counts as running once a heartbeat was accepted."""
         node, *others = self.services()
-        if node.process() and is_recent(self.last_news):
-            say(f"{node.name}: already running, {describe(self.last_news)}")
+        if node.process() and is_recent(self.last_heartbeat):
+            say(f"{node.name}: already running, {describe(self.last_heartbeat)}")
         else:
             self._connect(node, say)
         for service in others:
             say(f"{service.name}: {'started' if service.start() else 'already running'}")
 
     def _connect(self, node: Service, say: Say) -> None:
-        """Start the SuperNode and wait for news; one that was killed is refused for a minute."""
+        """Start the SuperNode and wait for a heartbeat; a killed one is refused for a minute."""
         end = time.monotonic() + _JOIN_TIMEOUT
         if node.process() is None:
             node.kill_orphans()
@@ -160,7 +160,7 @@ class Site(Side):
         started = node.start()
         state = "started" if started else "running, no heartbeat accepted yet; waiting for one"
         say(f"{node.name}: {state}")
-        if not self._wait_for_news(node, before, end, say):
+        if not self._wait_for_heartbeat(node, before, end, say):
             if started:
                 node.stop()
             raise RametError(
@@ -170,10 +170,10 @@ class Site(Side):
             )
         say(f"{node.name}: accepted by the coordinator")
 
-    def _wait_for_news(self, node: Service, before: float, end: float, say: Say) -> bool:
+    def _wait_for_heartbeat(self, node: Service, before: float, end: float, say: Say) -> bool:
         """Wait until the coordinator accepts the site; False if it does not until `end`."""
         refused = False
-        while (self.last_news or 0.0) < before:
+        while (self.last_heartbeat or 0.0) < before:
             if time.monotonic() > end:
                 return False
             if not refused and node.process() is None:
@@ -187,18 +187,18 @@ class Site(Side):
 
     def _await_coordinator(self, end: float, say: Say) -> None:
         """Wait for a coordinator that may be starting; fail at once if waiting cannot help."""
-        while not (finding := self._check_coordinator()).ok:
-            if not finding.transient or time.monotonic() > end:
-                finding.require_ok()
-            say(f"{finding.sentence} Retrying in {_UNREACHABLE_RETRY:.0f} s.")
+        while not (check := self._check_coordinator()).ok:
+            if not check.transient or time.monotonic() > end:
+                check.require_ok()
+            say(f"{check.sentence} Retrying in {_UNREACHABLE_RETRY:.0f} s.")
             time.sleep(_UNREACHABLE_RETRY)
 
-    def _check_coordinator(self) -> Finding:
-        """The first problem of the connection, or its first finding."""
+    def _check_coordinator(self) -> Check:
+        """The first check of the connection that fails; the first of all if none does."""
         first, *others = self.check_connection()
-        return next((finding for finding in others if not finding.ok), first)
+        return next((check for check in others if not check.ok), first)
 
-    def check_connection(self) -> Iterator[Finding]:
+    def check_connection(self) -> Iterator[Check]:
         settings, certificate = self.settings, self.folder / CLIENT_CERTIFICATE
         return check_connection(settings.address, settings.port, self.authority, certificate)
 

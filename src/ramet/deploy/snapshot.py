@@ -1,4 +1,4 @@
-"""The facts about a side that are on its disk, for metrics, status and `--watch`.
+"""The facts about a party that are on its disk, for metrics, status and `--watch`.
 
 Does not import PyTorch, because monitoring runs all day.
 """
@@ -19,7 +19,7 @@ from typing import Any
 from ramet.deploy import keys
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.health import check_services
-from ramet.deploy.probes import Finding
+from ramet.deploy.probes import Check
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.events import NAME, read_lines
@@ -124,10 +124,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class Facts:
-    """A snapshot of a side."""
+    """A snapshot of a party."""
 
     processes: Mapping[str, int | None]
-    health: Mapping[str, Finding]
+    health: Mapping[str, Check]
     """Whether each service that was started works."""
     certificates: Mapping[str, float]  # name -> expiry as Unix time
     disk_free: int
@@ -136,24 +136,24 @@ class Facts:
     """Why the SuperLink could not be queried."""
     run: RunFacts | None = None
     sent: Sent | None = None
-    news: float | None = None
+    heartbeat: float | None = None
     """When the coordinator last accepted the site's heartbeat, as Unix time."""
     problems: Counter[str] = field(default_factory=Counter)
     last_problem: str = ""
 
 
 class Monitor:
-    """Collects a side's facts. A query to the SuperLink takes seconds, so its answer is cached."""
+    """Collects a party's facts. A query to the SuperLink takes seconds, so its answer is cached."""
 
-    def __init__(self, side: Coordinator | Site) -> None:
-        self._side = side
+    def __init__(self, party: Coordinator | Site) -> None:
+        self._party = party
         self._sites: Mapping[str, str] = {}
         self._superlink_error = ""
 
     def query_superlink(self) -> None:
-        if isinstance(self._side, Coordinator):
+        if isinstance(self._party, Coordinator):
             try:
-                self._sites, self._superlink_error = self._side.site_statuses(), ""
+                self._sites, self._superlink_error = self._party.site_statuses(), ""
             except RametError as error:
                 self._sites, self._superlink_error = {}, str(error)
 
@@ -166,22 +166,22 @@ class Monitor:
         threading.Thread(target=query_forever, daemon=True).start()
 
     def facts(self) -> Facts:
-        side, services = self._side, self._side.services()
-        certificates = [side.folder / "server.pem", side.folder / "authority.pem"]
+        party, services = self._party, self._party.services()
+        certificates = [party.folder / "server.pem", party.folder / "authority.pem"]
         processes = {service.name: service.process() for service in services}
         return Facts(
             processes={name: process and process.pid for name, process in processes.items()},
-            health=check_services(side),
+            health=check_services(party),
             certificates={
                 path.stem: keys.expiry(path.read_text()).timestamp()
                 for path in certificates
                 if path.exists()
             },
-            disk_free=shutil.disk_usage(side.folder).free,
+            disk_free=shutil.disk_usage(party.folder).free,
             **(
                 self._coordinator_facts()
-                if isinstance(side, Coordinator)
-                else self._site_facts(side)
+                if isinstance(party, Coordinator)
+                else self._site_facts(party)
             ),
         )
 
@@ -189,27 +189,27 @@ class Monitor:
         return {
             "sites": self._sites,
             "superlink_error": self._superlink_error,
-            "run": last_run(self._side.events),
+            "run": last_run(self._party.events),
         }
 
-    def _site_facts(self, side: Site) -> dict[str, Any]:
-        logs = sorted((side.folder / "state").rglob(_AUDIT))
-        problems = [event for event in _events(side.events) if event["event"] in PROBLEMS]
+    def _site_facts(self, party: Site) -> dict[str, Any]:
+        logs = sorted((party.folder / "state").rglob(_AUDIT))
+        problems = [event for event in _events(party.events) if event["event"] in PROBLEMS]
         return {
             "sent": sum((_sent(path, path.stat().st_size) for path in logs), Sent()),
-            "news": side.last_news,
+            "heartbeat": party.last_heartbeat,
             "problems": Counter(problem["event"] for problem in problems),
             "last_problem": _problem_text(problems[-1]) if problems else "",
         }
 
 
 def last_run(events: Path) -> RunFacts | None:
-    """The run that was submitted last, from the side's events and those in the run's folder."""
-    side_events = _events(events)
-    submitted = [n for n, event in enumerate(side_events) if event["event"] == "run submitted"]
+    """The run that was submitted last, from the party's events and those in the run's folder."""
+    own_events = _events(events)
+    submitted = [n for n, event in enumerate(own_events) if event["event"] == "run submitted"]
     if not submitted:
         return None
-    since = side_events[submitted[-1] :]
+    since = own_events[submitted[-1] :]
     run_events = _events(Path(since[0]["folder"]) / NAME)
     facts = RunFacts()
     for event in sorted([*since, *run_events], key=lambda event: str(event["time"])):

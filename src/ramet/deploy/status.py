@@ -1,4 +1,4 @@
-"""A side's facts as lines of text, without the current time: a line changes only with state."""
+"""A party's facts as lines of text, without the current time: a line changes only with state."""
 
 from __future__ import annotations
 

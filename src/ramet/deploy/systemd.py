@@ -1,8 +1,8 @@
-"""A systemd unit for each program, with access to little more than its side's folder.
+"""A systemd unit for each program, with access to little more than its party's folder.
 
 `MemoryDenyWriteExecute` and `ProcSubset=pid` are missing, because PyTorch generates machine code
 and reads the processor's features from /proc. `RemoveIPC` is missing, because it would delete the
-shared memory of the side's other programs.
+shared memory of the party's other programs.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def same_form(array: Array, other: Array) -> bool:
 def numbers_fault(
     numbers: Mapping[str, float], train: bool, due: Sequence[str], scores: Range
 ) -> str | None:
-    """What is wrong with the numbers of a reply, of which some are due."""
+    """What is wrong with the numbers of a reply, some of which are due."""
     bad = [name for name, number in numbers.items() if not math.isfinite(number)]
     if bad:
         return f"{', '.join(sorted(bad))} is not finite"

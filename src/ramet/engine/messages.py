@@ -14,7 +14,7 @@ def request(
     train: bool,
     arrays: Arrays,
     last: int = 0,
-    spared: Sequence[str] = (),
+    omitted: Sequence[str] = (),
     extras: Arrays | None = None,
     stage: Stage | None = None,
     candidates: Sequence[int] = (),
@@ -22,11 +22,11 @@ def request(
     """Build the server's message to a client: the arrays to load, and what to do then.
 
     ``last`` is the last round for which the server has this client's reply; 0 if there is none.
-    ``spared`` lists shared arrays that the client is not asked for; it is sent as a note, and so is
+    ``omitted`` lists shared arrays that the client is not asked for. It is sent as a note, as is
     the name of the stage, if the client is not asked to train yet. ``candidates`` are the rounds
     that may be the best; the client keeps its models of these.
     """
-    notes = {"spared": json.dumps(list(spared))} if spared else {}
+    notes = {"spared": json.dumps(list(omitted))} if omitted else {}
     if candidates:
         notes["candidates"] = json.dumps(list(candidates))
     if stage is not None:
@@ -35,7 +35,7 @@ def request(
     return Payload(arrays, numbers, notes, extras or {})
 
 
-def spared_arrays(message: Payload) -> list[str]:
+def omitted_arrays(message: Payload) -> list[str]:
     """The shared arrays that a message does not ask for."""
     names: list[str] = json.loads(message.notes.get("spared", "[]"))
     return names

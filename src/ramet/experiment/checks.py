@@ -149,7 +149,7 @@ def _check_protected(budget: Budget, method: AssembledMethod) -> None:
     """Check that the task and the network have what the budget protects, and use it as noted."""
     graph, link = budget.unit == "graph", budget.unit == "link"
     model, task = getattr(method.model, "func", method.model), method.task
-    obstacles = {
+    problems = {
         f"its task is {task.name}, in which a client has one graph only": graph
         and task.name != "graph-classification",
         "its network uses links in every step of training": link and model is not NodeHops,
@@ -157,7 +157,7 @@ def _check_protected(budget: Budget, method: AssembledMethod) -> None:
         f"its task ({task.name}) uses links besides": link
         and (type(task) is not NodeClassification or bool(task.sample)),
     }
-    for reason in (reason for reason, applies in obstacles.items() if applies):
+    for reason in (reason for reason, applies in problems.items() if applies):
         advice = "--network hops, with a method such as fedavg" if link else "another unit"
         raise RametError(
             f"{method.name} does not work with --dp unit={budget.unit}: {reason}. Use {advice}."

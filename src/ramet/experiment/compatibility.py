@@ -259,7 +259,7 @@ def check_together(capabilities: Collection[Can], names: Mapping[str, str] = ANY
         raise refusal.error(names)
 
 
-def obstacle(method: AssembledMethod, wanted: Can) -> str | None:
+def why_not(method: AssembledMethod, wanted: Can) -> str | None:
     """Why a method does not work with a capability, in a few words; None if it does."""
     for refusal in refusals({*chosen(method), wanted}):
         if wanted in (refusal.one, refusal.other):

@@ -16,11 +16,11 @@ from ramet.engine.processes.workers import GrowingWire, WorkersWire
 from ramet.engine.server.regions import Region
 from ramet.engine.site.client import Client
 from ramet.engine.site.states import LiveStates, SavedStates
+from ramet.experiment.client_side import audit_log, client_of
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.objects import is_object
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.server_side import rounds_of
-from ramet.experiment.site_side import audit_log, client_of
 
 _WORKER = "ramet.experiment.worker"
 

@@ -44,7 +44,7 @@ Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
 PROTOCOL = "protocol"
 """The option that sets what the authors of a method do differently."""
 SHAPE = ("shape",)
-"""The argument of networks that is no option."""
+"""The argument of networks that is not an option."""
 _SHAPES: dict[TaskName, type[Any]] = {
     "graph-classification": GraphShape,
     "node-classification": NodeShape,

@@ -13,10 +13,10 @@ from ramet.engine.site.kept_models import evaluated_model, final_model, has_fina
 from ramet.engine.start import start_model
 from ramet.errors import RametError
 from ramet.experiment.changed_data import check_data
+from ramet.experiment.client_side import client_of
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.server_side import rounds_of
-from ramet.experiment.site_side import client_of
 from ramet.metrics.classification import Evaluation, evaluate
 from ramet.tasks import TASK_METRICS
 from ramet.tasks.base import Predictions

@@ -43,11 +43,11 @@ class Facts:
         relations: the edge types; empty unless links are predicted.
         schema: of the client's own tables; None for built-in data.
         preparation: of the columns in the schema.
-        tables: files and columns of the client's tables, if they are at hand.
+        tables: files and columns of the client's tables, if they are available.
         split: what the run recorded about the client's own data; empty where it is not known.
         best_round: whose weights these are, if not the last round's.
         summary: of the run; None at a site, which does not have it.
-        evaluation: on the client's own test data; None where the data is not at hand.
+        evaluation: on the client's own test data; None where the data is not available.
         intervals: of the metrics in the evaluation.
         resamples: bootstrap samples from which the intervals are.
         versions: of the packages that the run started with.

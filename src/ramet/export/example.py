@@ -36,7 +36,7 @@ class Form:
         kinds: number of edge types, for networks that read them.
         schema: of the site's own tables; None for built-in data.
         preparation: of the columns in the schema.
-        tables: files and columns of the site's tables, if they are at hand.
+        tables: files and columns of the site's tables, if they are available.
     """
 
     shape: GraphShape | NodeShape | LinkShape

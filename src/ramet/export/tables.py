@@ -9,7 +9,7 @@ from ramet.prediction import Trained
 
 
 def tables_of(trained: Trained, client: str) -> dict[str, Any] | None:
-    """Files and columns of a client's own tables; None if they are not tables or not at hand."""
+    """Files and columns of a client's own tables; None if they are not tables or not available."""
     experiment = trained.experiment
     schema = experiment.raw_schemas.get(client)
     toml = experiment.setting.data_of(client, experiment.settings.data)

@@ -43,9 +43,9 @@ from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.errors import RametError
 from ramet.events import log_event, outcome_logged
 from ramet.experiment import Experiment, RunSettings
+from ramet.experiment.client_side import audit_log, client_of
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.digests import terms_digest
-from ramet.experiment.site_side import audit_log, client_of
 from ramet.flower.data_record import check_same_data, check_same_terms, data_version
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
@@ -57,12 +57,12 @@ from ramet.flower.permission import (
 )
 from ramet.flower.records import COLUMNS, PREPARATION, from_records, to_records
 from ramet.flower.run_config import from_run_config
+from ramet.flower.sent_sums import NAME as SENT_SUMS
+from ramet.flower.sent_sums import SentSums
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.site_charters import FOLDER as CHARTERS
 from ramet.flower.site_charters import STEP, SiteCharters
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
-from ramet.flower.told_sums import NAME as TOLD
-from ramet.flower.told_sums import ToldSums
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 
@@ -89,7 +89,7 @@ def introduce(message: Message, context: Context) -> Message:
         if COLUMNS in described and experiment.settings.dp:
             raise NotAllowedError("`dp`: sums of columns would leave this site without noise.")
         with write_errors_kept_local("write its state"):
-            described = _told_once(context, experiment, name, described, policy)
+            described = _sent_once(context, experiment, name, described, policy)
             reply = Payload(notes={"client": name, **described})
             _keep_sums(context, experiment, name, reply)
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
@@ -136,7 +136,7 @@ def answer(message: Message, context: Context) -> Message:
 
 @contextmanager
 def _outcome_logged(context: Context) -> Iterator[dict[str, Any]]:
-    """Log the outcome of a message in the site's events; the server is told no details."""
+    """Log the outcome of a message in the site's events; the server gets no details."""
     outcome = outcome_logged("message answered", "message failed", "message stopped")
     with _details_kept_local(SETTINGS in context.node_config), site_events(), outcome as facts:
         try:
@@ -164,7 +164,7 @@ def _details_kept_local(is_site: bool) -> Iterator[None]:
 def _described(experiment: Experiment, name: str, policy: Policy) -> dict[str, str]:
     """The site's schema and the sums of its columns; an empty schema if the data has problems.
 
-    Whether a class is rare is told with the sums only: a policy that keeps them hides it too.
+    Whether a class is rare is sent with the sums only: a policy that keeps them hides it too.
     """
     setting, data = experiment.setting, experiment.settings.data
     try:
@@ -177,21 +177,21 @@ def _described(experiment: Experiment, name: str, policy: Policy) -> dict[str, s
     return {"form": schema.text()} | ({COLUMNS: sums.text()} if sums != SiteSums() else {})
 
 
-def _told_once(
+def _sent_once(
     context: Context, experiment: Experiment, name: str, described: dict[str, str], policy: Policy
 ) -> dict[str, str]:
-    """The same, with the sums that were told before if the data is the same."""
+    """The same, with the sums that were sent before if the data is the same."""
     folder, data = context.node_config.get("state"), experiment.settings.data
     if not folder or COLUMNS not in described:
         return described
     path = experiment.setting.data_of(name, data)
     version = "" if path is None else data_version(path)
-    told = ToldSums(Path(str(folder)) / TOLD, name).once(version, described[COLUMNS], policy)
-    return {**described, COLUMNS: told}
+    sent = SentSums(Path(str(folder)) / SENT_SUMS, name).once(version, described[COLUMNS], policy)
+    return {**described, COLUMNS: sent}
 
 
 def _keep_sums(context: Context, experiment: Experiment, name: str, reply: Payload) -> None:
-    """Keep and audit what the site is about to tell about its tables, for its owner to read."""
+    """Keep and audit what the site is about to send about its tables, for its owner to read."""
     folder, sums = context.node_config.get("state"), reply.notes.get(COLUMNS)
     if folder and sums:
         path = Path(str(folder)) / SUMS
@@ -205,8 +205,8 @@ def _keep_sums(context: Context, experiment: Experiment, name: str, reply: Paylo
             data=str(experiment.setting.data_of(name, experiment.settings.data)),
             run_config=run_config_digest(context.run_config),
         )
-        told = SiteSums.parse(sums, name).in_words()
-        audit.add(0, reply, "introduction", told)
+        words = SiteSums.parse(sums, name).in_words()
+        audit.add(0, reply, "introduction", words)
 
 
 @contextmanager

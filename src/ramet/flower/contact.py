@@ -19,28 +19,28 @@ Longer than a round waits for replies by default: a restart loses the reply to t
 class Contact:
     """When the coordinator was last called, and when it last accepted a call."""
 
-    def __init__(self, news: Path | None) -> None:
-        self._news = news
+    def __init__(self, heartbeat: Path | None) -> None:
+        self._heartbeat = heartbeat
         self._called = self._accepted = time.monotonic()
 
     def begin(self) -> None:
-        """Create the file without news: its time is 0."""
-        if self._news:
-            self._news.touch()
-            os.utime(self._news, (0, 0))
+        """Create the file with time 0: no heartbeat was accepted yet."""
+        if self._heartbeat:
+            self._heartbeat.touch()
+            os.utime(self._heartbeat, (0, 0))
 
     def call(self) -> None:
         self._called = time.monotonic()
 
     def accept(self) -> None:
         self._accepted = time.monotonic()
-        if self._news:
-            self._news.touch()
+        if self._heartbeat:
+            self._heartbeat.touch()
 
     def end(self) -> None:
         """Remove the file."""
-        if self._news:
-            self._news.unlink(missing_ok=True)
+        if self._heartbeat:
+            self._heartbeat.unlink(missing_ok=True)
 
     def problem(self) -> str:
         """Why the process must restart, if it must."""

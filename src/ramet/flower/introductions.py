@@ -16,7 +16,7 @@ from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, fresh_nonce
 from ramet.payload import Payload
 
 _PAUSE = 0.1
-"""Seconds between two looks for answers."""
+"""The polling interval for answers, in seconds."""
 _ANSWER_TIME = 300.0
 """Seconds after which a node that has not said which client it is, is asked again."""
 _RETRIES = (1.0, 5.0)

@@ -14,13 +14,13 @@ import traceback
 from pathlib import Path
 
 from ramet.flower.contact import Contact, end_on_problem
-from ramet.flower.guard import CERTIFICATE_VARIABLE, NEWS_VARIABLE, flowers_program
+from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, flowers_program
 from ramet.flower.patches import applied
 
 
 def main() -> None:
     """Run `flower-supernode`; when its main thread ends, the whole process ends."""
-    contact, certificate = Contact(_path(NEWS_VARIABLE)), _path(CERTIFICATE_VARIABLE)
+    contact, certificate = Contact(_path(HEARTBEAT_VARIABLE)), _path(CERTIFICATE_VARIABLE)
     contact.begin()
     _apply_patches(contact, certificate)
     code = 1

@@ -21,9 +21,9 @@ from ramet.engine.start import START
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametWarning
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.client_side import client_of
 from ramet.experiment.run_models import saved_model_of
 from ramet.experiment.server_side import rounds_of
-from ramet.experiment.site_side import client_of
 from ramet.payload import Array, Arrays, Payload, under
 from ramet.rules.fixed_point import PARAMETERS
 from ramet.rules.method import AssembledMethod, step_of

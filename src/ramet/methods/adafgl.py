@@ -71,7 +71,7 @@ from torch.nn import functional
 from ramet.models import AdaptiveGCN, NodeNetwork, propagated
 from ramet.options import Share
 from ramet.payload import Payload, only
-from ramet.rules.activation import Spared, WithoutMemory
+from ramet.rules.activation import Asked, WithoutMemory
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification
@@ -85,9 +85,9 @@ class FirstRounds(WithoutMemory):
     rounds: PositiveInt
     asks_parts: ClassVar[bool] = True
 
-    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
-        spared = () if server.round <= self.rounds else server.switchable
-        return dict.fromkeys(server.clients, spared)
+    def ask(self, state: Payload, server: Server) -> Asked:  # noqa: ARG002
+        omitted = () if server.round <= self.rounds else server.switchable
+        return dict.fromkeys(server.clients, omitted)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def adafgl(
     known_share: Share = 0.2,
     knowledge: NonNegativeFloat = 1.0,
 ) -> Method:
-    """FedAvg first; then sites train alone, and weigh two branches by how alike neighbours are."""
+    """FedAvg first; then sites train alone, weighing two branches by how similar neighbours are."""
     model = partial(
         AdaptiveGCN, settings=network, hops=hops, link_share=link_share, known_share=known_share
     )

@@ -27,9 +27,9 @@ partial replies. The authors' program also switches off what is exactly at a thr
 (``ties_off``, ``ties_leave``), and restarts by tensors too; ``protocol=authors`` sets this and all
 else in which it differs.
 
-Two options are not in the paper. With ``keep_own``, spared tensors are not sent to the client
+Two options are not in the paper. With ``keep_own``, omitted tensors are not sent to the client
 either, and the client trains its own copy until it is asked for everything again. With
-``train_away``, an inactive client is spared all tensors but keeps training, which matters if
+``train_away``, an inactive client omits all tensors but keeps training, which matters if
 clients have private parts.
 """
 
@@ -52,7 +52,7 @@ from ramet.methods.fedavg import fedavg
 from ramet.options import Share
 from ramet.payload import Arrays, Payload
 from ramet.randomness import Randomness
-from ramet.rules.activation import ReplyScores, Spared
+from ramet.rules.activation import Asked, ReplyScores
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 
@@ -99,18 +99,18 @@ class _ByUpdateSize(ABC):
     def _returning(self, after: _AfterRound, draws: Randomness) -> Sequence[str]:
         """Choose the clients that are asked for everything again."""
 
-    def ask(self, state: Payload, server: Server) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Asked:
         masks = dict(state.arrays)
         everything = np.ones(len(server.switchable), np.uint8)
 
-        def spared(client: str) -> list[str]:
+        def omitted(client: str) -> list[str]:
             if self._inactive(masks, client):
                 return [*server.switchable]
             pairs = zip(server.switchable, masks.get(client, everything), strict=True)
             return [name for name, asked in pairs if not asked]
 
         return {
-            client: spared(client)
+            client: omitted(client)
             for client in server.clients
             if self.train_away or not self._inactive(masks, client)
         }
@@ -152,7 +152,7 @@ class Restart(_ByUpdateSize):
     Args:
         alpha: a client leaves if it is asked for less than this share of the tensors.
         beta: the share of clients.
-        keep_own: whether clients keep their own copy of spared tensors.
+        keep_own: whether clients keep their own copy of omitted tensors.
         train_away: whether inactive clients keep training.
         ties_off: whether a tensor whose update equals the mean is switched off too.
         ties_leave: whether a client that is asked for exactly ``alpha`` of the tensors leaves too.
@@ -184,7 +184,7 @@ class Explore(_ByUpdateSize):
     Args:
         alpha: a client leaves if it is asked for less than this share of the tensors.
         beta: the share of clients.
-        keep_own: whether clients keep their own copy of spared tensors.
+        keep_own: whether clients keep their own copy of omitted tensors.
         train_away: whether inactive clients keep training.
         ties_off: whether a tensor whose update equals the mean is switched off too.
         ties_leave: whether a client that is asked for exactly ``alpha`` of the tensors leaves too.

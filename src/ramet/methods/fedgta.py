@@ -143,5 +143,5 @@ def fedgta(
         switchable=nothing,  # whole replies are weighed
         merging=Alike(alike),
         after=SendMoments(moments, steps),
-        extras=Extras(NoMoments(moments), flaw=negative_confidence),
+        extras=Extras(NoMoments(moments), fault=negative_confidence),
     )

@@ -305,7 +305,7 @@ def fedlit(
         shared=everything,
         switchable=only("project.*", "classify.*"),  # channels must arrive with their centres
         merging=ChannelMean(grouping),
-        flaw=_invalid_counts,
+        fault=_invalid_counts,
         task=NodeClassification((sample,) * network.layers if sample else ()),
     )
 

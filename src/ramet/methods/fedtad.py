@@ -231,5 +231,5 @@ def fedtad(
         switchable=nothing,  # whole models are distilled
         merging=distillation,
         after=SendReliability(walk),
-        extras=Extras(no_reliability, flaw=negative_reliability),
+        extras=Extras(no_reliability, fault=negative_reliability),
     )

@@ -40,7 +40,7 @@ validation scores. Here these nodes are left out, :math:`A'` is trained itself, 
 Cora the program trains without dropout and weight decay, at learning rates of 1e-4 and 5e-5, and
 outside of citation networks the surrogate graph has a share of each class's nodes instead of one.
 
-The method is meant for one round, ``--rounds 1``; in further ones sites only go on training.
+The method is meant for one round, ``--rounds 1``; in later rounds sites just keep training.
 Counts, sums and squares of each class leave a site, and no parameters. Of a few nodes, they tell
 the features, so classes with fewer than ``smallest`` training nodes are left out. They are needed
 as sums only, but secure sums do not cover what is exchanged before training.

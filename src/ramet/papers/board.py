@@ -15,7 +15,7 @@ from ramet.errors import RametError
 from ramet.experiment import default_data
 from ramet.experiment.capabilities import Can
 from ramet.experiment.code import code_sha256
-from ramet.experiment.compatibility import obstacle
+from ramet.experiment.compatibility import why_not
 from ramet.experiment.named import NamedParts, method_factory, setting_factory
 from ramet.options import arguments
 from ramet.papers.code_lines import code_lines
@@ -52,7 +52,7 @@ class Leaving:
     """What a method sends, as its code declares it."""
 
     arrays: str
-    obstacle: str | None
+    why_not_secure: str | None
     """Why replies cannot be summed securely; None if they can."""
 
 
@@ -198,7 +198,7 @@ def _leaving(run: FinishedRun) -> Leaving | None:
         method = parts.assembled(spec.share, spec.activation, spec.merge, spec.release)
     except RametError:
         return None
-    return Leaving(_arrays(method), obstacle(method, Can.SECURE))
+    return Leaving(_arrays(method), why_not(method, Can.SECURE))
 
 
 def _arrays(method: AssembledMethod) -> str:

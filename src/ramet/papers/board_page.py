@@ -152,8 +152,8 @@ def _secure(entry: Entry) -> str:
         return "?"
     if not entry.total:
         return "nothing to sum"
-    obstacle = entry.leaving.obstacle
-    return "yes" if obstacle is None else f"no: {obstacle}"
+    why_not = entry.leaving.why_not_secure
+    return "yes" if why_not is None else f"no: {why_not}"
 
 
 def panel_figure(panel: Panel) -> Figure:

@@ -19,7 +19,7 @@ from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
 
 Status: TypeAlias = Literal[
-    "exact", "holds", "undecided", "fails", "other data", "not to be had", "not run"
+    "exact", "holds", "undecided", "fails", "other data", "not available", "not run"
 ]
 Runs: TypeAlias = Mapping[Draw, FinishedRun]
 RunsByFolder: TypeAlias = Mapping[str, Mapping[str, Runs]]
@@ -27,7 +27,7 @@ RunsByFolder: TypeAlias = Mapping[str, Mapping[str, Runs]]
 
 
 class Claim(BaseModel):
-    """`better` is above `than` on a setting by at least so many points."""
+    """`better` is above `than` on a setting by at least this many points."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +46,7 @@ class Claim(BaseModel):
     share_of_bytes: float | None = None
     """The largest share of the other's bytes, both ways."""
     fewer_operations: float | None = None
-    """A claim about operations instead of scores: so many times fewer than `than`."""
+    """A claim about operations instead of scores: this many times fewer than `than`."""
 
 
 class UnmeasuredCells(BaseModel):
@@ -57,7 +57,7 @@ class UnmeasuredCells(BaseModel):
     table: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    status: Literal["other data", "not to be had", "not run"]
+    status: Literal["other data", "not available", "not run"]
     reason: str
 
 

@@ -30,14 +30,14 @@ def restart_as_printed(stay: float, off: float, switchable: float, rounds: int) 
     counts round 0.
     """
     both = stay * off
-    spared = switchable * (both - both ** (rounds + 1)) / (1 - both)
-    return (_geometric(stay, rounds) - spared) / (rounds + 1)
+    omitted = switchable * (both - both ** (rounds + 1)) / (1 - both)
+    return (_geometric(stay, rounds) - omitted) / (rounds + 1)
 
 
 def restart(stay: float, off: float, switchable: float, rounds: int) -> float:
     """Like :func:`restart_as_printed`, but tensors that are off stay off until the restart.
 
-    In eq. 8 the spared share falls as :math:`r_p^j`; here it grows as :math:`1 - (1 - r_p)^j`.
+    In eq. 8 the omitted share falls as :math:`r_p^j`; here it grows as :math:`1 - (1 - r_p)^j`.
     """
     total = sum(stay**j * (1 - switchable * (1 - (1 - off) ** j)) for j in range(rounds + 1))
     return total / (rounds + 1)

@@ -30,7 +30,7 @@ from ramet.partition import SETTINGS
 from ramet.studies.finished_run import Draw
 
 STATUSES: tuple[Status, ...] = (
-    *("exact", "holds", "undecided", "fails", "other data", "not to be had", "not run"),
+    *("exact", "holds", "undecided", "fails", "other data", "not available", "not run"),
 )
 MAIN_TABLES = ("feddense table2", "fedstar table2")
 _HOUR = 3600

@@ -18,7 +18,7 @@ _BLANK = "–"
 
 def status_table(ledger: Ledger) -> Table:
     """A row per cell that could be run."""
-    cells = [cell for cell in ledger.cells if cell.status != "not to be had"]
+    cells = [cell for cell in ledger.cells if cell.status != "not available"]
     heads = ("table", "row", "column", "status", "seeds", "splits", "core-hours left")
     return list_table(heads, [(cell.table, *_cell_texts(cell)) for cell in cells])
 
@@ -121,7 +121,7 @@ def _grids(cells: Sequence[Entry]) -> Iterator[str]:
         yield f"### {table}"
         reasons = dict.fromkeys(cell.reason for cell in own if cell.reason)
         yield " ".join([f"{counts(own)}.", *(f"{one[0].upper()}{one[1:]}." for one in reasons)])
-        if {cell.status for cell in own} != {"not to be had"}:
+        if {cell.status for cell in own} != {"not available"}:
             yield _grid(own)
 
 

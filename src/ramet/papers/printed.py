@@ -196,7 +196,7 @@ def _lookup(by_name: Mapping[str, list[_T]], name: str) -> list[_T]:
 def _chosen_methods(
     entries: Sequence[PrintedEntry], only: Sequence[str], methods: set[str]
 ) -> set[str]:
-    """The methods in ``only``. Raises an error for a name that is no method or setting."""
+    """The methods in ``only``. Raises an error for a name that is not a method or setting."""
     settings = {name for entry in entries for name in (entry.setting, entry.group)}
     for name in only:
         if name not in methods | settings:

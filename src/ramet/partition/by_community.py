@@ -18,7 +18,7 @@ from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split
 from ramet.options import ProperShare
 from ramet.partition.base import Reading, Setting
-from ramet.partition.flaws import NO_FLAWS, Flaws
+from ramet.partition.corruption import NO_CORRUPTION, Corruption
 from ramet.partition.node_cuts import NodeCut, largest_component, members
 
 _FORMAT = 3
@@ -33,20 +33,20 @@ class SubgraphSetting(Setting):
     into training, validation and test nodes is that of the whole graph. A single client holds
     everything, as the baseline without federation.
 
-    ``judged`` selects the graph on which a client's model is evaluated. ``own`` is the client's own
-    part, as a site would use the model. ``whole`` is the whole graph with all its links, as in
-    FedSage's paper.
+    ``evaluated_on`` selects the graph on which a client's model is evaluated. ``own`` is the
+    client's own part, as a site would use the model. ``whole`` is the whole graph with all its
+    links, as in FedSage's paper.
     """
 
     about: str
     source: str
     read: Callable[[Path], NodeGraph]
     parts: int
-    judged: EvaluatedOn = "own"
+    evaluated_on: EvaluatedOn = "own"
     partition: NodeCut = "louvain"
     alpha: float = 0.5
     train: float = 0.6
-    flaws: Flaws = NO_FLAWS
+    corruption: Corruption = NO_CORRUPTION
     metric: str | None = None
     rounds: int = 50
     connected: bool = False
@@ -64,7 +64,9 @@ class SubgraphSetting(Setting):
     def client_data(self, client: str, reading: Reading) -> ClientData[NodeGraph, Split]:
         number = self.clients.index(client)
         held = self._part(number, reading)
-        return self.flaws.applied(held, reading.split_seed + number) if self.flaws else held
+        return (
+            self.corruption.applied(held, reading.split_seed + number) if self.corruption else held
+        )
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
         whole = self.read(reading.data)
@@ -77,7 +79,7 @@ class SubgraphSetting(Setting):
         whole = everything.content
         own = self._members(whole, reading)[number]
         part, split = whole.subgraph(own), everything.split.restricted_to(own, whole.nodes)
-        if self.judged == "own":
+        if self.evaluated_on == "own":
             return ClientData(part, split)
         return ClientData(
             part, Split(split.train, everything.split.val, everything.split.test), whole
@@ -108,12 +110,12 @@ def _settings(
         clients: PositiveInt = 5,
         partition: NodeCut = "louvain",
         alpha: PositiveFloat = 0.5,
-        judged: EvaluatedOn = "own",
+        evaluated_on: EvaluatedOn = "own",
         train: ProperShare = 0.6,
         features: NonNegativeInt = width,
         connected: bool = False,
         normalised: bool = False,
-        flaws: Flaws = NO_FLAWS,
+        corruption: Corruption = NO_CORRUPTION,
     ) -> SubgraphSetting:
         """``alpha``: of partition=label; the smaller, the more skewed the classes.
 
@@ -128,11 +130,11 @@ def _settings(
             f"{family}:{name}",
             lambda root: _read(root, family, name, features, connected, normalised),
             clients,
-            judged,
+            evaluated_on,
             partition,
             alpha,
             train,
-            flaws,
+            corruption,
             metric,
             connected=connected,
         )

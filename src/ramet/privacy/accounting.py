@@ -60,7 +60,7 @@ def excess_epsilon(
 
 @lru_cache(maxsize=64)
 def needed_noise(epsilon: float, delta: float, sampling: float, steps: int) -> float:
-    """The noise with which so many steps stay within (ε, δ)."""
+    """The noise with which this many steps stay within (ε, δ)."""
     from scipy.optimize import brentq
 
     def excess(noise: float) -> float:

@@ -29,7 +29,7 @@ class Draws(Protocol):
         ...
 
     def chosen(self, count: int, probability: float) -> Tensor:
-        """For each of so many units, whether it is chosen: a tensor of bools."""
+        """For each of this many units, whether it is chosen: a tensor of bools."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Activation rules: which clients take part in a round, and which shared arrays each must send.
 
 A rule object holds no state: ``settle`` receives the state and returns the next one. An active
-client receives the arrays that the merging rule returns for it, and may be spared sending some of
-them back. With ``keep_own`` it does not receive the spared ones either.
+client receives the arrays that the merging rule returns for it, and may omit some of them in its
+reply. With ``keep_own`` it does not receive the omitted ones either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ramet.options import Share
 from ramet.payload import Arrays, Payload
 from ramet.rules.server import Server
 
-Spared: TypeAlias = Mapping[str, Sequence[str]]
+Asked: TypeAlias = Mapping[str, Sequence[str]]
 """The active clients of a round, each with the shared arrays that it need not send."""
 ReplyScores: TypeAlias = Mapping[str, Mapping[str, float]]
 """The result of ``score`` for each client that replied."""
@@ -37,10 +37,10 @@ class Activation(Protocol):
 
     @property
     def keep_own(self) -> bool:
-        """Whether a client keeps its own copy of spared arrays, which are then not sent to it."""
+        """Whether a client keeps its own copy of omitted arrays, which are then not sent to it."""
         ...
 
-    def ask(self, state: Payload, server: Server) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Asked:
         """Choose the clients of this round, and the shared arrays that each need not send."""
         ...
 
@@ -70,7 +70,7 @@ class WithoutMemory(ABC):
     keep_own: bool = False
 
     @abstractmethod
-    def ask(self, state: Payload, server: Server) -> Spared:
+    def ask(self, state: Payload, server: Server) -> Asked:
         """Choose the clients of this round, as in ``Activation``."""
 
     def score(
@@ -89,7 +89,7 @@ class WithoutMemory(ABC):
 class Everyone(WithoutMemory):
     """All clients and all shared arrays, every round."""
 
-    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+    def ask(self, state: Payload, server: Server) -> Asked:  # noqa: ARG002
         return dict.fromkeys(server.clients, ())
 
 
@@ -100,7 +100,7 @@ class RandomClients(WithoutMemory):
     count: PositiveInt | None = None
     fraction: Share = 0.67
 
-    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+    def ask(self, state: Payload, server: Server) -> Asked:  # noqa: ARG002
         clients = server.clients
         count = self.count or max(1, round(self.fraction * len(clients)))
         order = torch.randperm(len(clients), generator=server.randomness.generator("activation"))
@@ -114,7 +114,7 @@ class RandomTensors(WithoutMemory):
     fraction: Share = 0.67
     asks_parts: ClassVar[bool] = True
 
-    def ask(self, state: Payload, server: Server) -> Spared:  # noqa: ARG002
+    def ask(self, state: Payload, server: Server) -> Asked:  # noqa: ARG002
         generator = server.randomness.generator("activation")
         count = len(server.switchable)
         asked = round(self.fraction * count)
@@ -127,7 +127,7 @@ class RandomTensors(WithoutMemory):
         }
 
 
-def requested(shared: Iterable[str], spared: Sequence[str]) -> tuple[str, ...]:
-    """Names of the shared arrays that are not spared, in the order of ``shared``."""
-    left_out = set(spared)
+def requested(shared: Iterable[str], omitted: Sequence[str]) -> tuple[str, ...]:
+    """Names of the shared arrays that are not omitted, in the order of ``shared``."""
+    left_out = set(omitted)
     return tuple(name for name in shared if name not in left_out)

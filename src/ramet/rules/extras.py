@@ -1,7 +1,7 @@
 """Extras: arrays that travel besides parameters, such as control variates or class prototypes.
 
 A method declares its extras with their start values. They have a place of their own in messages:
-they are counted and audited like parameters, but no activation spares a client any of them, and
+they are counted and audited like parameters, but no activation lets a client omit any of them, and
 neither norm bounds nor robust merging rules see them.
 """
 
@@ -23,7 +23,7 @@ TRAINING = "training"
 ExtrasStart: TypeAlias = Callable[[nn.Module, Sequence[str]], Mapping[str, Tensor]]
 
 
-def no_flaw(arrays: Arrays) -> str | None:  # noqa: ARG001
+def no_fault(arrays: Arrays) -> str | None:  # noqa: ARG001
     """Accept any values."""
     return None
 
@@ -39,14 +39,14 @@ class Extras:
         rule: how the server merges them: from their sum (``Summing``), or with a rule that sees
             each reply's ``extras``, in order of arrival; None if clients are sent none. Then a
             merging rule of the method can read them in ``reply.extras``.
-        flaw: a further check of the extras in a reply; returns the problem in a few words, or None.
+        fault: a further check of the extras in a reply; returns the fault in a few words, or None.
         up: patterns over the names that a client sends.
         down: patterns over the names that a client receives.
     """
 
     start: ExtrasStart
     rule: Merging | None = None
-    flaw: Callable[[Arrays], str | None] = no_flaw
+    fault: Callable[[Arrays], str | None] = no_fault
     up: Sharing = everything
     down: Sharing = everything
 

@@ -13,7 +13,7 @@ from ramet.errors import RametError
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.payload import Arrays, Sharing, everything, only
 from ramet.rules.activation import Activation, Everyone
-from ramet.rules.extras import TRAINING, Extras, Stage, no_flaw
+from ramet.rules.extras import TRAINING, Extras, Stage, no_fault
 from ramet.rules.fixed_point import FixedPoint
 from ramet.rules.merging import Merging, WeightedMean
 from ramet.rules.networks import array_shapes
@@ -47,9 +47,9 @@ class Method:
         inputs: encodings that a client computes from its graphs once, before training.
         penalty: a term added to the loss, or None.
         activation: which clients take part in a round, and which arrays each must send.
-        switchable: patterns over the shared names that an activation may spare a client. Leave out
-            arrays that the merging needs from every active client. None for the choice of the
-            network, by default everything.
+        switchable: patterns over the shared names that an activation may let a client omit. Do not
+            name arrays that the merging needs from every active client. None for the choice of
+            the network, by default everything.
         up: patterns over the shared names that a client sends; a site refuses to send any other,
             whatever the server asks for.
         down: patterns over the shared names that a client receives; a site refuses any other.
@@ -65,8 +65,8 @@ class Method:
         pace: whether a round waits for all replies (None) or only for the first of them.
         summation: how the server adds up the terms of its rules, in fixed point; None for sums of
             whole replies in float64.
-        flaw: a further check of a reply's arrays, called once their names, shapes and types are
-            right and their values finite. Returns the problem in a few words, or None.
+        fault: a further check of a reply's arrays, called once their names, shapes and types are
+            right and their values finite. Returns the fault in a few words, or None.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Method:
     phases: tuple[int, ...] = ()
     pace: FirstReplies | None = None
     summation: FixedPoint | None = None
-    flaw: Callable[[Arrays], str | None] = no_flaw
+    fault: Callable[[Arrays], str | None] = no_fault
 
     def __post_init__(self) -> None:
         if not isinstance(self.stages, tuple):
@@ -198,5 +198,5 @@ def sent_up(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
 
 
 def switchable_arrays(method: AssembledMethod, shared: Iterable[str]) -> tuple[str, ...]:
-    """Names of the arrays that a client may be spared sending."""
+    """Names of the arrays that a client may omit."""
     return tuple(name for name in sent_up(method, shared) if name in method.switchable)

@@ -35,7 +35,7 @@ class Server:
     device: torch.device = CPU
     """Where the network is."""
     switchable: Sequence[str] = ()
-    """The shared arrays that a client may be spared sending."""
+    """The shared arrays that a client may omit."""
     buffers: frozenset[str] = frozenset()
     """Names of shared arrays that are not trained, such as the variances of a batch norm. A mean is
     right for them; a step beyond it is not."""

@@ -1,7 +1,7 @@
 """Adverts: the fresh public keys of a site for the next rounds, signed with its long-lived key.
 
 A site draws two seeds per round: one for its own mask, and one for the key pair from which the
-masks that it has in common with each peer are derived. Further, it draws a key pair for the
+masks that it has in common with each peer are derived. It also draws a key pair for the
 encryption of shares and one for signatures, which hold for all rounds of the advert.
 """
 

@@ -142,7 +142,7 @@ class LocalTraining:
         batch_size: samples in a step.
         algorithm: of the optimiser.
         fresh_moments: forget Adam's moments at the start of every round.
-        stop_after: stop the round's training after so many steps without a lower validation loss,
+        stop_after: stop the round's training after this many steps without a lower validation loss,
             and keep the weights with the lowest; 0 to train all epochs.
     """
 
@@ -205,7 +205,7 @@ class _Best:
         self._weights: dict[str, Tensor] = {}
 
     def is_over(self) -> bool:
-        """Whether the last steps, so many as the patience, have not lowered the loss."""
+        """Whether as many of the last steps as the patience have not lowered the loss."""
         loss = self._validation_loss()
         self._since += 1
         if loss < self._loss:

@@ -15,7 +15,7 @@ from ramet.data.own import SiteSums, agreed, distant_sums, read_site
 from ramet.data.own.moments import Moments, bounded, pooled
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
-from ramet.experiment.site_side import client_of
+from ramet.experiment.client_side import client_of
 from ramet.partition.own import OwnSetting
 
 NAMES = ("east", "north", "south", "west")

@@ -37,7 +37,7 @@ volumeMounts:
   {{- end }}
 {{- end }}
 
-{{/* A program of the side. Probes run inside the pod, because the programs listen on loopback. */}}
+{{/* A program of the party. Probes run inside the pod, because the programs listen on loopback. */}}
 {{- define "ramet.program" -}}
 - name: {{ .name }}
   command: ["/bin/sh", "/ramet/side/{{ .name }}.sh"]

@@ -14,7 +14,7 @@ def compute_device(name: str) -> torch.device:
     """A device with its index, as tensors there name it.
 
     Each worker process has a GPU of its own; if there are fewer GPUs, some share one. On CUDA,
-    PyTorch is told to use deterministic kernels, and to warn where it has none.
+    PyTorch is set to use deterministic kernels, and to warn where it has none.
     """
     if name == "cpu":
         return torch.device(name)

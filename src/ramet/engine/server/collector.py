@@ -17,10 +17,10 @@ from ramet.engine.server.tally import Counting, QuorumError, Tally
 from ramet.engine.server.wire import Refused, Wire
 from ramet.events import log_event
 from ramet.payload import Payload
-from ramet.rules.activation import Spared
+from ramet.rules.activation import Asked
 from ramet.rules.fold import Fold
 
-Asking: TypeAlias = Callable[[Spared, Counting], None]
+Asking: TypeAlias = Callable[[Asked, Counting], None]
 """Asks clients once, and counts what they send."""
 
 
@@ -28,7 +28,7 @@ class Collector(Protocol):
     """Protocol of collectors."""
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
         """Ask the clients, and add their replies to the fold.
 
@@ -50,7 +50,7 @@ class Quorum:
     replies: int = 1
     retry_delays: Sequence[float] = ()
 
-    def collect(self, plan: Plan, asked: Spared, ask: Asking, enough: float = inf) -> Tally:
+    def collect(self, plan: Plan, asked: Asked, ask: Asking, enough: float = inf) -> Tally:
         """Ask until there are enough replies; ``enough`` of them end the exchange anyway."""
         if plan.begins:
             facts = {"rounds": plan.last, "asked": len(asked)}
@@ -84,26 +84,26 @@ class Direct:
     """Clients that have not answered yet. After a restart they are asked again."""
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
         if not plan.train:
             self._leave_late_replies()
 
-        def ask(missing: Spared, counting: Counting) -> None:
+        def ask(missing: Asked, counting: Counting) -> None:
             for client, reply, _ in self.replies(plan, state, missing, counting):
                 fold.add(client, reply)
 
         return state, self.quorum.collect(plan, asked, ask)
 
     def replies(
-        self, plan: Plan, state: RunState, asked: Spared, counting: Counting
+        self, plan: Plan, state: RunState, asked: Asked, counting: Counting
     ) -> Iterator[tuple[str, Payload, Question]]:
         """Ask each client once, and yield valid replies with what they answer."""
         questions = Questions(self.rules, state, plan)
 
         def requests() -> Iterator[tuple[str, Payload]]:
-            for client, spared in asked.items():
-                self.unanswered[client], message = questions.about(client, spared)
+            for client, omitted in asked.items():
+                self.unanswered[client], message = questions.about(client, omitted)
                 counting.request(client, message)
                 yield client, message
 

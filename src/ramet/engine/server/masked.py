@@ -19,7 +19,7 @@ from ramet.engine.server.tally import Counting, QuorumError, Tally
 from ramet.errors import RametError
 from ramet.events import log_event
 from ramet.payload import Arrays, Payload
-from ramet.rules.activation import Spared
+from ramet.rules.activation import Asked
 from ramet.rules.fixed_point import means_of
 from ramet.rules.fold import Fold
 from ramet.tasks import score_range
@@ -39,7 +39,7 @@ class Masked:
     """Saves the state, so that a server that is killed goes on from here."""
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
         state = self._agree_on_keys(plan, state)
         secure = SecureState.restored(state[SECURE])
@@ -70,7 +70,7 @@ class Masked:
         return state
 
     def _collect_masked(
-        self, plan: Plan, state: RunState, asked: Spared, secure: SecureState
+        self, plan: Plan, state: RunState, asked: Asked, secure: SecureState
     ) -> tuple[RunState, SecureState]:
         """Add up the masked replies, and commit the sum with the list of survivors."""
         direct = self.clients

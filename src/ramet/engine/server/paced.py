@@ -15,7 +15,7 @@ from ramet.engine.server.state import MERGING, RunState
 from ramet.engine.server.tally import Counting, QuorumError, Tally
 from ramet.payload import Array, Arrays, Payload, under
 from ramet.randomness import Randomness
-from ramet.rules.activation import Spared
+from ramet.rules.activation import Asked
 from ramet.rules.fixed_point import prefixed
 from ramet.rules.fold import Fold, KeptReplies, Sums
 from ramet.rules.pace import FirstReplies
@@ -81,7 +81,7 @@ class SimulatedPace:
     pace: FirstReplies
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
         if not plan.trains:
             return self.clients.collect(plan, state, asked, fold)
@@ -133,14 +133,14 @@ class RealPace:
     pace: FirstReplies
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
         if not plan.trains:
             return self.clients.collect(plan, state, asked, fold)
         direct, order = self.clients, list[str]()
         free = {c: names for c, names in asked.items() if c not in direct.unanswered}
 
-        def ask(missing: Spared, counting: Counting) -> None:
+        def ask(missing: Asked, counting: Counting) -> None:
             replies = direct.replies(plan, state, missing, counting)
             for client, reply, question in islice(replies, self.pace.count - len(order)):
                 late = plan.round - question.plan.round

@@ -31,7 +31,7 @@ class Question:
     """What a client was asked, to which it has not answered yet."""
 
     plan: Plan
-    spared: Sequence[str]
+    omitted: Sequence[str]
     """The shared arrays that it need not send."""
     sent: Arrays
     """The shared arrays with which it begins the round."""
@@ -53,26 +53,26 @@ class Questions:
     state: RunState
     plan: Plan
 
-    def about(self, client: str, spared: Sequence[str] = ()) -> tuple[Question, Payload]:
+    def about(self, client: str, omitted: Sequence[str] = ()) -> tuple[Question, Payload]:
         """What a client is asked, and the message."""
-        plan, sent = self.plan, self.sent(client, spared)
+        plan, sent = self.plan, self.sent(client, omitted)
         in_stage = plan.stage is not None
         message = request(
             plan.round,
             plan.train,
             {} if plan.round == 1 or in_stage else sent,
             self._last.get(client, 0),
-            () if in_stage else spared,
+            () if in_stage else omitted,
             self._extras(client),
             plan.stage,
             plan.candidates,
         )
         message = replace(message, notes={**message.notes, **plan.notes})
-        return Question(plan, spared, sent), message
+        return Question(plan, omitted, sent), message
 
-    def sent(self, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
+    def sent(self, client: str, omitted: Sequence[str] = ()) -> dict[str, Array]:
         """The arrays that a client begins a round with. In round 1 none are sent."""
-        sent = self.rules.sent(self.state[MERGING], client, spared)
+        sent = self.rules.sent(self.state[MERGING], client, omitted)
         return {name: self.rules.start[name] for name in sent} if self.plan.round == 1 else sent
 
     @cached_property
@@ -155,10 +155,10 @@ class WholeReplies:
             reason = fault(reply, expected, plan.train)
         declared = declared_extras(method).get(plan.exchange)
         if not reason and declared and reply.extras:
-            reason = declared.flaw(reply.extras)
+            reason = declared.fault(reply.extras)
         if reason or not plan.trains:
             return reason or reply
-        reason = method.flaw(reply.arrays)
+        reason = method.fault(reply.arrays)
         return reason or distance_fault(reply.arrays, question.sent, self.norm_bound) or reply
 
     def _begun(self, question: Question) -> dict[str, Array]:
@@ -196,7 +196,7 @@ def expected_reply(rules: ServerRules, question: Question) -> Payload:
     if not plan.train:
         return Payload()
     extras = extras_up(method, rules.extras, plan.exchange)
-    names = requested(sent_up(method, rules.start), question.spared)
+    names = requested(sent_up(method, rules.start), question.omitted)
     return Payload({name: rules.start[name] for name in names if plan.trains}, extras=extras)
 
 

@@ -28,7 +28,7 @@ from ramet.engine.store.checkpoint import Snapshot
 from ramet.errors import RametError, one_line
 from ramet.events import log_event
 from ramet.payload import Payload
-from ramet.rules.activation import Spared
+from ramet.rules.activation import Asked
 from ramet.rules.fold import Fold
 from ramet.rules.method import AssembledMethod, step_of
 from ramet.tasks import score_range
@@ -135,15 +135,15 @@ class Regional:
     quorum: Quorum
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
-        def ask(missing: Spared, counting: Counting) -> None:
+        def ask(missing: Asked, counting: Counting) -> None:
             self._ask(plan, state, missing, fold, counting)
 
         return state, self.quorum.collect(plan, asked, ask)
 
     def _ask(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold, counting: Counting
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold, counting: Counting
     ) -> None:
         own_of = {
             region: {client: asked[client] for client in clients if client in asked}
@@ -163,7 +163,7 @@ class Regional:
             log_event(INFO, "region answered", round=plan.round, region=region, **counts)
             fold.add_parts(reply.arrays)
 
-    def _facts(self, reply: Payload, asked: Spared, plan: Plan, fold: Fold) -> RegionalFacts | str:
+    def _facts(self, reply: Payload, asked: Asked, plan: Plan, fold: Fold) -> RegionalFacts | str:
         """The facts in a region's reply, or what is wrong with the reply."""
         try:
             facts = RegionalFacts.model_validate_json(reply.notes[_EXCHANGE])
@@ -175,7 +175,7 @@ class Regional:
         return facts.fault(plan, scores) or fold.parts_fault(reply.arrays) or facts
 
 
-def _request(state: RunState, asked: Spared, plan: Plan) -> Payload:
+def _request(state: RunState, asked: Asked, plan: Plan) -> Payload:
     """The message to a region: the state of the rules, and whom to ask for what."""
     entries = Entries.of(state)
     last = {client: entries.last[client] for client in asked if client in entries.last}
@@ -194,7 +194,7 @@ def _request(state: RunState, asked: Spared, plan: Plan) -> Payload:
     )
 
 
-def _read(request: Payload, method: AssembledMethod) -> tuple[RunState, Spared, Plan]:
+def _read(request: Payload, method: AssembledMethod) -> tuple[RunState, Asked, Plan]:
     try:
         task = _Task.model_validate_json(request.notes[_EXCHANGE])
         facts, number = json.loads(request.notes[_STATE]), int(request.numbers["round"])

@@ -16,7 +16,7 @@ from ramet.engine.server.state import ACTIVITY, LOGGED, MERGING, RunState, extra
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload
 from ramet.randomness import Randomness
-from ramet.rules.activation import ReplyScores, Spared, requested
+from ramet.rules.activation import Asked, ReplyScores, requested
 from ramet.rules.fixed_point import EXTRAS, PARAMETERS
 from ramet.rules.fold import Fold, Folded, fold_of, rules_of
 from ramet.rules.merging import NEW_CLIENT, Merging, Reply, Summing, sums_only
@@ -57,7 +57,7 @@ class ServerRules:
                 state = state.having(extras_slice(key), own)
         return state
 
-    def asked(self, state: RunState, plan: Plan) -> Spared:
+    def asked(self, state: RunState, plan: Plan) -> Asked:
         """The clients of an exchange, each with the shared arrays that it need not send."""
         if not plan.train:
             return dict.fromkeys(self.final_clients or self.clients, ())
@@ -122,10 +122,10 @@ class ServerRules:
             self.buffers,
         )
 
-    def sent(self, state: Payload, client: str, spared: Sequence[str] = ()) -> dict[str, Array]:
-        """The arrays that a client is sent; with ``keep_own`` without those it is spared."""
+    def sent(self, state: Payload, client: str, omitted: Sequence[str] = ()) -> dict[str, Array]:
+        """The arrays that a client is sent; with ``keep_own`` without those it omits."""
         arrays = self._asked(state, client)
-        left_out = spared if self.method.activation.keep_own else ()
+        left_out = omitted if self.method.activation.keep_own else ()
         names = (name for name in requested(arrays, left_out) if name in self.method.down)
         return {name: np.asarray(arrays[name]) for name in names}
 

@@ -65,7 +65,7 @@ class AuditEntry:
     run_config: str = ""
     """SHA-256 of the run config; empty in an engine without one."""
     told: tuple[str, ...] = ()
-    """What a site told about its tables before round 1: counts, sums and names of categories."""
+    """What a site sent about its tables before round 1: counts, sums and names of categories."""
 
     def line(self) -> str:
         return json.dumps({**vars(self), "tensors": [vars(tensor) for tensor in self.tensors]})

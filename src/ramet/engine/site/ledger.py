@@ -119,5 +119,5 @@ def _used(runs: dict[str, RunEntry], unit: Unit) -> list[tuple[Mechanism, int]]:
 
 
 def _covers(protected: Unit, unit: Unit) -> bool:
-    """Whether noise for one unit bounds what is told of another: all others are part of a site."""
+    """Whether noise for one unit bounds what is revealed about another; "site" covers all."""
     return protected in (unit, "site")

@@ -72,7 +72,7 @@ class PrivateSite:
         """Which numbers may leave: none that depend on the data and that no noise covers.
 
         These are the loss and counted work, which depend on training data. Scores depend on
-        held-out data: they leave a deployed site only if its policy says so in so many words.
+        held-out data: they leave a deployed site only if its policy says so explicitly.
         """
         scores = not self.deployed or "scores" in allowed.model_fields_set
         return Numbers(loss=False, work=False, scores=scores, log=False)
@@ -88,7 +88,7 @@ class PrivateSite:
         if samples.evaluated_on is not None:
             raise RametError(
                 "--dp unit=link covers the links of a client's own graph, but this client is "
-                "evaluated on another. Set judged=own."
+                "evaluated on another. Set evaluated_on=own."
             )
         entry = self._entry(sampling=1.0, steps=hops, rounds=1)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

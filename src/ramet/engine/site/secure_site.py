@@ -175,7 +175,7 @@ class SecureSite:
             raise SecureError(f"{self.site} has no keys of all members for round {number}.")
         self.members.check(members, "members")
         if facts.setdefault(MEMBERS, members) != members:
-            raise SecureError(f"{self.site} was told other members for these rounds before.")
+            raise SecureError(f"{self.site} has received other members for these rounds before.")
         if number > 1:
             self._check_confirmed(message, number - 1, batch)
         self.keys.write(batch, facts)
@@ -193,8 +193,8 @@ class SecureSite:
         is_first = not self.answers.newest and not path.exists() and number < batch.first
         if is_first and self.members.smallest is not None:
             return
-        told = own.get(BATCH, summed.batch), own.get(SURVIVORS, summed.survivors)
-        is_same = told == (summed.batch, summed.survivors) and path.exists()
+        kept = own.get(BATCH, summed.batch), own.get(SURVIVORS, summed.survivors)
+        is_same = kept == (summed.batch, summed.survivors) and path.exists()
         if not is_same or not self._is_agreed(
             message, json.loads(path.read_text()), number, summed, all_must_fit=True
         ):
@@ -221,7 +221,7 @@ class SecureSite:
     def _after_training(self, batch: Batch, message: Payload) -> Payload:
         """Sign one list of survivors per round, and reveal shares for it if others have signed it.
 
-        Without signatures, sites that were told different lists, each long enough, would together
+        Without signatures, sites that got different lists, each long enough, would together
         reveal the sum of two of them. If all members are in the sum, no key is revealed that
         could be combined with other lists, so that no signatures are needed.
         """

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ramet.engine.check import same_form
-from ramet.engine.messages import candidates, spared_arrays
+from ramet.engine.messages import candidates, omitted_arrays
 from ramet.engine.site.kept_models import save_evaluated, save_final
 from ramet.engine.site.private_site import PrivateSite
 from ramet.engine.site.request import PRIVATE, NotSharedError, Opened, Request
@@ -42,7 +42,7 @@ from ramet.training.private import fit_privately
 _METHOD, _STAGES = "method", "stages"
 """The owners of the memory that training uses, and of results of stages that are over."""
 Fit: TypeAlias = Callable[[Session, AssembledMethod, bool], dict[str, float]]
-"""Trains, counting operations if it is told to, and returns numbers about it."""
+"""Trains, counting operations if it is asked to, and returns numbers about it."""
 
 
 class Work(Protocol):
@@ -108,7 +108,7 @@ class Trained:
         numbers |= {**self.fit(session, method, count), **session.logged}
         trained = model_arrays(state.model)
         declared = sent_up(method, method.shared.pick(trained))
-        names = requested(declared, spared_arrays(request.message))
+        names = requested(declared, omitted_arrays(request.message))
         arrays = {name: trained[name].copy() for name in names}
         return Payload(arrays, numbers, scored.notes, _extras(request, TRAINING, session))
 
@@ -190,7 +190,7 @@ def fit_openly(session: Session, method: AssembledMethod, count: bool) -> dict[s
 
 @dataclass(frozen=True)
 class FitPrivately:
-    """Train with noise in every step, which is in the ledger before; nothing is told about it."""
+    """Train with noise in every step, entered in the ledger before, and report nothing about it."""
 
     private: PrivateSite
 

@@ -241,7 +241,7 @@ def _optimiser_state(model: nn.Module, optimiser: Optimizer) -> Iterator[tuple[s
         for parameter in group["params"]:
             if parameter not in name_of:
                 raise RametError(
-                    f"the optimiser trains a tensor of shape {list(parameter.shape)} that is no "
+                    f"the optimiser trains a tensor of shape {list(parameter.shape)} that is not a "
                     "parameter of the model, so it is not saved. Register it as a parameter of "
                     "the model."
                 )

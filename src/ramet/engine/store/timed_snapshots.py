@@ -17,7 +17,7 @@ from ramet.engine.store.checkpoint import Snapshot, Snapshots
 SECONDS = 3.0
 """Seconds of work that a crash may cost, besides the round that it interrupts."""
 _SHARE = 20
-"""Writing takes one of so many seconds at most."""
+"""Writing takes at most one in this many seconds."""
 
 
 class ServerSnapshots(Protocol):

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 REPLY_INTERVAL = 0.05
-"""Seconds between two looks for the app's reply, in the memory of the SuperNode."""
+"""The interval in seconds at which the memory of the SuperNode is polled for the app's reply."""
 _PULLING = {"initial_backoff": 0.05, "backoff_cap": 0.5, "max_tries_per_object": 15_000}
 """Seconds until an object is pulled again, which double, and a limit of about two hours in all."""
 

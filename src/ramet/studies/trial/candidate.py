@@ -96,7 +96,7 @@ class Candidate:
             return {}
         given = self._given()
         found = {
-            task: _obstacle(self._parts(given, name, self.options), given)
+            task: _why_not(self._parts(given, name, self.options), given)
             for task, (name, _) in _OFFLINE.items()
         }
         return {task: reason for task, reason in found.items() if reason is not None}
@@ -107,7 +107,7 @@ class Candidate:
         return NamedParts(given["method"], setting, given.get("network"), options, self.data)
 
 
-def _obstacle(parts: NamedParts, given: Mapping[str, Any]) -> str | None:
+def _why_not(parts: NamedParts, given: Mapping[str, Any]) -> str | None:
     """Why the method and the network are not for the task of the setting; None if they are."""
     try:
         check_extras(parts.assembled(), parts.same_schema, parts.setting_name)

@@ -81,15 +81,15 @@ def declaration(method: AssembledMethod, run: RunFolder, wire: WatchedWire) -> s
     """What the method shares, and how many bytes that is, as a phrase."""
     client, counted = run.experiment().clients[0], traffic(run.records())
     names = Snapshots(run.clients / client / FINAL).load(FINAL_MODEL).arrays
-    shared, spared = len(method.shared.pick(names)), len(wire.spared)
+    shared, omitted = len(method.shared.pick(names)), len(wire.omitted)
     limits = [f"{way} {rule}" for way, rule in _ways(method).items() if rule != everything]
     start = run.experiment().sizes.start_extras()
     extras = [name for arrays in start.values() for name in arrays]
     further = f"; extras: {len(extras)}" if extras else ""
     return (
         f"shares {', of which '.join([str(method.shared), *limits])}; of {len(names)} arrays "
-        f"{shared} are shared and {len(names) - shared} private; clients were spared sending "
-        f"{spared} of {spared + len(_sent(run))}{further}; "
+        f"{shared} are shared and {len(names) - shared} private; clients did not have to send "
+        f"{omitted} of {omitted + len(_sent(run))}{further}; "
         f"{counted.up_per_client_round:,.0f} bytes up and "
         f"{counted.down_per_client_round:,.0f} down per client and round"
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from ramet.engine.messages import spared_arrays
+from ramet.engine.messages import omitted_arrays
 from ramet.engine.server.wire import Answer, Wire
 from ramet.experiment import RunFolder
 from ramet.experiment.local_engine import LiveClients
@@ -82,7 +82,7 @@ class WatchedWire:
 
     wire: Wire
     received: set[str] = field(default_factory=set)
-    spared: list[str] = field(default_factory=list)
+    omitted: list[str] = field(default_factory=list)
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         return self.wire.exchange(self._watched(requests))
@@ -90,7 +90,7 @@ class WatchedWire:
     def _watched(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[tuple[str, Payload]]:
         for client, message in requests:
             self.received.update(message.arrays)
-            self.spared.extend(spared_arrays(message))
+            self.omitted.extend(omitted_arrays(message))
             yield client, message
 
 

@@ -1,6 +1,6 @@
-"""Flaws that are added to clients' graphs, to see how a method copes with poor data.
+"""Corruption of clients' graphs, to see how a method copes with poor data.
 
-Test and validation labels stay as they are. Each client draws its own flaws from the seed of the
+Test and validation labels stay as they are. Each client draws its own from the seed of the
 split.
 """
 
@@ -18,7 +18,7 @@ from ramet.options import Share
 
 
 @dataclass(frozen=True)
-class Flaws:
+class Corruption:
     """How much of a client's graph is noisy or missing; by default nothing."""
 
     feature_noise: NonNegativeFloat = 0.0
@@ -35,12 +35,12 @@ class Flaws:
     """Share of the training nodes that are left out of training."""
 
     def __bool__(self) -> bool:
-        return self != NO_FLAWS
+        return self != NO_CORRUPTION
 
     def applied(
         self, held: ClientData[NodeGraph, Split], seed: int
     ) -> ClientData[NodeGraph, Split]:
-        """The client's data with these flaws."""
+        """The client's data corrupted in this way."""
         draw = torch.Generator().manual_seed(seed)
         graph, split = held.content, held.split
         graph = replace(graph, features=self._features(graph.features, draw))
@@ -79,7 +79,7 @@ class Flaws:
         return labels
 
 
-NO_FLAWS = Flaws()
+NO_CORRUPTION = Corruption()
 
 
 def _drawn(total: int, count: int, draw: Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""The sums of columns that a site has told, once for each version of its data.
+"""The sums of columns that a site has sent, once for each version of its data.
 
 The difference between two answers is the sum over the rows that changed: of one row, its values. So
 the same data get the same answer, and the site's policy can limit the number of versions.
@@ -17,8 +17,8 @@ from ramet.policy import Policy
 NAME = "told.json"
 
 
-class Told(BaseModel):
-    """What was told about one version of the data."""
+class Version(BaseModel):
+    """What was sent for one version of the data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,19 +26,19 @@ class Told(BaseModel):
 
 
 @dataclass(frozen=True)
-class ToldSums:
+class SentSums:
     """The answers of one site, in a file in its state folder."""
 
     path: Path
     site: str
 
     def once(self, version: str, sums: str, policy: Policy) -> str:
-        """What was told about this version before, or else these sums, which are then kept."""
-        entries = RunEntries(self.path, Told, "which sums of columns it has told", "run")
+        """What was sent for this version before, or else these sums, which are then kept."""
+        entries = RunEntries(self.path, Version, "which sums of columns it has sent", "run")
         with entries.locked():
-            told, key = entries.read(), f"{self.site} {version}"
-            if key not in told:
-                told[key] = Told(sums=sums)
-                policy.check_versions(sum(name.startswith(f"{self.site} ") for name in told))
-                entries.write(told)
-            return told[key].sums
+            sent, key = entries.read(), f"{self.site} {version}"
+            if key not in sent:
+                sent[key] = Version(sums=sums)
+                policy.check_versions(sum(name.startswith(f"{self.site} ") for name in sent))
+                entries.write(sent)
+            return sent[key].sums

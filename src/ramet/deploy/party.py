@@ -23,8 +23,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Side(ABC):
-    """A member's folder with keys, settings, scripts, logs and state."""
+class Party(ABC):
+    """The coordinator or a site: a folder with keys, settings, scripts, logs and state."""
 
     folder: Path
 
@@ -34,7 +34,7 @@ class Side(ABC):
 
     @property
     def events(self) -> Path:
-        """The event log of this side, with one JSON object per line."""
+        """The event log of this party, with one JSON object per line."""
         return self.folder / "logs" / NAME
 
     @property

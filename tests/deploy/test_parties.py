@@ -1,4 +1,4 @@
-"""Setting up both sides on disk: keys, files, reruns, and what is refused."""
+"""Setting up coordinator and sites on disk: keys, files, reruns, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from own_sites import CONSORTIUM_TOML as SETTINGS
 from own_sites import graph_site
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
-from ramet.deploy.opening import open_side
+from ramet.deploy.opening import open_party
 from ramet.deploy.services import Service
 from ramet.deploy.site import Site, join
 from ramet.errors import RametError
@@ -307,8 +307,8 @@ def test_joining_again_keeps_what_the_owner_allows(workspace: Workspace) -> None
 
 
 def test_a_folder_without_a_side_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RametError, match="is not a side of a consortium"):
-        open_side(tmp_path)
+    with pytest.raises(RametError, match="is not a party of a consortium"):
+        open_party(tmp_path)
 
 
 def test_a_service_starts_once_and_stops_with_its_children(tmp_path: Path) -> None:
