@@ -36,7 +36,7 @@ def test_products_are_exact() -> None:
 def test_the_sum_of_tags_belongs_to_the_sum_of_terms() -> None:
     given = terms()
     tags = [tag_of(one, KEY, site, 3, "training") for site, one in zip(SITES, given, strict=True)]
-    total = {name: sum(one[name] for one in given) for name in ("w", "b")}
+    total = {name: np.sum([one[name] for one in given], axis=0) for name in ("w", "b")}
     assert is_sum(total, tags, KEY, SITES, 3, "training")
     assert not is_sum(total, tags, KEY, SITES, 4, "training")
     assert not is_sum(total, tags, KEY, SITES[1:], 3, "training")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ramet.engine.chain import CLOSING, Link, Slices
-from ramet.engine.messages import spared_arrays
+from ramet.engine.messages import omitted_arrays
 from ramet.engine.server.journal import JOURNAL, Entries
 from ramet.engine.server.plan import Plan
 from ramet.engine.server.questions import Questions
@@ -126,8 +126,8 @@ class RepeatedStep:
         plan = self._plan(number, training if message.numbers["train"] else CLOSING)
         known = Entries({}, {self.client: last}, Tally()).payload()
         state = RunState({**slices, JOURNAL: known})
-        spared = spared_arrays(message)
-        return Questions(self.rules, state, plan).about(self.client, spared)[1]
+        omitted = omitted_arrays(message)
+        return Questions(self.rules, state, plan).about(self.client, omitted)[1]
 
     def _plan(self, number: int, exchange: str) -> Plan:
         stages = {stage.name: stage for stage in self.method.stages}

@@ -34,7 +34,7 @@ from ramet.engine.server.tally import Tally
 from ramet.engine.server.wire import Answer as WireAnswer
 from ramet.engine.server.wire import Refused, Wire
 from ramet.payload import Array, Arrays, Payload, digest, under
-from ramet.rules.activation import Spared
+from ramet.rules.activation import Asked
 from ramet.rules.fixed_point import prefixed
 from ramet.rules.fold import Fold
 from ramet.secure.charter import Charter
@@ -150,7 +150,7 @@ class Chained:
     wire: ChainWire
 
     def collect(
-        self, plan: Plan, state: RunState, asked: Spared, fold: Fold
+        self, plan: Plan, state: RunState, asked: Asked, fold: Fold
     ) -> tuple[RunState, Tally]:
         kept, wire = _Kept.of(state), self.wire
         if len(wire.links) != kept.links:  # in a process that has just begun
