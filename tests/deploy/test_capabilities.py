@@ -46,6 +46,7 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.BUFFERS: {"method": "fedlit", **PLANTED},
     Can.NETWORK: {"network": "gcn"},
     Can.SECURE: {"secure": True},
+    Can.VERIFIED: {"verified": True},
     Can.PRIVATE_GRAPHS: {"dp": f"unit=graph,{BUDGET}"},
     Can.PRIVATE_SITES: {"dp": f"unit=site,{BUDGET}"},
     Can.PRIVATE_LINKS: {"dp": f"unit=link,{BUDGET}", "network": "hops", **PLANTED},

@@ -34,6 +34,7 @@ OPTIONS: dict[Can, dict[str, Any]] = {
     Can.BUFFERS: {"network": f"{FILE}:Counting"},
     Can.NETWORK: {"network": "gin"},
     Can.SECURE: {"secure": True},
+    Can.VERIFIED: {"verified": True},
     Can.PRIVATE_GRAPHS: {"dp": f"unit=graph,{DELTA}"},
     Can.PRIVATE_SITES: {"dp": f"unit=site,{DELTA}"},
     Can.PRIVATE_LINKS: {"dp": f"unit=link,{DELTA}"},

@@ -11,6 +11,7 @@ import typer
 from ramet.cli import (
     board,
     catalogue,
+    charter,
     compare,
     data,
     deploy,
@@ -38,7 +39,7 @@ app = typer.Typer(
 )
 GROUPS = (
     *(run, predict, export, leak, trial, compare, reproduce, report, board, tune, data, catalogue),
-    *(site, deploy),
+    *(site, charter, deploy),
 )
 for group in GROUPS:
     app.add_typer(group.app)

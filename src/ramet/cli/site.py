@@ -122,6 +122,33 @@ def export_audit(
     _report_unreadable(export.unreadable)
 
 
+@audit_app.command("verify")
+def verify_audit(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of the run at the coordinator, and of sites' state."),
+    ],
+    run: Annotated[
+        str | None, typer.Option(help="The run, if the folders have chains of several.")
+    ] = None,
+) -> None:
+    """Compare the copies of a run's chain in FOLDERS; exit with 1 if one is broken.
+
+    Each site and the coordinator keep one, if the run's sites verify it. Without the copies of
+    others, only signatures are checked, which say nothing of the last link.
+
+    Example: ramet audit verify runs/star north/state south/state
+    """
+    from ramet.engine.chain_audit import compare
+    from ramet.experiment.chain_copies import chain_copies
+
+    findings = [*compare(chain_copies(folders, run))]
+    for finding in findings:
+        print_line(f"{finding.state.upper():7} {finding.holder}: {finding.detail}")
+    if any(finding.state == "broken" for finding in findings):
+        raise typer.Exit(1)
+
+
 def _report_unreadable(count: int) -> None:
     from ramet.report.text import plural
 

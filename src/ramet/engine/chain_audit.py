@@ -6,6 +6,7 @@ could make. The last link is confirmed by no signature, so it is confirmed by th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,27 +50,42 @@ def compare(copies: Sequence[Copy]) -> Iterator[ChainFinding]:
     charter = copies[0].charter
     charter.check()
     checked = _Checked(charter)
-    longest: Sequence[Link] = max((checked.links(copy) for copy in copies), key=len)
-    answered = {s: link.index for link in longest for s in link.answers}
+    agreed = _agreed([checked.links(copy) for copy in copies if copy.charter == charter])
+    answered = {site: link.index for link in agreed if link for site in link.answers}
     for copy in copies:
         if copy.charter != charter:
             yield ChainFinding(copy.holder, "broken", "it has another charter than the first copy")
             continue
         links, fault = checked.links(copy), checked.fault(copy)
-        differing = next((a.index for a, b in zip(links, longest, strict=False) if a != b), None)
+        pairs = zip(links, agreed, strict=False)
+        differing = next((own.index for own, other in pairs if own != other), None)
         if differing is not None:
-            fault = f"link {differing} differs from that of another copy"
+            fault = f"link {differing} differs from that of other copies"
         is_coordinator = copy.holder == COORDINATOR
-        due = len(longest) if is_coordinator else answered.get(copy.holder, 0) - 1
+        due = len(agreed) if is_coordinator else answered.get(copy.holder, 0) - 1
         if fault is None and len(links) < due:
-            fault = f"it ends at link {len(links)}, but its holder has signed that it had {due}"
+            fault = f"it ends at link {len(links)}, but its holder had {due}"
         if fault is not None:
             yield ChainFinding(copy.holder, "broken", fault)
-        elif len(links) < len(longest):
-            missing = len(longest) - len(links)
-            yield ChainFinding(copy.holder, "behind", f"{missing} of {len(longest)} links missing")
+        elif len(links) < len(agreed):
+            missing = len(agreed) - len(links)
+            yield ChainFinding(copy.holder, "behind", f"{missing} of {len(agreed)} links missing")
         else:
             yield ChainFinding(copy.holder, "whole", f"{len(links)} links")
+
+
+def _agreed(chains: Sequence[Sequence[Link]]) -> list[Link | None]:
+    """The link that most copies have, at each place; None if no link has more copies than others.
+
+    Up to the last link, signatures decide anyway.
+    """
+    agreed: list[Link | None] = []
+    for place in range(max(map(len, chains))):
+        counts = Counter(links[place].text for links in chains if len(links) > place)
+        (first, most), *others = counts.most_common()
+        is_decided = not others or others[0][1] < most
+        agreed.append(Link.parse(first) if is_decided else None)
+    return agreed
 
 
 class _Checked:

@@ -127,6 +127,10 @@ class SiteCharters:
         charter = SignedCharter.parse(facts["signed"]).charter
         return ChainMember(charter, self.site, identity, bytes.fromhex(facts["key"]))
 
+    def all_signed(self) -> list[SignedCharter]:
+        """The charters of all runs in which this site takes part."""
+        return [self.signed(path.stem) for path in sorted(self.folder.glob("*.json"))]
+
     def waiting(self) -> list[Proposal]:
         """The proposals that wait for the site's owner."""
         return [Proposal.parse(path.read_text()) for path in sorted(self._waiting.glob("*.json"))]
