@@ -60,9 +60,9 @@ from ramet.flower.run_config import from_run_config
 from ramet.flower.sent_sums import NAME as SENT_SUMS
 from ramet.flower.sent_sums import SentSums
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
-from ramet.flower.site_charters import FOLDER as CHARTERS
-from ramet.flower.site_charters import STEP, SiteCharters
+from ramet.flower.site_charters import STEP
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
+from ramet.flower.verified_site import site_charters, verified
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 
@@ -127,7 +127,7 @@ def answer(message: Message, context: Context) -> Message:
                 private = _private(protection, context)
                 protection = replace(protection, private=private, run_answers=answers)
                 protection = replace(protection, answered=answered, deployed=True)
-                protection = _verified(protection, context, experiment, states)
+                protection = verified(protection, context.node_config, experiment, states)
             reply = replace(client, protection=protection).answer(request)
         facts["bytes"] = reply.nbytes
         signed_reply = _signed(reply, context, request, name, number)
@@ -234,7 +234,7 @@ def _permitted(
         settings = from_run_config({**config, "data": data or config["data"]})
     else:
         settings = permitted_settings(config, terms)
-    charters = _charters(context)
+    charters = site_charters(context.node_config)
     if settings.verified and states is not None and charters is not None:
         seed = charters.signed(states.name).seed
         settings = settings.model_copy(update={"seed": seed})
@@ -281,7 +281,11 @@ def _charter_step(context: Context, request: Payload, preparation: str) -> Paylo
     from ramet.secure.identity import Identity, Peers
 
     experiment, _, policy = _permitted(context, preparation)
-    name, charters, config = _name(context, experiment), _charters(context), context.node_config
+    name, charters, config = (
+        _name(context, experiment),
+        site_charters(context.node_config),
+        context.node_config,
+    )
     if charters is None:
         raise NotAllowedError("only a site that has joined a consortium signs charters.")
     with write_errors_kept_local("write its state"):
@@ -289,38 +293,6 @@ def _charter_step(context: Context, request: Payload, preparation: str) -> Paylo
         peers = Peers.read(Path(str(config[MEMBERS])))
         reply = charters.answer(request, identity, peers, charter_terms(experiment), policy)
     return _signed(reply, context, request, name, INTRODUCTION)
-
-
-def _charters(context: Context) -> SiteCharters | None:
-    """The charters of a site in a consortium; None for others, which have no keys of their own."""
-    config = context.node_config
-    if SETTINGS not in config or MEMBERS not in config:
-        return None
-    return SiteCharters(Path(str(config["state"])) / CHARTERS, str(config["client"]))
-
-
-def _verified(
-    protection: Protection, context: Context, experiment: Experiment, states: Path
-) -> Protection:
-    """The protection with the charter that the site has signed, if it has keys of its own.
-
-    No secure sum is then over fewer sites than the charter says.
-    """
-    charters = _charters(context)
-    if protection.chain is None or charters is None:
-        return protection
-    from ramet.experiment.chain_parts import charter_terms, site_chain
-    from ramet.secure.charter import canonical
-    from ramet.secure.identity import Identity
-
-    member = charters.member(states.name, Identity.read(Path(str(context.node_config["key"]))))
-    if canonical(member.charter.terms) != canonical(charter_terms(experiment)):
-        raise NotAllowedError("the run's settings are not those of the charter that was signed.")
-    secure = protection.secure
-    if secure is not None and secure.members.smallest is not None:
-        smallest = max(secure.members.smallest, member.charter.quorum)
-        secure = replace(secure, members=replace(secure.members, smallest=smallest))
-    return replace(protection, chain=site_chain(experiment, member, states), secure=secure)
 
 
 def _private(protection: Protection, context: Context) -> PrivateSite | None:
