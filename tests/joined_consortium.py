@@ -15,7 +15,7 @@ from own_sites import node_site
 from ramet.deploy.site import Site, add_member, join
 from ramet.engine.messages import request
 from ramet.engine.secure_messages import context_digest
-from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_steps import PendingSum, SecureState, sum_of, with_keys
 from ramet.experiment import Experiment
 from ramet.experiment.server_side import rounds_of
 from ramet.payload import Array, Arrays, Payload

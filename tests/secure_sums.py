@@ -21,7 +21,7 @@ from ramet.engine.secure_messages import (
     UNMASK,
     context_digest,
 )
-from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_steps import PendingSum, SecureState, sum_of, with_keys
 from ramet.engine.site.gates import passed
 from ramet.engine.site.outer_gates import secure_gates
 from ramet.engine.site.secure_site import SecureSite, simulated_site

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from capable_method import capable
+from capable_options import OPTIONS
 from ramet.deploy.consortium import Consortium
 from ramet.errors import RametError
 from ramet.experiment import Experiment
@@ -18,12 +19,8 @@ from ramet.experiment.objects import method_name
 from ramet.partition import SETTINGS
 
 PLANTED = {"setting": "planted", "options": {"nodes": "300", "links": "600"}}
-BUDGET = "epsilon=8,delta=1e-3"
 GIVEN: dict[Can, dict[str, Any]] = {
-    Can.SOME_CLIENTS: {"activation": "random-clients"},
-    Can.PARTS: {"activation": "restart"},
-    Can.ROBUST: {"merge": "median"},
-    Can.FIXED_POINT: {"merge": "fixed-point"},
+    **OPTIONS,
     Can.OWN_SUM: {"method": "fedadam"},
     Can.COMPARING: {"method": "gcfl"},
     Can.WHOLE: {"method": "gcfl"},
@@ -31,7 +28,6 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.COMPARED_EXTRAS: {"method": "fedtgp", **PLANTED},
     Can.READ_EXTRAS: {"method": "fedgta", **PLANTED},
     Can.SUMMED_STAGES: {"method": "o-pfgl", **PLANTED},
-    Can.RELEASE: {"release": "8-bit"},
     Can.PACE: {"method": "fedbuff"},
     Can.ARRIVAL: {"method": "fedbuff", "options": {"simulated": "false"}},
     Can.PENALTY: {"method": "fedprox"},
@@ -41,26 +37,13 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.STOPPED_TRAINING: {"options": {"stop_after": "1"}},
     Can.NOTHING: {"method": "local"},
     Can.EXTRAS_ONLY: {"method": "fedproto", **PLANTED},
-    Can.SHARE: {"share": ("layers.*",)},
     Can.OWN_NETWORK: {"method": "fedstar"},
     Can.BUFFERS: {"method": "fedlit", **PLANTED},
-    Can.NETWORK: {"network": "gcn"},
-    Can.SECURE: {"secure": True},
-    Can.VERIFIED: {"verified": True},
-    Can.PRIVATE_GRAPHS: {"dp": f"unit=graph,{BUDGET}"},
-    Can.PRIVATE_SITES: {"dp": f"unit=site,{BUDGET}"},
-    Can.PRIVATE_LINKS: {"dp": f"unit=link,{BUDGET}", "network": "hops", **PLANTED},
-    Can.REGIONS: {"regions": 2},
-    Can.PATIENCE: {"patience": 1},
-    Can.FINAL_CLIENTS: {"final_clients": 2},
-    Can.NORM_BOUND: {"norm_bound": 1.0},
-    Can.QUORUM: {"quorum": 2},
-    Can.METRIC: {"metric": "macro-f1"},
+    Can.PRIVATE_LINKS: {**OPTIONS[Can.PRIVATE_LINKS], "network": "hops", **PLANTED},
     Can.FROM: {"from": "runs/first"},
     Can.LOCAL: {"engine": "local"},
     Can.RAY: {"engine": "ray"},
     Can.SUPERLINK: {},
-    Can.WORKERS: {"workers": 2},
     Can.OBJECT: {},
     Can.OWN_DATA: {"setting": "own", "options": {"task": "graph-classification"}},
 }

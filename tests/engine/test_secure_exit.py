@@ -13,7 +13,7 @@ import pytest
 from federations import protected
 from ramet.engine.messages import request
 from ramet.engine.secure_messages import BATCH, BATCH_ROUNDS, KEYS, STEP, SecureError
-from ramet.engine.server.secure_server import SecureState, with_keys
+from ramet.engine.server.secure_steps import SecureState, with_keys
 from ramet.engine.site.client import Client
 from ramet.experiment import Experiment, checked_settings
 from ramet.experiment.client_side import client_of

@@ -23,7 +23,7 @@ from federations import (
     protected,
     stopped_and_resumed,
 )
-from ramet.engine.server.secure_server import SecureState
+from ramet.engine.server.secure_steps import SecureState
 from ramet.engine.site.audit import audit_entries
 from ramet.engine.site.client import Client
 from ramet.engine.site.secure_site import simulated_site

@@ -17,41 +17,26 @@ import pytest
 import capable_method
 import ramet
 from capable_method import CHANGES, capable
+from capable_options import OPTIONS
 from own_sites import graph_site, node_site
 from ramet.errors import RametError
 from ramet.experiment.capabilities import CAPABILITIES, Can
 from ramet.experiment.compatibility import REFUSED, Refusal, refusals
+from ramet.run_options import RUN_OPTIONS
 
 FILE = capable_method.__file__
-DELTA = "epsilon=8,delta=1e-3"
-OPTIONS: dict[Can, dict[str, Any]] = {
-    Can.SOME_CLIENTS: {"activation": "random-clients,fraction=1"},
-    Can.PARTS: {"activation": "restart"},
-    Can.ROBUST: {"merge": "median"},
-    Can.FIXED_POINT: {"merge": "fixed-point"},
-    Can.RELEASE: {"release": "8-bit"},
-    Can.SHARE: {"share": ["layers.0.*"]},
+GIVEN: dict[Can, dict[str, Any]] = {
+    **OPTIONS,
     Can.BUFFERS: {"network": f"{FILE}:Counting"},
-    Can.NETWORK: {"network": "gin"},
-    Can.SECURE: {"secure": True},
-    Can.VERIFIED: {"verified": True},
-    Can.PRIVATE_GRAPHS: {"dp": f"unit=graph,{DELTA}"},
-    Can.PRIVATE_SITES: {"dp": f"unit=site,{DELTA}"},
-    Can.PRIVATE_LINKS: {"dp": f"unit=link,{DELTA}"},
-    Can.REGIONS: {"regions": 2},
-    Can.PATIENCE: {"patience": 1},
-    Can.FINAL_CLIENTS: {"final_clients": 2},
-    Can.NORM_BOUND: {"norm_bound": 1000.0},
-    Can.QUORUM: {"quorum": 2},
-    Can.METRIC: {"metric": "macro-f1"},
     Can.FROM: {},
     Can.LOCAL: {},
     Can.RAY: {"engine": "ray"},
     Can.SUPERLINK: {"engine": "superlink"},
-    Can.WORKERS: {"workers": 2},
     Can.OBJECT: {},
     Can.OWN_DATA: {},
 }
+WITH_ALL = "--setting --rounds --seed --device --threads --deadline --split-seed --set --data"
+"""Options that work with everything."""
 
 
 def named(cans: Collection[Can]) -> str:
@@ -146,7 +131,7 @@ class Federation:
         elif links:
             given |= {"setting": "planted", "nodes": 300, "links": 600}
         for can in CAPABILITIES:
-            given |= OPTIONS.get(can, {}) if can in capabilities else {}
+            given |= GIVEN.get(can, {}) if can in capabilities else {}
         if Can.FROM in capabilities:
             given |= {"start_from": self._earlier()}
         if links and Can.BUFFERS in capabilities:
@@ -172,12 +157,18 @@ def reason(refusal: Refusal) -> str:
 
 
 def test_every_pair_is_tried() -> None:
-    assert CAPABILITIES.keys() == {*Can} == {*OPTIONS, *CHANGES, Can.CONSORTIUM}
+    assert CAPABILITIES.keys() == {*Can} == {*GIVEN, *CHANGES, Can.CONSORTIUM}
     refused = [refusal.pair for refusal in REFUSED]
     assert {*map(frozenset, pairs())} >= {*refused}
     assert len({*refused}) == len(refused)
     tried = [*GROUPS_HERE, *GROUPS_ELSEWHERE]
     assert all(any({*pair} <= group for group in tried) for pair in WORKING)
+
+
+def test_an_option_is_a_capability_or_works_with_everything() -> None:
+    """A new one that is neither might be ignored by some kinds of runs."""
+    capabilities = {one.option.partition(" ")[0] for one in CAPABILITIES.values()}
+    assert {one.flag for one in RUN_OPTIONS.values()} - capabilities - {""} == {*WITH_ALL.split()}
 
 
 @pytest.mark.parametrize(

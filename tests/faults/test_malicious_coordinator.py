@@ -14,13 +14,13 @@ import pytest
 from scipy.stats import chisquare
 
 from ramet.engine.secure_messages import (
+    Participants,
     SecureError,
-    Summed,
     context_digest,
     step_request,
     to_bytes,
 )
-from ramet.engine.server.secure_server import PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_steps import PendingSum, SecureState, sum_of, with_keys
 from ramet.engine.site.run_answers import AnsweredError
 from ramet.errors import RametError
 from ramet.payload import Payload, digest
@@ -109,7 +109,7 @@ def test_sites_stop_if_they_were_told_two_stories(sums: Sums) -> None:
 def summed(sums: Sums, survivors: tuple[str, ...]) -> str:
     """What a message to train says about the sum before it."""
     assert sums.state.batch is not None
-    return Summed(sums.state.batch.id, [*sums.names], [*survivors]).note()
+    return Participants(sums.state.batch.id, [*sums.names], [*survivors]).note()
 
 
 def test_a_skipped_round_is_refused(tmp_path: Path) -> None:

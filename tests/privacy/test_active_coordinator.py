@@ -14,7 +14,7 @@ import ramet
 from joined_consortium import JoinedConsortium, LyingCoordinator, joined_consortium
 from ramet.deploy.site import POLICY
 from ramet.engine.messages import request
-from ramet.engine.secure_messages import SecureError, Summed
+from ramet.engine.secure_messages import Participants, SecureError
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.run_answers import AnsweredError
 from ramet.payload import Array, Arrays, Payload, digest
@@ -106,7 +106,7 @@ def test_no_round_is_skipped_by_naming_keys_that_nobody_has(five: JoinedConsorti
     allow_drop_outs(five, 4)
     coordinator = LyingCoordinator(five, RUN)
     coordinator.sum(1, {}, without=["west"])
-    unknown = Summed("f" * 32, sorted(FIVE), sorted(FIVE)).note()
+    unknown = Participants("f" * 32, sorted(FIVE), sorted(FIVE)).note()
     forged = replace(coordinator.state, batch=None, summed=unknown, confirmed={})
     with pytest.raises(SecureError, match=r"do not confirm the same survivors of round 2"):
         LyingCoordinator(five, RUN, forged).sum(3, five.start)

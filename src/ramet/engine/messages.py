@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from ramet.payload import Arrays, Payload
 from ramet.rules.extras import Stage
 
+PRIVATE_STATE = "private"
+"""The note of a reply with a digest of the private part of a client's state."""
+
 
 def request(
     round_number: int,

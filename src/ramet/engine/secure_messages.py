@@ -36,7 +36,7 @@ class SecureError(RametError):
 
 
 @dataclass(frozen=True)
-class Summed:
+class Participants:
     """Who was in a sum: the keys' batch, its members, and the survivors of the round."""
 
     batch: str
@@ -47,9 +47,9 @@ class Summed:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def in_message(message: Payload) -> Summed:
+    def in_message(message: Payload) -> Participants:
         try:
-            given = Summed(**json.loads(message.notes[SUMMED]))
+            given = Participants(**json.loads(message.notes[SUMMED]))
         except (KeyError, ValueError, TypeError) as error:
             raise SecureError("the message does not name the sum of the round before.") from error
         is_id = isinstance(given.batch, str) and re.fullmatch(BATCH_ID, given.batch)

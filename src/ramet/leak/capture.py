@@ -170,8 +170,8 @@ def _rewind(server: Snapshots, step: int) -> None:
         return
     state = RunState.restored(server.load(latest))
     if "secure" in state.slices:
-        from ramet.engine.server.masked import SECURE  # needs an extra
-        from ramet.engine.server.secure_server import SecureState
+        from ramet.engine.server.masked_sums import SECURE  # needs an extra
+        from ramet.engine.server.secure_steps import SecureState
 
         secure = SecureState.restored(state[SECURE])
         state = state.having(SECURE, replace(secure, pending=None).to_payload())

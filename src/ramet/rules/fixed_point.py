@@ -21,7 +21,7 @@ from ramet.rules.merging import Merging, Summing
 
 PARAMETERS, EXTRAS = "parameters/", "extras/"
 NUMBERS, COUNTS = "numbers", "counts"
-SUMMED = ("weight", "loss", "val", "test")
+SUMMED_NUMBERS = ("weight", "loss", "val", "test")
 """The numbers of a reply that are added up, each with the number of sites that sent it."""
 _FRACTION = {64: 24, 32: 10}
 _HEADROOM = {64: 8, 32: 1}
@@ -97,8 +97,8 @@ def terms_of(merging: Merging, extras: Extras | None, reply: Payload) -> dict[st
         terms |= prefixed(PARAMETERS, merging.term(reply))
     if reply.extras and extras is not None and isinstance(extras.rule, Summing):
         terms |= prefixed(EXTRAS, extras.rule.term(reply))
-    values = [float(reply.numbers.get(name, 0.0)) for name in SUMMED]
-    present = [float(name in reply.numbers) for name in SUMMED]
+    values = [float(reply.numbers.get(name, 0.0)) for name in SUMMED_NUMBERS]
+    present = [float(name in reply.numbers) for name in SUMMED_NUMBERS]
     return {**terms, NUMBERS: np.array(values), COUNTS: np.array(present)}
 
 
@@ -107,7 +107,7 @@ def means_of(sums: Arrays) -> dict[str, float]:
     numbers, counts = sums[NUMBERS], sums[COUNTS]
     return {
         name: float(numbers[index] / counts[index])
-        for index, name in enumerate(SUMMED)
+        for index, name in enumerate(SUMMED_NUMBERS)
         if counts[index] > 0
     }
 

@@ -1,7 +1,8 @@
 """Releases: what happens to a reply at a site's exit, before it is audited, counted and sent.
 
 A release may change or drop what leaves, and says which form a reply then has, so that the server
-can check it. Noise, masks, quantisation and compression are releases.
+can check it. Quantisation and compression are releases; the noise and the masks of a run are gates
+(`engine/site`), because they are not the method's.
 """
 
 from __future__ import annotations

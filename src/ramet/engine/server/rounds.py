@@ -124,9 +124,11 @@ class Rounds:
             return Regional(self.rules, self.regions, wire, self._quorum)
         direct, pace = self.direct(wire), self.method.pace
         if self.secure:
-            from ramet.engine.server.masked import Masked  # needs an extra
+            from ramet.engine.server.masked_sums import MaskedSums  # needs an extra
 
-            return Masked(direct, self.config, lambda state: self.snapshots.save(state.snapshot()))
+            return MaskedSums(
+                direct, self.config, lambda state: self.snapshots.save(state.snapshot())
+            )
         if pace is not None:
             return SimulatedPace(direct, pace) if pace.simulated else RealPace(direct, pace)
         return direct

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from logging import WARNING
 from typing import Any, TypeAlias
 
+from ramet.engine.messages import PRIVATE_STATE
 from ramet.engine.secure_messages import ANSWER
 from ramet.engine.server.plan import Plan
 from ramet.errors import RametError, one_line
@@ -170,8 +171,8 @@ class Counting:
         self.failed.pop(client, None)
         if scores is not None:
             self._scores[client] = scores
-        if "private" in reply.notes:
-            self._digests[client] = reply.notes["private"]
+        if PRIVATE_STATE in reply.notes:
+            self._digests[client] = reply.notes[PRIVATE_STATE]
         if ANSWER in reply.notes:
             self._signed[client] = reply.notes[ANSWER]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
+from ramet.engine.messages import PRIVATE_STATE
 from ramet.engine.secure_messages import QUESTIONS
 from ramet.engine.site.gates import (
     Inside,
@@ -16,7 +17,7 @@ from ramet.engine.site.gates import (
 )
 from ramet.engine.site.limit import SiteLimit
 from ramet.engine.site.private_site import PrivateSite
-from ramet.engine.site.request import PRIVATE, NotSharedError, Opened, Request
+from ramet.engine.site.request import NotSharedError, Opened, Request
 from ramet.engine.store.client_state import model_arrays
 from ramet.payload import Arrays, Payload, digest
 from ramet.policy import WITHHELD, Numbers
@@ -58,7 +59,7 @@ class Undisclosed(SameForm):
         return self.form(inside(request), {})
 
     def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
-        return without_notes(form, (PRIVATE,))
+        return without_notes(form, (PRIVATE_STATE,))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ramet.engine.messages import PRIVATE_STATE
 from ramet.engine.secure_messages import ANSWER, BATCH, QUESTIONS, STEP, SUM, TAG
 from ramet.engine.site.answered import Answered
 from ramet.engine.site.audit import AuditLog
@@ -18,7 +19,7 @@ from ramet.engine.site.gates import (
 )
 from ramet.engine.site.inner_gates import Permission
 from ramet.engine.site.private_site import PrivateSite
-from ramet.engine.site.request import PRIVATE, Request
+from ramet.engine.site.request import Request
 from ramet.engine.site.run_answers import Kept, RunAnswers
 from ramet.engine.start import new_model
 from ramet.errors import RametError
@@ -63,7 +64,7 @@ class Masked(SameForm):
         return self.secure.masked(request.message, inside(request))
 
     def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
-        notes = dict.fromkeys((PRIVATE, TAG, BATCH, QUESTIONS), "")
+        notes = dict.fromkeys((PRIVATE_STATE, TAG, BATCH, QUESTIONS), "")
         return Payload(form.arrays, {}, notes)
 
 

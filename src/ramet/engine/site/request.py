@@ -15,9 +15,6 @@ from ramet.randomness import Randomness
 from ramet.rules.method import AssembledMethod
 from ramet.tasks import Samples, Shape
 
-PRIVATE = "private"
-"""The note with a digest of the private part of a client's state."""
-
 
 class NotSharedError(RametError):
     """An array that is not shared was about to leave the site or to be loaded."""

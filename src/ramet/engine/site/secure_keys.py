@@ -15,8 +15,8 @@ from ramet.engine.secure_messages import (
     BATCH,
     BATCH_ID,
     BATCH_ROUNDS,
+    Participants,
     SecureError,
-    Summed,
     signatures_in,
 )
 from ramet.payload import Payload
@@ -76,12 +76,14 @@ def view_of(texts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
-def statement_of(facts: dict[str, Any], batch: Batch, number: int, summed: Summed) -> bytes:
+def statement_of(facts: dict[str, Any], batch: Batch, number: int, summed: Participants) -> bytes:
     """What a site signs: who is in the sum of a round, of which members, with which keys."""
     return batch.statement(number, view_of(facts["adverts"]), summed.members, summed.survivors)
 
 
-def signers(message: Payload, facts: dict[str, Any], number: int, summed: Summed) -> list[str]:
+def signers(
+    message: Payload, facts: dict[str, Any], number: int, summed: Participants
+) -> list[str]:
     """The survivors of a sum whose signatures of exactly this list are in the message."""
     batch = Batch(**facts["batch"])
     adverts, statement = adverts_in(facts, batch), statement_of(facts, batch, number, summed)

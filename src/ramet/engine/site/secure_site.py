@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ramet.engine.messages import PRIVATE_STATE
 from ramet.engine.secure_messages import (
     AGREE,
     BATCH,
@@ -32,8 +33,8 @@ from ramet.engine.secure_messages import (
     SURVIVORS,
     TAG,
     UNMASK,
+    Participants,
     SecureError,
-    Summed,
     context_digest,
     names_in,
     signatures_in,
@@ -41,7 +42,6 @@ from ramet.engine.secure_messages import (
     to_text,
 )
 from ramet.engine.site.members import AskedSums, Members
-from ramet.engine.site.request import PRIVATE
 from ramet.engine.site.run_answers import RunAnswers
 from ramet.engine.site.secure_keys import SecureKeys, adverts_in, signers, statement_of, view_of
 from ramet.payload import Array, Payload, under
@@ -129,7 +129,7 @@ class SecureSite:
         others = {peer: adverts[peer] for peer in members if peer != self.site}
         context = context_digest(message, self.config)
         terms = mask_terms(reply.arrays, batch, number, self.site, secrets, others, context)
-        own = {name: note for name, note in reply.notes.items() if name in (PRIVATE, TAG)}
+        own = {n: note for n, note in reply.notes.items() if n in (PRIVATE_STATE, TAG)}
         return Payload(
             terms, {}, {**own, BATCH: batch.id, QUESTIONS: reply.notes.get(QUESTIONS, "{}")}
         )
@@ -188,7 +188,7 @@ class SecureSite:
         run, it begins with the first round of a batch, as its owner has allowed sums without it;
         otherwise with the second, because the first is one that it can check.
         """
-        summed, own = Summed.in_message(message), self.answers.entry(number, SUM) or {}
+        summed, own = Participants.in_message(message), self.answers.entry(number, SUM) or {}
         path = self.keys.file(summed.batch)
         is_first = not self.answers.newest and not path.exists() and number < batch.first
         if is_first and self.members.smallest is not None:
@@ -207,7 +207,7 @@ class SecureSite:
         message: Payload,
         facts: dict[str, Any],
         number: int,
-        summed: Summed,
+        summed: Participants,
         all_must_fit: bool = False,
     ) -> bool:
         """Whether the message has the signatures of enough survivors for exactly this list."""
@@ -238,7 +238,10 @@ class SecureSite:
             raise SecureError(f"{self.site} has already signed another list for round {number}.")
         if self.asked is not None:
             self.asked.check(json.loads(entry[QUESTIONS]), survivors)
-        secrets, summed = Secrets.from_json(facts["secrets"]), Summed(batch.id, members, survivors)
+        secrets, summed = (
+            Secrets.from_json(facts["secrets"]),
+            Participants(batch.id, members, survivors),
+        )
         signature = secrets.signing_key.sign(statement_of(facts, batch, number, summed)).hex()
         signed = Payload(notes={CONFIRMED: signature})
         if message.notes[STEP] == UNMASK:

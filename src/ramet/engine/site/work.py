@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from ramet.engine.check import same_form
-from ramet.engine.messages import candidates, omitted_arrays
+from ramet.engine.messages import PRIVATE_STATE, candidates, omitted_arrays
 from ramet.engine.site.kept_models import save_evaluated, save_final
 from ramet.engine.site.private_site import PrivateSite
-from ramet.engine.site.request import PRIVATE, NotSharedError, Opened, Request
+from ramet.engine.site.request import NotSharedError, Opened, Request
 from ramet.engine.site.states import Place, States
 from ramet.engine.start import extras_up, state_names
 from ramet.engine.store.client_state import (
@@ -165,7 +165,7 @@ class Closed:
             if name in method.shared and name in method.down
         }
         own = {name: array for name, array in full_state(state).items() if name not in merged}
-        notes = {PRIVATE: digest(own)}
+        notes = {PRIVATE_STATE: digest(own)}
         scored = _scored(request, used_model(method, state))
         return replace(scored, notes={**notes, **scored.notes})
 

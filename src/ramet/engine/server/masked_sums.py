@@ -1,4 +1,4 @@
-"""Secure sums at the server: keys if needed, masked replies, and the unmasking of their sum."""
+"""A collector of masked replies: it has the steps of secure sums done before and after them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.engine.server.collector import Direct
 from ramet.engine.server.journal import JOURNAL, Entries
 from ramet.engine.server.plan import Plan
 from ramet.engine.server.questions import Questions
-from ramet.engine.server.secure_server import Ask, Check, PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_steps import Ask, Check, PendingSum, SecureState, sum_of, with_keys
 from ramet.engine.server.state import RunState
 from ramet.engine.server.tally import Counting, QuorumError, Tally
 from ramet.errors import RametError
@@ -29,7 +29,7 @@ SECURE = "secure"
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskedSums:
     """Collects replies under masks, and learns their sum only."""
 
     clients: Direct

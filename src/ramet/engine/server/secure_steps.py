@@ -1,4 +1,4 @@
-"""The server's side of secure sums: it relays keys and shares, and learns sums only.
+"""The steps of secure sums at the server: it relays keys and shares, and learns sums only.
 
 Before the first round of a batch, sites exchange keys and shares of their seeds. In each round they
 train and send masked terms. The server commits the sum of these with the list of survivors. If a
@@ -27,7 +27,7 @@ from ramet.engine.secure_messages import (
     SUMMED,
     SURVIVORS,
     UNMASK,
-    Summed,
+    Participants,
     step_request,
     to_bytes,
     to_text,
@@ -203,7 +203,7 @@ def sum_of(
     sums = unmasked(pending.total, batch, number, survivors, adverts, members, shares, context)
     confirmed = {client: reply.notes[CONFIRMED] for client, reply in replies.items()}
     confirmed = {**signatures, **confirmed}
-    summed = Summed(batch.id, [*members], [*survivors]).note()
+    summed = Participants(batch.id, [*members], [*survivors]).note()
     return sums, replace(state, summed=summed, confirmed=confirmed, pending=None)
 
 
