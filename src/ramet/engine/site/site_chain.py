@@ -37,6 +37,7 @@ from ramet.engine.secure_messages import TAG
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.events import log_event
 from ramet.payload import Payload, digest, under
+from ramet.rules.extras import TRAINING
 from ramet.rules.fixed_point import prefixed
 from ramet.rules.fold import Fold
 from ramet.secure.charter import ChainMember
@@ -96,6 +97,7 @@ class SiteChain:
             position = self._follow(message, position)
         elif position.link:
             raise ChainError("the message has no links of the run's chain.")
+        _check_round(position.link, plain)
         due = self.step.expected(position.slices, plain)
         for name, given, own in (
             ("the model", plain.arrays, due.arrays),
@@ -206,6 +208,14 @@ class SiteChain:
     @property
     def _snapshots(self) -> Snapshots:
         return Snapshots(self.folder, keep=_KEPT)
+
+
+def _check_round(last: Link | None, message: Payload) -> None:
+    """Refuse to skip or to repeat a round: after training comes the next one, after a stage not."""
+    due = 1 if last is None else last.round + (last.exchange == TRAINING)
+    number = int(message.numbers["round"])
+    if number != due:
+        raise ChainError(f"the message is of round {number}, but round {due} comes next.")
 
 
 def _without_chain(message: Payload) -> Payload:
