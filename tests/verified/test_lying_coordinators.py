@@ -14,6 +14,7 @@ import pytest
 
 from ramet.engine.chain import CHAIN, TOTAL, Answer, Link, links_text, read_links
 from ramet.engine.chain import FILE as LINKS
+from ramet.engine.secure_messages import STEP
 from ramet.engine.site.site_chain import SiteChain
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -125,7 +126,8 @@ class Site:
 
     def __init__(self, folder: RunFolder, root: Path) -> None:
         wire = executed(folder)
-        self.messages = {int(m.numbers["round"]): m for client, m in wire.sent if client == "rings"}
+        own = [m for client, m in wire.sent if client == "rings" and STEP not in m.notes]
+        self.messages = {int(message.numbers["round"]): message for message in own}
         self._experiment, self._root = folder.experiment(), root / folder.run_name
         self.chain.followed(self.messages[1])
         self.chain.followed(self.messages[2])
