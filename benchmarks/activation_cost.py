@@ -17,13 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-import ramet
-from ramet.experiment import Experiment, MethodSpec, RunFolder, checked_settings, default_data
-from ramet.methods.fedda import Explore, Restart
-from ramet.metrics.summary import tensors_sent
-from ramet.papers import figures
-from ramet.papers.fedda_cost import (
+from fedda_cost import (
     Activity,
     activity,
     explore_at_most,
@@ -31,7 +25,14 @@ from ramet.papers.fedda_cost import (
     restart_as_printed,
     rounds_between,
 )
-from ramet.report import drawing
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+import ramet
+from ramet.experiment import Experiment, MethodSpec, RunFolder, checked_settings, default_data
+from ramet.methods.fedda import Explore, Restart
+from ramet.metrics.summary import tensors_sent
+from ramet.report.drawing import COLOURS, DASHES, new_figure, save
 from ramet.rules.method import switchable_arrays
 from ramet.studies.archive import finished_runs
 
@@ -85,8 +86,7 @@ def main() -> None:
     for run in runs:
         print(run.line())
     for picture in pictures:
-        drawn = figures.tensors_over_rounds(panels(runs))
-        drawing.save(drawn, picture.parent, picture.stem)
+        save(tensors_over_rounds(panels(runs)), picture.parent, picture.stem)
 
 
 def runs_of(path: Path) -> Iterator[Run]:
@@ -131,6 +131,37 @@ def panels(
         means = {name: float(np.mean([level[name] for level in levels])) for name in levels[0]}
         found[label] = np.array([run.shares[:rounds] for run in own]), means
     return found
+
+
+def tensors_over_rounds(
+    panels: Mapping[str, tuple[NDArray[np.float64], Mapping[str, float]]],
+) -> Figure:
+    """Shares [seeds, rounds] of the tensors that all clients would send, and expected levels."""
+    with new_figure(5.6 * len(panels), 4.2, len(panels)) as (figure, axes):
+        for panel, (title, (shares, levels)) in zip(
+            np.atleast_1d(axes), panels.items(), strict=True
+        ):
+            rounds = np.arange(1, shares.shape[1] + 1)
+            mean_so_far = np.cumsum(shares, axis=1) / rounds
+            panel.plot(rounds, shares.mean(axis=0), color="#9aa5b1", lw=1, label="per round")
+            panel.plot(
+                rounds, mean_so_far.mean(axis=0), color=COLOURS[1], lw=2, label="running mean"
+            )
+            panel.fill_between(
+                rounds,
+                mean_so_far.min(axis=0),
+                mean_so_far.max(axis=0),
+                color=COLOURS[1],
+                alpha=0.15,
+                lw=0,
+            )
+            for index, (name, level) in enumerate(levels.items()):
+                colour, dashes = COLOURS[(2, 6, 7)[index]], DASHES[1 + index]
+                panel.axhline(level, color=colour, linestyle=dashes, label=f"{name}: {level:.2f}")
+            panel.set(xlabel="round", ylim=(0, 1.03), title=title)
+            panel.legend(fontsize=8, loc="lower left")
+        np.atleast_1d(axes)[0].set_ylabel("tensors sent up, as a share of FedAvg's")
+    return figure
 
 
 if __name__ == "__main__":

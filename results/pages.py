@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import ledger_page
 import links
 import partitions
 import printed
 import tables
+from catalogue import compatibility_markdown, protocols_markdown
+from claims import claims, claims_markdown, outcome
 
 from ramet.papers.board import board
 from ramet.papers.board_page import (
@@ -22,10 +25,9 @@ from ramet.papers.board_page import (
     panels_markdown,
 )
 from ramet.papers.ledger import Ledger, ledger
-from ramet.papers.ledger_tables import claims_markdown, ledger_markdown, totals
-from ramet.papers.protocol_tables import protocols_markdown
+from ramet.papers.ledger_tables import totals
+from ramet.papers.wanted import kept_by_folder
 from ramet.report import drawing
-from ramet.report.compatibility_tables import compatibility_markdown
 from ramet.studies.archive import finished_runs
 
 HERE = Path(__file__).parent
@@ -49,7 +51,7 @@ def pages() -> dict[Path, str]:
 
 
 def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
-    panels = board(BOARD)
+    panels, runs = board(BOARD), kept_by_folder(HERE)
     return {
         DOCS / "board.md": {
             "overview": overview_markdown(panels),
@@ -59,7 +61,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "cannot work together": compatibility_markdown("mathematics"),
             "not written yet": compatibility_markdown("not written"),
         },
-        DOCS / "ledger.md": {"ledger": ledger_markdown(found)},
+        DOCS / "ledger.md": {"ledger": ledger_page.ledger_markdown(found)},
         DOCS / "results.md": {
             "feddense table2": printed.table("feddense table2"),
             "fedstar table2": printed.table("fedstar table2"),
@@ -81,7 +83,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
         DOCS / "results-links.md": links.tables(),
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {
-            "claims": claims_markdown(found.claims),
+            "claims": claims_markdown([outcome(claim, runs) for claim in claims()]),
             "totals": totals(found),
         },
     }

@@ -11,9 +11,9 @@ from columns import HERE, NBSP, Runs, on_all_data
 from scipy.stats import chi2
 
 from ramet.experiment import SPLIT_SEED, MethodSpec
-from ramet.papers.claims import RunsByFolder, kept_by_folder
 from ramet.papers.printed import Printed, tables
 from ramet.papers.reproduction import cell_from_runs
+from ramet.papers.wanted import RunsByFolder, kept_by_folder
 from ramet.report.text import markdown_table
 
 

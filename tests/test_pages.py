@@ -10,7 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from ramet.papers.claims import kept_by_folder, outcome, papers
+from ramet.papers.ledger import ledger
+from ramet.papers.ledger_tables import totals
+from ramet.papers.wanted import kept_by_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,15 +42,20 @@ def test_a_stale_part_is_noticed(pages: ModuleType) -> None:
         pages.filled(page, "y", "")
 
 
+def test_the_ledger_page_repeats_the_totals(pages: ModuleType) -> None:
+    text = pages.pages()[ROOT / "docs" / "ledger.md"]
+    assert totals(ledger(ROOT / "results")) in text
+    assert "### feddense table2" in text
+
+
 @pytest.fixture(scope="module")
-def statuses() -> dict[tuple[str, str, str], set[str]]:
+def statuses(pages: ModuleType) -> dict[tuple[str, str, str], set[str]]:
     """By both methods and the folder."""
     runs = kept_by_folder(ROOT / "results")
     found: dict[tuple[str, str, str], set[str]] = {}
-    for paper in papers().values():
-        for claim in paper.claims:
-            key = (claim.better, claim.than, claim.folder)
-            found.setdefault(key, set()).add(outcome(claim, runs).status)
+    for claim in pages.claims():
+        key = (claim.better, claim.than, claim.folder)
+        found.setdefault(key, set()).add(pages.outcome(claim, runs).status)
     return found
 
 

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from statistics import fmean
 
-import numpy as np
 import pytest
 
-from drawn import legend, the_panel, ys
+from drawn import legend, ys
 from ramet.papers import figures
 from ramet.studies.finished_run import FinishedRuns
 
@@ -31,14 +30,3 @@ def test_a_third_panel_starts_a_second_row_and_missing_methods_are_left_out(
     assert len(drawn.axes) == 4
     assert [axes.axison for axes in drawn.axes] == [True, True, True, False]
     assert legend(drawn.axes[2]) == ["fed-hgn,clients=8 (5)"]
-
-
-def test_tensors_are_drawn_per_round_as_a_running_mean_and_with_expected_levels() -> None:
-    shares = np.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.5]])
-    panel = the_panel(figures.tensors_over_rounds({"fedda": (shares, {"eq. 8": 0.625})}))
-    per_round, running_mean, level = panel.lines
-    assert ys(per_round) == pytest.approx([1.0, 0.25, 0.25])
-    # (1 + 1) / 2, then (1.5 / 2 + 1 / 2) / 2, then (1.5 / 3 + 1.5 / 3) / 2
-    assert ys(running_mean) == pytest.approx([1.0, 0.625, 0.5])
-    assert ys(level) == [0.625, 0.625]
-    assert legend(panel) == ["per round", "running mean", "eq. 8: 0.62"]

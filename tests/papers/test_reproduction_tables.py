@@ -95,7 +95,7 @@ def test_the_kept_runs_give_the_published_savings() -> None:
 
 
 def saved(gain: float, low: float, high: float, share: float, seeds: int = 5) -> Saving:
-    return Saving("acm", "fedda", seeds, gain, low, high, 0.0, 0.5, 0.456, share)
+    return Saving("acm", "fedda", seeds, Gain(gain, low, high), 0.0, 0.5, 0.456, share)
 
 
 def test_the_column_of_the_claim_can_be_left_out() -> None:

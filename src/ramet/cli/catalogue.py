@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ramet.cli import completion
-from ramet.cli.console import print_line, print_list, print_table
+from ramet.cli.console import print_line, print_list
 
 if TYPE_CHECKING:
     from ramet.rules.method import Method
@@ -90,13 +90,12 @@ def protocols(
 
     Example: ramet protocols fedda
     """
-    from ramet.papers.deviations import methods_of_papers, not_followed
-    from ramet.papers.protocol_tables import protocol_table
+    from ramet.papers.deviations import deviations, methods_of_papers, not_followed
 
     for methods in methods_of_papers() if name is None else [(name,)]:
-        table = protocol_table(*methods)
+        rows = deviations(*methods)
         print_line(f"{', '.join(methods)}:")
-        print_table(table)
+        print_list(("--set", "ours", "authors'", "where they say it"), rows)
         for one in not_followed(methods[0]):
             print_line(f"Not followed: {one}")
 

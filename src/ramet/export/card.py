@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ramet.data.own import Preparation, Schema
+from ramet.data.own import Schema
 from ramet.data.splits import PARTS
-from ramet.experiment import RunSettings
+from ramet.experiment import Experiment
+from ramet.export.example import Form
+from ramet.export.networks import Standalone
 from ramet.leak import ATTACKS, Audit
 from ramet.metrics import Summary
 from ramet.metrics.classification import Evaluation
-from ramet.models.pyg import EdgeType
 from ramet.privacy.budget import Unit
-from ramet.rules.method import AssembledMethod
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TAGS = ("federated-learning", "graph-neural-network", "pytorch-geometric", "ramet")
@@ -32,18 +32,9 @@ class Facts:
 
     Args:
         client: whose model it is.
-        settings: of the run.
-        method: of the run.
-        clients: all that took part.
-        network: its class.
-        file: the file of the network.
-        scalars: number of the model's parameters.
-        shared: names of the arrays that left each client.
-        classes: their names; empty for links.
-        relations: the edge types; empty unless links are predicted.
-        schema: of the client's own tables; None for built-in data.
-        preparation: of the columns in the schema.
-        tables: files and columns of the client's tables, if they are available.
+        experiment: of the run.
+        found: the network, as it is exported.
+        form: what the model takes.
         split: what the run recorded about the client's own data; empty where it is not known.
         best_round: whose weights these are, if not the last round's.
         summary: of the run; None at a site, which does not have it.
@@ -58,18 +49,9 @@ class Facts:
     """
 
     client: str
-    settings: RunSettings
-    method: AssembledMethod
-    clients: Sequence[str]
-    network: str
-    file: str
-    scalars: int
-    shared: Sequence[str]
-    classes: Sequence[str]
-    relations: Sequence[EdgeType]
-    schema: Schema | None
-    preparation: Preparation | None
-    tables: Mapping[str, Any] | None
+    experiment: Experiment
+    found: Standalone
+    form: Form
     split: Mapping[str, Any]
     best_round: int | None
     summary: Summary | None
@@ -80,7 +62,7 @@ class Facts:
     started: str
     files: Mapping[str, str]
     left_out: Mapping[str, str]
-    audit: Audit | None = None
+    audit: Audit | None
 
 
 def card(facts: Facts) -> str:
@@ -90,25 +72,26 @@ def card(facts: Facts) -> str:
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(
         _TEMPLATE.read_text()
     )
+    experiment, form = facts.experiment, facts.form
     return template.render(
         header=_header(facts),
         name=_name(facts),
-        task=facts.method.task.name.replace("-", " "),
+        task=experiment.method.task.name.replace("-", " "),
         client=facts.client,
-        clients=facts.clients,
-        classes=facts.classes,
-        relations=[" → ".join(relation) for relation in facts.relations],
-        usage=_usage(facts),
-        file=facts.file,
-        tables=facts.tables,
-        schema=facts.schema,
-        setting=facts.settings.setting,
-        columns=[*_columns(facts)],
-        edges=_edges(facts.schema),
+        clients=experiment.clients,
+        classes=form.classes,
+        relations=[" → ".join(relation) for relation in form.relations],
+        usage=_usage(form),
+        file=facts.found.file,
+        tables=form.tables,
+        schema=form.schema,
+        setting=experiment.settings.setting,
+        columns=[*_columns(form)],
+        edges=_edges(form.schema),
         size=_size(facts.split),
         procedure=dict(_procedure(facts)),
-        command=facts.settings.command,
-        metric=facts.method.task.metric,
+        command=experiment.settings.command,
+        metric=experiment.method.task.metric,
         scores=[*_scores(facts)],
         evaluation=facts.evaluation,
         metrics=[*_metrics(facts)],
@@ -123,10 +106,11 @@ def card(facts: Facts) -> str:
 
 def _header(facts: Facts) -> str:
     """The YAML header; every value is written as JSON, which YAML includes."""
+    method = facts.experiment.method
     metadata: dict[str, Any] = {
         "library_name": "pytorch",
         "pipeline_tag": "graph-ml",
-        "tags": [*_TAGS, facts.method.name, facts.method.task.name],
+        "tags": [*_TAGS, method.name, method.task.name],
     }
     results = [*_results(facts)]
     if results:
@@ -142,7 +126,7 @@ def _results(facts: Facts) -> Iterator[dict[str, Any]]:
     else:
         return
     yield {
-        "task": {"type": "graph-ml", "name": facts.method.task.name},
+        "task": {"type": "graph-ml", "name": facts.experiment.method.task.name},
         "dataset": {"type": "private", "name": f"test data of {facts.client}"},
         "metrics": [
             {"type": name, "value": round(score, 4), "name": f"test {name}"}
@@ -152,11 +136,11 @@ def _results(facts: Facts) -> Iterator[dict[str, Any]]:
 
 
 def _name(facts: Facts) -> str:
-    return f"{facts.client}: {facts.method.name} ({facts.network})"
+    return f"{facts.client}: {facts.experiment.method.name} ({facts.found.name})"
 
 
-def _columns(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
-    schema, preparation = facts.schema, facts.preparation
+def _columns(form: Form) -> Iterator[tuple[str, str, str, str]]:
+    schema, preparation = form.schema, form.preparation
     for node_type, names in schema.nodes.items() if schema is not None else ():
         assert schema is not None
         kinds = schema.columns.get(node_type, {})
@@ -190,10 +174,12 @@ def _total(counted: Any) -> int:
 
 
 def _procedure(facts: Facts) -> Iterator[tuple[str, str]]:
-    settings, method, summary = facts.settings, facts.method, facts.summary
-    yield "sites", ", ".join(facts.clients)
+    experiment, found, summary = facts.experiment, facts.found, facts.summary
+    settings, method = experiment.settings, experiment.method
+    scalars = sum(parameter.numel() for parameter in found.network.parameters())
+    yield "sites", ", ".join(experiment.clients)
     yield "method", f"{method.name} ({method.paper})"
-    yield "network", f"`{facts.network}` in `{facts.file}`, {facts.scalars:,} parameters"
+    yield "network", f"`{found.name}` in `{found.file}`, {scalars:,} parameters"
     yield "rounds", str(summary.rounds if summary is not None else settings.rounds)
     if summary is not None:
         yield "round with the best validation score", str(summary.scores.best_val_round)
@@ -213,7 +199,7 @@ def _scores(facts: Facts) -> Iterator[tuple[str, str]]:
     if (own := scores.clients.get(facts.client)) is not None:
         yield facts.client, f"{own:.4f}"
     if sum(score is not None for score in scores.clients.values()) >= _FEWEST_IN_A_MEAN:
-        yield f"mean of {len(facts.clients)} sites", f"{scores.test:.4f}"
+        yield f"mean of {len(facts.experiment.clients)} sites", f"{scores.test:.4f}"
 
 
 def _metrics(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
@@ -229,11 +215,12 @@ def _metrics(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
 
 def _left(facts: Facts) -> Iterator[str]:
     """What left the sites in training, and what protected it."""
-    names, settings, summary = facts.shared, facts.settings, facts.summary
+    experiment, summary = facts.experiment, facts.summary
+    names, settings = experiment.sizes.shared_names(), experiment.settings
     shown = ", ".join(f"`{name}`" for name in names[:12])
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     yield f"Parameters in every round: {shown}{more}." if names else "No parameters."
-    if facts.preparation is not None and facts.preparation.types:
+    if facts.form.has_prepared_columns:
         yield (
             "Before round 1, counts and sums of columns, and the names of categories, each of at "
             "least the site's smallest count of rows."
@@ -254,7 +241,7 @@ def _left(facts: Facts) -> Iterator[str]:
             f"{traffic.total:,} bytes of arrays in the whole run; per site and round "
             f"{traffic.up_per_client_round:,.0f} up and {traffic.down_per_client_round:,.0f} down."
         )
-    releases = ", ".join(f"`{release}`" for release in facts.method.release)
+    releases = ", ".join(f"`{release}`" for release in experiment.method.release)
     yield f"Applied to replies before they left: {releases or 'nothing; they left as they are'}."
     bound = settings.norm_bound
     yield f"Norm bound of replies: {'none' if bound is None else f'{bound:g}'}."
@@ -285,10 +272,7 @@ def _audited(audit: Audit | None) -> Iterator[tuple[str, str, str, str, str]]:
     """What attacks on the run achieved, as far as they apply."""
     for one in audit.findings if audit is not None else ():
         if one.value is not None:
-            low = "–∞" if one.low is None else f"{one.low:.3f}"
-            high = "∞" if one.high is None else f"{one.high:.3f}"
-            interval = f"{low} to {high}"
-            yield ATTACKS[one.attack], one.view, f"{one.value:.3f}", interval, f"{one.chance:.3f}"
+            yield ATTACKS[one.attack], one.view, *one.cells
 
 
 def _limits(facts: Facts) -> Iterator[str]:
@@ -303,7 +287,7 @@ def _limits(facts: Facts) -> Iterator[str]:
             f"These are the weights after the last round; validation was best after round "
             f"{facts.summary.scores.best_val_round}."
         )
-    if facts.preparation is not None and facts.preparation.types:
+    if facts.form.has_prepared_columns:
         yield "Values far outside of the range of training are scaled like any other."
         yield "Categories that were not known in training all count as `other`."
     yield "It predicts from correlations. It says nothing about causes."
@@ -311,19 +295,19 @@ def _limits(facts: Facts) -> Iterator[str]:
         yield f"`{file}` could not be written: {reason}."
 
 
-def _usage(facts: Facts) -> str:
+def _usage(form: Form) -> str:
     """Code that predicts from the site's tables, or from the example where they are not known."""
-    if facts.tables is None:
+    if form.tables is None:
         return (
             "from predict import example, load, probabilities\n\n"
             "inputs, expected = example()  # the arguments of the network, by name\n"
             "chances = probabilities(load(), **inputs)"
         )
-    if not facts.relations:
-        rows = "graphs" if facts.tables["graphs"] else next(iter(facts.tables["nodes"]))
+    if not form.relations:
+        rows = "graphs" if form.tables["graphs"] else next(iter(form.tables["nodes"]))
         return _OF_ROWS.format(rows=rows)
-    held = [one for one in facts.relations if facts.tables["edges"][one[1]]["file"]]
-    head, name, tail = (held or facts.relations)[0]
+    held = [one for one in form.relations if form.tables["edges"][one[1]]["file"]]
+    head, name, tail = (held or form.relations)[0]
     return _OF_PAIRS.format(head=head, name=name, tail=tail)
 
 

@@ -31,7 +31,7 @@ class Form:
     Args:
         shape: the sizes that the network was built for.
         encoding: the structure encodings.
-        relations: the edge types, for link prediction.
+        relations: the edge types, for link prediction; else empty.
         fixed: number of nodes of the types that have no features, by name.
         kinds: number of edge types, for networks that read them.
         schema: of the site's own tables; None for built-in data.
@@ -47,6 +47,17 @@ class Form:
     schema: Schema | None = None
     preparation: Preparation | None = None
     tables: Mapping[str, Any] | None = None
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes; numbers for built-in data, and none for links."""
+        if isinstance(self.shape, LinkShape):
+            return []
+        return [*self.schema.classes] if self.schema else [*map(str, range(self.shape.classes))]
+
+    @property
+    def has_prepared_columns(self) -> bool:
+        return self.preparation is not None and bool(self.preparation.types)
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,11 @@ def form_of(trained: Trained, client: str) -> Form:
     encoding = experiment.method.inputs
     schema = experiment.raw_schemas.get(client)
     if schema is not None:
+        edges = [(head, name, tail) for name, (head, tail) in sorted(schema.edges.items())]
         return Form(
             shape=shape,
             encoding=encoding,
-            relations=[(head, name, tail) for name, (head, tail) in sorted(schema.edges.items())],
+            relations=edges if isinstance(shape, LinkShape) else (),
             kinds=len(schema.edges),
             schema=schema,
             preparation=experiment.preparation,
@@ -65,21 +66,11 @@ def facts_of(
     experiment, folder = trained.experiment, RunFolder(trained.states.parents[1])
     about = folder.about() if folder.started else {}
     evaluation, intervals = _evaluated(trained, client)
-    linked = isinstance(form.shape, LinkShape)
     return Facts(
         client=client,
-        settings=experiment.settings,
-        method=experiment.method,
-        clients=experiment.clients,
-        network=found.name,
-        file=found.file,
-        scalars=sum(parameter.numel() for parameter in found.network.parameters()),
-        shared=experiment.sizes.shared_names(),
-        classes=class_names(form),
-        relations=form.relations if linked else (),
-        schema=form.schema,
-        preparation=form.preparation,
-        tables=form.tables,
+        experiment=experiment,
+        found=found,
+        form=form,
         split=_split(folder, client),
         best_round=trained.best_round,
         summary=folder.summary() if folder.started else None,
@@ -101,13 +92,6 @@ def _versions(known: Mapping[str, str]) -> dict[str, str]:
         for name, text in known.items()
         if name not in _OF_RUN_OR_MACHINE
     }
-
-
-def class_names(form: Form) -> list[str]:
-    """The names of the classes; numbers for built-in data, and none for links."""
-    if isinstance(form.shape, LinkShape):
-        return []
-    return [*form.schema.classes] if form.schema else [*map(str, range(form.shape.classes))]
 
 
 def _split(folder: RunFolder, client: str) -> dict[str, Any]:

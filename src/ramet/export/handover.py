@@ -18,7 +18,7 @@ from ramet.errors import RametError
 from ramet.experiment.files import filling
 from ramet.export.card import card
 from ramet.export.example import Example, Form, invented
-from ramet.export.facts import class_names, facts_of, form_of
+from ramet.export.facts import facts_of, form_of
 from ramet.export.inputs import Inputs, by_relation, flat, inputs_of
 from ramet.export.networks import CODE, Standalone, copied, standalone
 from ramet.export.programs import ONNX, PT2, write_programs
@@ -136,7 +136,7 @@ def _write_form(form: Form, found: Standalone, inputs: list[str], folder: Path) 
     encoding = asdict(form.encoding)
     encoding.pop("spectrum")  # no network that reads it can be exported
     encodings = {"structure_encoding": encoding} if form.encoding.width else {}
-    config = {**found.config, **encodings, "inputs": inputs, "classes": class_names(form)}
+    config = {**found.config, **encodings, "inputs": inputs, "classes": form.classes}
     _write_json(folder / "config.json", config)
     if form.tables is not None:
         _write_json(folder / "tables.json", form.tables)

@@ -76,6 +76,15 @@ class Finding:
             return self.high is not None and self.high < self.chance
         return self.low is not None and self.low > self.chance
 
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Result, interval and chance, as tables show them."""
+        if self.value is None:
+            return "–", "", ""
+        low = "–∞" if self.low is None else f"{self.low:.3f}"
+        high = "∞" if self.high is None else f"{self.high:.3f}"
+        return f"{self.value:.3f}", f"{low} to {high}", f"{self.chance:.3f}"
+
     def above(self, bar: float) -> bool:
         """Whether the attack achieved more than the bar allows."""
         if self.value is None:

@@ -120,14 +120,12 @@ def hit_rate(sites: Sequence[Ranked], false_alarms: float = 0.01) -> Estimate:
     return Estimate(exact.value, low, max(exact.high, float(highest)))
 
 
-def proportion(hits: int, trials: int, level: float = LEVEL) -> Estimate:
+def proportion(hits: int, trials: int) -> Estimate:
     """A share with the interval of Clopper and Pearson."""
-    from scipy.stats import beta
+    from scipy.stats import binomtest
 
-    tail = (1 - level) / 2
-    low = beta.ppf(tail, hits, trials - hits + 1) if hits else 0.0
-    high = beta.ppf(1 - tail, hits + 1, trials - hits) if hits < trials else 1.0
-    return Estimate(hits / trials, float(low), float(high))
+    interval = binomtest(hits, trials).proportion_ci(LEVEL, method="exact")
+    return Estimate(hits / trials, float(interval.low), float(interval.high))
 
 
 def mean(values: Sequence[float]) -> Estimate:

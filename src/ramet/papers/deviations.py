@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ramet.errors import RametError
 from ramet.experiment.named import NamedParts
@@ -14,8 +13,7 @@ from ramet.methods.authors import OTHERS, Deviation
 from ramet.options import arguments
 
 
-@dataclass(frozen=True)
-class DeviationRow:
+class DeviationRow(NamedTuple):
     """An option with our value and the authors'."""
 
     option: str

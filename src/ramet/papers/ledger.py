@@ -12,8 +12,9 @@ from typing import Any
 from ramet.experiment import SPLIT_SEED, MethodSpec
 from ramet.experiment.named import PROTOCOL
 from ramet.methods import AUTHORS
-from ramet.papers.claims import (
-    Outcome,
+from ramet.papers.printed import Panel, Printed, PrintedEntry, figures, tables
+from ramet.papers.reproduction import FROM_RUNS, Reproduction, cell_from_runs, size_cell
+from ramet.papers.wanted import (
     Paper,
     Protocol,
     Runs,
@@ -21,11 +22,8 @@ from ramet.papers.claims import (
     Status,
     WantedRuns,
     kept_by_folder,
-    outcome,
     papers,
 )
-from ramet.papers.printed import Panel, Printed, PrintedEntry, figures, tables
-from ramet.papers.reproduction import FROM_RUNS, Reproduction, cell_from_runs, size_cell
 from ramet.partition import SETTINGS
 from ramet.studies.finished_run import Draw
 
@@ -74,7 +72,6 @@ class Ledger:
     cells: Sequence[Entry]
     queue: Sequence[Command]
     """Most valuable first."""
-    claims: Sequence[Outcome]
 
     def main_cells(self) -> list[Entry]:
         """The cells of the two main tables that have a printed number."""
@@ -99,7 +96,6 @@ def ledger(results: Path) -> Ledger:
     return Ledger(
         cells=sorted([*printed, *unmeasured], key=lambda cell: cell.table),
         queue=_queue(wanted, runs),
-        claims=[outcome(claim, runs) for paper in known.values() for claim in paper.claims],
     )
 
 

@@ -12,9 +12,9 @@ from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, checked_settings
 from ramet.experiment.method_spec import MethodSpec
 from ramet.models import LinkShape
-from ramet.papers.claims import Status
 from ramet.papers.printed import ROUNDING, Panel, Printed, PrintedEntry, baselines
 from ramet.papers.savings import Saving, saving, savings
+from ramet.papers.wanted import Status
 from ramet.rules.activation import Everyone
 from ramet.studies.archive import keep, kept
 from ramet.studies.choice import Choice, samples_ratio, score

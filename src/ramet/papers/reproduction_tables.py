@@ -94,7 +94,7 @@ def saving_table(rows: Sequence[Saving], title: str, claim: bool = True) -> Tabl
             row.group,
             row.label,
             str(row.seeds),
-            _with_interval(Gain(row.gain, row.gain_low, row.gain_high)),
+            _with_interval(row.gain),
             f"{row.worst:+.2f}",
             *(f"{100 * share:.1f} %" for share in (row.tensors_up, row.bytes_up, row.bytes_both)),
             *verdicts,

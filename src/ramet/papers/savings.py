@@ -20,9 +20,7 @@ class Saving:
     group: str
     label: str
     seeds: int
-    gain: float
-    gain_low: float | None  # 95 % interval
-    gain_high: float | None
+    gain: Gain
     worst: float  # worst seed's score minus that of the baseline
     tensors_up: float
     bytes_up: float
@@ -35,7 +33,7 @@ class Saving:
             return "fails"
         if self.seeds < FEWEST_PAIRS:
             return "undecided"
-        return Gain(self.gain, self.gain_low, self.gain_high).at_least(-POINTS_LOST)
+        return self.gain.at_least(-POINTS_LOST)
 
 
 def savings(group: str, runs: FinishedRuns, baseline: str, labels: Iterable[str]) -> list[Saving]:
@@ -61,9 +59,7 @@ def saving(
         group=group,
         label=label,
         seeds=len(draws),
-        gain=gain.mean,
-        gain_low=gain.low,
-        gain_high=gain.high,
+        gain=gain,
         worst=100 * (min(s.score for s in ours) - min(s.score for s in theirs)),
         tensors_up=share("tensors"),
         bytes_up=share("bytes"),

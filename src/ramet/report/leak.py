@@ -30,20 +30,8 @@ def leak_table(audit: Audit) -> Table:
     table.add_column("what it is")
     for one in audit.findings:
         about = f"{ATTACKS[one.attack]}" + (f"; {one.note}" if one.note else "")
-        table.add_row(one.attack, one.view, *cells(one), verdict(one), about)
+        table.add_row(one.attack, one.view, *one.cells, verdict(one), about)
     return table
-
-
-def cells(one: Finding) -> tuple[str, str, str]:
-    """Result, interval and chance."""
-    if one.value is None:
-        return "–", "", ""
-    return f"{one.value:.3f}", interval(one), f"{one.chance:.3f}"
-
-
-def interval(one: Finding) -> str:
-    low = "–∞" if one.low is None else f"{one.low:.3f}"
-    return f"{low} to ∞" if one.high is None else f"{low} to {one.high:.3f}"
 
 
 def verdict(one: Finding) -> str:

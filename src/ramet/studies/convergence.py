@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import ceil, isnan, sqrt
-from statistics import fmean, linear_regression
+
+import numpy as np
 
 from ramet.studies.finished_run import FinishedRun
 
@@ -62,9 +63,6 @@ def _still_fitting(losses: Sequence[float | None]) -> bool:
 
 def _rise(scores: Sequence[float]) -> tuple[float, float]:
     """How much the line of least squares rises from the first to the last score, and its error."""
-    numbers = range(len(scores))
-    slope, start = linear_regression(numbers, scores)
-    rest = sum((score - start - slope * x) ** 2 for x, score in zip(numbers, scores, strict=True))
-    spread = sum((x - fmean(numbers)) ** 2 for x in numbers)
-    error = sqrt(rest / (len(scores) - 2) / spread)
-    return slope * numbers[-1], error * numbers[-1]
+    (slope, _), covariance = np.polyfit(range(len(scores)), scores, 1, cov=True)
+    last = len(scores) - 1
+    return last * float(slope), last * sqrt(covariance[0, 0])

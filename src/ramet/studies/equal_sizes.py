@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from statistics import fmean
 
@@ -38,18 +39,16 @@ def scalars(sweep: Sweep, method: MethodSpec) -> float:
 def _widened(sweep: Sweep, method: MethodSpec, target: float) -> MethodSpec | None:
     """The method with the `hidden` width whose size is nearest to the target.
 
-    None if the method has no such option. A model's size grows with its width, so bisection finds
-    it.
+    None if the method has no such option. A model's size grows with its width.
     """
     known = NamedParts.of(sweep.experiment(method).settings).defaults()
     if _WIDTH not in known:
         return None
-    narrow, wide = int(method.options.get(_WIDTH, known[_WIDTH])), _WIDEST
-    while wide - narrow > 1:
-        middle = (narrow + wide) // 2
-        if scalars(sweep, method.with_option(_WIDTH, middle)) <= target:
-            narrow = middle
-        else:
-            wide = middle
-    candidates = [method.with_option(_WIDTH, width) for width in (narrow, wide)]
-    return min(candidates, key=lambda candidate: abs(scalars(sweep, candidate) - target))
+
+    def size(width: int) -> float:
+        return scalars(sweep, method.with_option(_WIDTH, width))
+
+    widths = range(int(method.options.get(_WIDTH, known[_WIDTH])), _WIDEST + 1)
+    wider = bisect_right(widths, target, key=size)
+    nearest = min(widths[wider - 1 : wider + 1], key=lambda width: abs(size(width) - target))
+    return method.with_option(_WIDTH, nearest)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -217,21 +217,9 @@ class Search:
         content = {
             "search": self._facts(),
             "metric": self._metric(),
-            "trials": {
-                label: [
-                    {"number": one.number, "options": dict(one.options), "val": one.val}
-                    for one in found
-                ]
-                for label, found in trials.items()
-            },
+            "trials": {label: [*map(asdict, found)] for label, found in trials.items()},
             "best": {
-                label: {
-                    "number": one.trial.number,
-                    "options": dict(one.trial.options),
-                    "val": one.trial.val,
-                    "test": one.test,
-                    "command": one.command,
-                }
+                label: {**asdict(one.trial), "test": one.test, "command": one.command}
                 for label, one in best.items()
             },
         }

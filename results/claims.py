@@ -6,24 +6,17 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from columns import Runs
 from pydantic import BaseModel, ConfigDict
 
-from ramet.papers.printed import PrintedEntry, experiments
+from ramet.papers.printed import experiments
 from ramet.papers.savings import bytes_both_ways
-from ramet.studies.archive import kept
+from ramet.papers.wanted import RunsByFolder, Status
+from ramet.report.text import markdown_table, plural
 from ramet.studies.choice import Choice, differences, samples_ratio
-from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain, paired_gain
-
-Status: TypeAlias = Literal[
-    "exact", "holds", "undecided", "fails", "other data", "not available", "not run"
-]
-Runs: TypeAlias = Mapping[Draw, FinishedRun]
-RunsByFolder: TypeAlias = Mapping[str, Mapping[str, Runs]]
-"""Kept runs by folder, label and draw."""
 
 
 class Claim(BaseModel):
@@ -49,64 +42,14 @@ class Claim(BaseModel):
     """A claim about operations instead of scores: this many times fewer than `than`."""
 
 
-class UnmeasuredCells(BaseModel):
-    """Printed cells that no run of ours stands for, with the reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    table: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    status: Literal["other data", "not available", "not run"]
-    reason: str
-
-
-class WantedRuns(PrintedEntry):
-    """Runs that a paper suggests without printing a number for them."""
-
-    table: str
-    rows: tuple[str, ...]
-    """The methods with their options."""
-    splits: int = 5
-    seeds: int = 1
-    not_comparable: str
-    """Why there is no printed number."""
-
-
-class Protocol(BaseModel):
-    """The number of splits, and of seeds of each, that a paper's cells ask for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    splits: int
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Paper:
-    """One file of `experiments/papers`."""
-
-    name: str
-    protocol: Protocol
-    claims: Sequence[Claim]
-    cells: Sequence[UnmeasuredCells]
-    runs: Sequence[WantedRuns]
-
-
-def papers() -> dict[str, Paper]:
-    """Every paper by name."""
-    files = sorted((experiments() / "papers").glob("*.toml"))
-    return {path.stem: _paper(path.stem, tomllib.loads(path.read_text())) for path in files}
-
-
-def _paper(name: str, content: Mapping[str, Any]) -> Paper:
-    return Paper(
-        name=name,
-        protocol=Protocol.model_validate(content["protocol"]),
-        claims=[one for entry in content.get("claims", []) for one in _expanded(name, entry)],
-        cells=[UnmeasuredCells.model_validate(entry) for entry in content.get("cells", [])],
-        runs=[WantedRuns.model_validate(entry) for entry in content.get("runs", [])],
-    )
+def claims() -> list[Claim]:
+    """Those of all papers."""
+    return [
+        claim
+        for path in sorted((experiments() / "papers").glob("*.toml"))
+        for entry in tomllib.loads(path.read_text()).get("claims", [])
+        for claim in _expanded(path.stem, entry)
+    ]
 
 
 def _expanded(paper: str, entry: Mapping[str, Any]) -> Iterator[Claim]:
@@ -208,11 +151,52 @@ def _operations(runs: Runs) -> float | None:
     return next((count for count in counts if count is not None), None)
 
 
-def kept_by_folder(results: Path) -> dict[str, dict[str, dict[Draw, FinishedRun]]]:
-    """All kept runs below a folder. Those of `NAME-split-N` belong to `NAME`."""
-    found: dict[str, dict[str, dict[Draw, FinishedRun]]] = {}
-    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
-        by_label = found.setdefault(folder.name.partition("-split-")[0], {})
-        for run in kept(folder):
-            by_label.setdefault(run.label, {})[run.draw] = run
-    return found
+def claims_markdown(outcomes: Sequence[Outcome]) -> str:
+    """A row per comparison that was run, by claim."""
+    rows: list[tuple[str, ...]] = []
+    left, before = 0, ("", "")
+    for one in outcomes:
+        if one.status == "not run":
+            left += 1
+            continue
+        now = (one.claim.paper, one.claim.says)
+        paper, says = ("", "") if now == before else now
+        before = now
+        comparison = f"`{one.claim.better}` over `{one.claim.than}` on `{one.claim.folder}`"
+        rows.append((paper, says, comparison, f"**{one.status}**", _difference(one), _runs(one)))
+    table = markdown_table(("paper", "claim", "comparison", "", "difference", "runs"), rows)
+    further = f"{plural(left, 'further comparison')} of these claims"
+    return f"{table}\n\n{further} {'is' if left == 1 else 'are'} not run." if left else table
+
+
+def _difference(one: Outcome) -> str:
+    if one.times_fewer_operations is not None:
+        return f"{one.times_fewer_operations:.1f} times fewer operations"
+    gain = one.gain
+    assert gain is not None
+    text = f"{100 * gain.mean:+.2f}"
+    if gain.low is not None and gain.high is not None:
+        text += f" [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
+    if one.claim.at_least:
+        text += f", at least {one.claim.at_least:+g} asked for"
+    if one.share_of_bytes is not None:
+        text += f", {100 * one.share_of_bytes:.0f} % of the bytes"
+    return text
+
+
+def _runs(one: Outcome) -> str:
+    if one.times_fewer_operations is not None:
+        return "counted"
+    seeds = plural(one.seeds, "seed")
+    if one.splits == 1:
+        text = f"{seeds} of one split"
+    elif one.runs == one.splits * one.seeds:
+        text = f"{one.splits} splits × {seeds}"
+    else:
+        text = f"{one.runs} runs on {one.splits} splits"
+    if one.claim.round is not Choice.LAST:
+        text += f"; {one.claim.round.value}"
+    if one.depends_on_round:
+        others = (f"{choice.value}: {status}" for choice, status in one.other_rounds.items())
+        text += f"; **depends on the round** ({', '.join(others)})"
+    return text
