@@ -23,7 +23,7 @@ def cost() -> Iterator[ModuleType]:
 
 def test_expected_costs_match_hand_calculations(cost: ModuleType) -> None:
     assert cost.rounds_between(0.5, 0.4) == 2  # 1, 0.5, 0.25
-    # clients: 1, ½, ¼ of all; spared as printed: 0, ¼, 1/16 of all tensors, in 3 rounds
+    # clients: 1, ½, ¼ of all; omitted as printed: 0, ¼, 1/16 of all tensors, in 3 rounds
     assert cost.restart_as_printed(0.5, 0.5, 1.0, 2) == pytest.approx((1.75 - (0.25 + 0.0625)) / 3)
     # tensors that are off stay off: active clients send 1, ½ and ¼ of them
     assert cost.restart(0.5, 0.5, 1.0, 2) == pytest.approx((1 + 0.25 + 0.0625) / 3)

@@ -79,15 +79,18 @@ def other_answers(draw: random.Random, message: Payload) -> Payload:
 
 
 def other_link(draw: random.Random, message: Payload) -> Payload:
+    """One fact of the last link is another."""
     links = links_of(message)
-    field = draw.choice(("index", "round", "exchange", "before", "state", "total"))
-    number, text = draw.randrange(9), f"{draw.getrandbits(256):064x}"
-    own = getattr(links[-1], field)
-    value = text if field in ("before", "state", "total") else number
-    value = "closing" if field == "exchange" else value
-    if value == own:
-        value = number + 10
-    links[-1] = replace(links[-1], **{field: value})
+    own, number, text = links[-1], draw.randrange(10, 20), f"{draw.getrandbits(256):064x}"
+    others = [
+        replace(own, index=number),
+        replace(own, round=number),
+        replace(own, exchange="closing"),
+        replace(own, before=text),
+        replace(own, state=text),
+        replace(own, total=text),
+    ]
+    links[-1] = draw.choice(others)
     return with_links(message, links)
 
 
