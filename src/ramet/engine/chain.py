@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 from ramet.disk import sync
 from ramet.errors import RametError
 from ramet.payload import Arrays, Payload, digest, under
+from ramet.secure.adverts import is_confirmed
 from ramet.secure.charter import Charter, canonical
-from ramet.secure.identity import is_signed
 
 CHAIN = "chain"
 """The note with the links in a message."""
@@ -133,10 +133,10 @@ def answer_fault(link: Link, site: str, answer: Answer, charter: Charter) -> str
         return f"link {link.index} has a reply of {site}, which has not signed the charter"
     signed = statement(charter, link.index, link.before, link.state, answer.reply, answer.tag)
     try:
-        signature = bytes.fromhex(answer.signature)
+        signature, key = bytes.fromhex(answer.signature), bytes.fromhex(charter.sites[site].signing)
     except ValueError:
-        signature = b""
-    if not is_signed(signed, signature, charter.sites[site].key):
+        signature = key = b""
+    if not is_confirmed(signed, signature, key):
         return f"{site} has not signed its reply in link {link.index}"
     return None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ramet.engine.chain import FILE, ChainError, Link, link_fault
 from ramet.errors import RametError
-from ramet.secure.charter import SignedCharter
+from ramet.secure.charter import Charter, SignedCharter
 
 COORDINATOR = "the coordinator"
 
@@ -47,13 +47,14 @@ def compare(copies: Sequence[Copy]) -> Iterator[ChainFinding]:
     """What is wrong with each copy, by its signatures and by the others."""
     if not copies:
         raise RametError(f"there is no {FILE} to verify.")
-    charter = copies[0].charter
-    charter.check()
+    charter = copies[0].charter.charter
+    for copy in copies:
+        copy.charter.check()
     checked = _Checked(charter)
-    agreed = _agreed([checked.links(copy) for copy in copies if copy.charter == charter])
+    agreed = _agreed([checked.links(copy) for copy in copies if copy.charter.charter == charter])
     answered = {site: link.index for link in agreed if link for site in link.answers}
     for copy in copies:
-        if copy.charter != charter:
+        if copy.charter.charter != charter:
             yield ChainFinding(copy.holder, "broken", "it has another charter than the first copy")
             continue
         links, fault = checked.links(copy), checked.fault(copy)
@@ -91,8 +92,8 @@ def _agreed(chains: Sequence[Sequence[Link]]) -> list[Link | None]:
 class _Checked:
     """The valid links of copies; equal lines are checked once."""
 
-    def __init__(self, charter: SignedCharter) -> None:
-        self._charter = charter.charter
+    def __init__(self, charter: Charter) -> None:
+        self._charter = charter
         self._known: dict[tuple[str | None, str], Link | str] = {}
 
     def links(self, copy: Copy) -> list[Link]:

@@ -122,10 +122,11 @@ class SiteCharters:
         """The charter of a run in which this site takes part."""
         return SignedCharter.parse(self._complete(run)["signed"])
 
-    def member(self, run: str, identity: Identity) -> ChainMember:
-        facts = self._complete(run)
-        charter = SignedCharter.parse(facts["signed"]).charter
-        return ChainMember(charter, self.site, identity, bytes.fromhex(facts["key"]))
+    def member(self, run: str) -> ChainMember:
+        charter = self.signed(run).charter
+        pledge, _ = self._read_pledge(Proposal.of(charter))
+        key = bytes.fromhex(self._complete(run)["key"])
+        return ChainMember(charter, self.site, pledge.signing_key, key)
 
     def all_signed(self) -> list[SignedCharter]:
         """The charters of all runs in which this site takes part."""
@@ -175,7 +176,7 @@ class SiteCharters:
     def _pledged(self, proposal: Proposal, identity: Identity) -> Any:
         path = self._pledge(proposal)
         if not path.exists():
-            pledge = Pledge(*(token_bytes(SECRET_BYTES) for _ in range(3)))
+            pledge = Pledge.drawn(lambda _: token_bytes(SECRET_BYTES))
             self._write(path, {name: value.hex() for name, value in asdict(pledge).items()})
         return self._read_pledge(proposal)[0].member(self.site, identity.public)
 

@@ -32,9 +32,8 @@ def verified(
         return protection
     from ramet.experiment.chain_parts import charter_terms, site_chain  # these need an extra
     from ramet.secure.charter import canonical
-    from ramet.secure.identity import Identity
 
-    member = charters.member(states.name, Identity.read(Path(str(node_config["key"]))))
+    member = charters.member(states.name)
     if canonical(member.charter.terms) != canonical(charter_terms(experiment)):
         raise NotAllowedError("the run's settings are not those of the charter that was signed.")
     secure = protection.secure

@@ -161,6 +161,6 @@ def is_confirmed(statement: bytes, signature: bytes, signing: bytes) -> bool:
     """Whether the holder of a batch's signing key has signed the statement."""
     try:
         Ed25519PublicKey.from_public_bytes(signing).verify(signature, statement)
-    except (InvalidSignature, ValueError):
+    except (InvalidSignature, ValueError):  # also for a key that is none
         return False
     return True

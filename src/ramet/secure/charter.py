@@ -1,8 +1,8 @@
 """Charters: what a run is, written once and signed by every site before it starts.
 
-A charter has the run's terms, the sites with their long-lived keys, and from each site two
-new things: a commitment to its share of the run's seed, and a public key for what the sites tell
-each other. Its SHA-256 is the run's identity. A site that signs it reveals its share, so that
+A charter has the run's terms, the sites with their long-lived keys, and from each site
+three new things: a commitment to its share of the run's seed, a key for what it signs in the run,
+and a key for what the sites tell each other. Its SHA-256 is the run's identity. A site that signs it reveals its share, so that
 nobody could choose the seed, and sends each other site a secret, so that the sites have a key in
 common that the coordinator lacks.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -48,6 +49,8 @@ class Member:
     """SHA-256 of its share of the seed, with the site's name."""
     channel: str
     """Its public key for the secrets that sites send each other."""
+    signing: str
+    """Its public key for what it signs in the run."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +99,30 @@ class Charter:
 
 @dataclass(frozen=True)
 class Pledge:
-    """What a site draws for a charter, and keeps until all have signed."""
+    """What a site draws for a charter, and keeps."""
 
     share: bytes
     channel: bytes
     secret: bytes
+    signing: bytes
+
+    @staticmethod
+    def drawn(draw: Callable[[str], bytes]) -> Pledge:
+        """A pledge whose parts are each drawn for a purpose."""
+        return Pledge(**{part.name: draw(part.name) for part in fields(Pledge)})
 
     @property
     def channel_key(self) -> X25519PrivateKey:
         return X25519PrivateKey.from_private_bytes(self.channel)
 
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.signing)
+
     def member(self, site: str, public: str) -> Member:
         channel = self.channel_key.public_key().public_bytes_raw().hex()
-        return Member(public, commitment(site, self.share), channel)
+        signing = self.signing_key.public_key().public_bytes_raw().hex()
+        return Member(public, commitment(site, self.share), channel, signing)
 
     def sealed(self, charter: Charter, site: str) -> dict[str, str]:
         """The secret for each other site, which only that site can open."""
@@ -201,13 +215,13 @@ class ChainMember:
     Args:
         charter: what all sites have signed.
         site: the site's name.
-        identity: its long-lived key.
+        signing: its key for this run, which the charter names.
         key: the key that the sites have in common.
     """
 
     charter: Charter
     site: str
-    identity: Identity
+    signing: Ed25519PrivateKey
     key: bytes = field(repr=False)
 
 
@@ -222,7 +236,7 @@ class SimulatedCharter:
     def member(self, site: str) -> ChainMember:
         secrets = {name: pledge.secret for name, pledge in self.pledges.items()}
         key = common_key(self.charter, secrets)
-        return ChainMember(self.charter, site, self.identities[site], key)
+        return ChainMember(self.charter, site, self.pledges[site].signing_key, key)
 
     def signed(self) -> SignedCharter:
         statement = self.charter.statement
@@ -243,5 +257,6 @@ def simulated_charter(
 
 
 def _simulated_pledge(seed: int, site: str) -> Pledge:
-    kinds = "share", "channel", "secret"
-    return Pledge(*(derived(str(seed).encode(), "simulated charter", k, site) for k in kinds))
+    return Pledge.drawn(
+        lambda purpose: derived(str(seed).encode(), "simulated charter", purpose, site)
+    )

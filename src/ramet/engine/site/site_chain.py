@@ -123,7 +123,7 @@ class SiteChain:
         before = link.digest if link else own.charter.identity
         state, tag = slices_digest(position.slices), reply.notes.get(TAG, "")
         said = reply_digest(reply)
-        signature = own.identity.sign(statement(own.charter, index, before, state, said, tag))
+        signature = own.signing.sign(statement(own.charter, index, before, state, said, tag))
         self._note_answer(index, said)
         return json.dumps({"state": state, "reply": said, "tag": tag, "signature": signature.hex()})
 
