@@ -29,7 +29,7 @@ ROUNDS, TRIALS = 6, 3
 def main() -> None:
     for sites in [int(given) for given in sys.argv[1:]] or [5, 20, 100]:
         print(f"{sites} sites", flush=True)
-        traffic = {}
+        traffic: dict[bool, float] = {}
 
         def trial(
             number: int, sites: int = sites, traffic: dict[bool, float] = traffic

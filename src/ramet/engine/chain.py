@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -69,11 +70,11 @@ class Link:
     answers: Mapping[str, Answer]
     total: str
 
-    @property
+    @cached_property
     def text(self) -> str:
         return canonical(asdict(self))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 

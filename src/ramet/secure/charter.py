@@ -1,10 +1,10 @@
 """Charters: what a run is, written once and signed by every site before it starts.
 
-A charter has the run's terms, the sites with their long-lived keys, and from each site
-three new things: a commitment to its share of the run's seed, a key for what it signs in the run,
-and a key for what the sites tell each other. Its SHA-256 is the run's identity. A site that signs it reveals its share, so that
-nobody could choose the seed, and sends each other site a secret, so that the sites have a key in
-common that the coordinator lacks.
+A charter has the run's terms, the sites with their long-lived keys, and from each site three new
+things: a commitment to its share of the run's seed, a key for what it signs in the run, and a key
+for what the sites tell each other. Its SHA-256 is the run's identity. A site that signs it reveals
+its share, so that nobody could choose the seed, and sends each other site a secret, so that the
+sites have a key in common that the coordinator lacks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -73,7 +73,7 @@ class Charter:
     def text(self) -> str:
         return canonical(asdict(self))
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The run's name: SHA-256 of the charter."""
         return hashlib.sha256(self.text.encode()).hexdigest()
