@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -147,9 +148,15 @@ class _RunStartsError(BaseException):
     """Raised where the run would start."""
 
 
+@cache
+def command_line() -> click.Command:
+    """The command line, built once."""
+    return typer.main.get_command(ramet.cli.main.app)
+
+
 def check(words: list[str]) -> None:
     """Parse a `ramet` command; for a run or a comparison, also check its settings."""
-    command: click.Command = typer.main.get_command(ramet.cli.main.app)
+    command = command_line()
     name, rest = "", words[1:]
     while isinstance(command, click.Group):
         name, *rest = rest
@@ -240,7 +247,7 @@ def test_examples_in_help_are_valid() -> None:
     """`Example: ramet …` and the lines under `Examples:` in every command's help."""
     examples = [
         shlex.split(line)
-        for text in _helps(typer.main.get_command(ramet.cli.main.app))
+        for text in _helps(command_line())
         for line in re.findall(r"^(?:Example: )?(ramet [a-z].*)$", text, re.MULTILINE)
     ]
     assert len(examples) > 12

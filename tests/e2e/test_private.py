@@ -16,7 +16,7 @@ from ramet.engine.site.ledger import NAME, Ledger
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 GRAPH = "unit=graph,epsilon=2,delta=1e-3"
 SITE = "unit=site,epsilon=2,delta=1e-3"
 LINK = "unit=link,epsilon=2,delta=1e-3"
@@ -25,11 +25,11 @@ LINK = "unit=link,epsilon=2,delta=1e-3"
 @pytest.mark.parametrize(
     ("engine", "dp"),
     [
-        pytest.param("ray", GRAPH, marks=pytest.mark.thorough),
+        ("ray", GRAPH),
         ("superlink", GRAPH),
-        pytest.param("superlink", SITE, marks=pytest.mark.thorough),
-        pytest.param("ray", LINK, marks=pytest.mark.thorough),
-        pytest.param("superlink", LINK, marks=pytest.mark.thorough),
+        ("superlink", SITE),
+        ("ray", LINK),
+        ("superlink", LINK),
     ],
 )
 def test_engines_agree_on_private_runs(
@@ -43,7 +43,6 @@ def test_engines_agree_on_private_runs(
         assert getattr(result.summary, fact) == getattr(expected.summary, fact)
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_a_consortium_spends_its_budget_once(tmp_path: Path) -> None:
     """The second run would exceed the sites' ceilings, so they refuse its first round."""

@@ -26,6 +26,7 @@ from ramet.flower.thin_app import thin_app
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.thorough,
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
 ]
 SITES = {"north": ("mass",), "south": ("mass",)}
@@ -53,11 +54,9 @@ def _config(members: Members, folder: Path) -> dict[str, Any]:
     [
         ("sites", {"options": f"hidden=16 {TASK} sites='OTHER south'"}),
         ("share", {"share": "*"}),
-        pytest.param("method", {"method": "local-gcn", "share": "*"}, marks=pytest.mark.thorough),
-        pytest.param("method", {"method": "feddense"}, marks=pytest.mark.thorough),
-        pytest.param(
-            "hidden", {"options": f"{TASK} sites='north south'"}, marks=pytest.mark.thorough
-        ),
+        ("method", {"method": "local-gcn", "share": "*"}),
+        ("method", {"method": "feddense"}),
+        ("hidden", {"options": f"{TASK} sites='north south'"}),
     ],
 )
 def test_a_changed_run_config_is_refused_by_name(

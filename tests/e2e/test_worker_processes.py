@@ -54,7 +54,11 @@ def sha256(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "sent",
-    [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)],
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+    ],
 )
 def test_no_worker_outlives_a_run_that_is_stopped(
     sent: signal.Signals, sha256: str, tmp_path: Path

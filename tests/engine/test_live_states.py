@@ -215,12 +215,11 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-def fitting(method: str, folder: Path) -> dict[str, Any]:
-    """The first setting on which a method runs."""
+def fitting(method: str, out: Path) -> ramet.Result:
+    """A run in memory on the first setting on which a method runs."""
     for settings in SETTINGS:
         with suppress(RametError):
-            ramet.run(method, rounds=1, out=folder / settings["setting"], **settings)
-            return settings
+            return ramet.run(method, rounds=3, workers=1, out=out, **settings)
     raise AssertionError(f"{method} runs on none of the settings")
 
 
@@ -229,8 +228,7 @@ def fitting(method: str, folder: Path) -> dict[str, Any]:
     [pytest.param(one, marks=pytest.mark.thorough) if one in SLOW else one for one in METHODS],
 )
 def test_every_method_learns_the_same_from_memory_as_from_disk(method: str, tmp_path: Path) -> None:
-    settings = fitting(method, tmp_path)
-    warm = ramet.run(method, out=tmp_path / "warm", rounds=3, workers=1, **settings)
+    warm = fitting(method, tmp_path / "warm")
     cold = RunFolder.create(tmp_path / "cold", RunFolder(warm.folder).experiment())
     execute(cold, local_wire(cold), lambda _: None)
     summary = cold.summary()

@@ -122,15 +122,12 @@ def events(run: RunFolder, name: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
-THOROUGH = ("clusters", "stages", "few")
+IN_CI = ("fedstar", "links", "secure", "private", "8-bit")
 
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(name, marks=[pytest.mark.thorough] if name in THOROUGH else [])
-        for name in CASES
-    ],
+    [pytest.param(name, marks=() if name in IN_CI else pytest.mark.thorough) for name in CASES],
 )
 def test_workers_give_the_numbers_of_one_process(case: str, pool: Pool, tmp_path: Path) -> None:
     whole = in_one_process(tmp_path / "one", **CASES[case])
@@ -217,7 +214,9 @@ class KillsOnce:
                     os.kill(worker.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("seconds", "again"), [(0.0, 3), (1000.0, 1)])
+@pytest.mark.parametrize(
+    ("seconds", "again"), [(0.0, 3), pytest.param(1000.0, 1, marks=pytest.mark.thorough)]
+)
 def test_a_run_goes_back_if_states_are_lost_with_a_worker(
     seconds: float, again: int, tmp_path: Path
 ) -> None:

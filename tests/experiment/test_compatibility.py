@@ -93,10 +93,10 @@ GROUPS_ELSEWHERE = [
     for group in groups([pair for pair in WORKING if can in pair], *start)
 ]
 IN_CI = {
-    max((group for group in GROUPS_ELSEWHERE if {*start} <= group), key=len)
-    for start in ELSEWHERE.values()
+    max((group for group in GROUPS_ELSEWHERE if {*ELSEWHERE[can]} <= group), key=len)
+    for can in (Can.WORKERS, Can.ARRIVAL)
 }
-"""For each engine, the run with most capabilities."""
+"""The runs with most capabilities in worker processes, and over a SuperLink at a real pace."""
 
 
 class Federation:

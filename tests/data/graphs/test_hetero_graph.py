@@ -100,6 +100,7 @@ def test_amazon_has_gatnes_sizes(data_root: Path) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.thorough
 def test_acm_is_hgbs_without_leaking_features(data_root: Path) -> None:
     split = read_hgb(data_root, "acm", 123, "random")
     assert [kind.nodes for kind in split.graph.types] == [3025, 5959, 56]
