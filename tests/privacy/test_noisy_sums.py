@@ -40,7 +40,7 @@ from ramet.privacy.draws import Draws, SeededDraws, SystemDraws
 from ramet.rules.fixed_point import PARAMETERS, FixedPoint
 from ramet.rules.merging import WeightedMean
 from ramet.secure.identity import simulated_peers
-from ramet.secure.shares import threshold
+from ramet.secure.shares import holds, threshold
 from ramet.training.local import LocalTraining
 
 BUDGET = Budget("site", 4.0, 1e-3, clip=0.5)
@@ -145,7 +145,7 @@ def tolerated(sites: int) -> Iterator[tuple[int, int, int]]:
         (least, colluders, left)
         for least in range(threshold(sites), sites + 1)
         for colluders in range(least)
-        if least + threshold(sites) > sites + colluders
+        if holds(sites, least, colluders)
         for left in range(least, sites + 1)
     ]
     draw = np.random.default_rng(sites)
@@ -337,6 +337,9 @@ def test_a_site_takes_part_in_no_sum_with_less_noise(sites: int, needed: int) ->
     with pytest.raises(RametError, match=f"it needs {needed}"):
         members.check(names[: needed - 1], "survivors")
     assert members.needed == (needed if needed < sites else threshold(sites))
+    members.check_colluders(1)
+    with pytest.raises(RametError, match="could unmask single updates"):
+        members.check_colluders(needed + threshold(sites) - sites)
 
 
 def test_with_fewer_survivors_each_part_is_larger() -> None:

@@ -44,21 +44,15 @@ def check_noise_share(experiment: Experiment) -> None:
 
 
 def _check_survivors(share: NoiseShare, sites: int) -> None:
-    """Check that secure sums hold out against as many colluding sites as the noise does.
-
-    With k survivors, a coordinator with c colluding members could show one list to k - c honest
-    sites, which then reveal the key of a site that is missing, and another list to as many as are
-    needed for the mask of that site itself, if n - c honest sites are enough for both.
-    """
-    from ramet.secure.shares import threshold  # needs an extra
+    """Check that secure sums hold out against as many colluding sites as the noise does."""
+    from ramet.secure.shares import holds  # needs an extra
 
     survivors, colluders = share.survivors, share.colluders
     if survivors > sites:
         raise RametError(
             f"survivors={survivors} in --dp is more than the {sites} clients of the setting."
         )
-    needed = threshold(sites)
-    if survivors < needed or survivors + needed <= sites + colluders or share.parts < 1:
+    if not holds(sites, survivors, colluders):
         raise RametError(
             f"--dp assumes {colluders} colluding sites, but with survivors={survivors} of {sites} "
             "clients, these and the coordinator could unmask single updates. Choose more "

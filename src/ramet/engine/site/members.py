@@ -12,7 +12,7 @@ from filelock import FileLock
 from ramet.disk import write_atomically
 from ramet.engine.secure_messages import SecureError
 from ramet.secure.identity import Peers
-from ramet.secure.shares import SMALLEST, threshold
+from ramet.secure.shares import SMALLEST, holds, threshold
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,15 @@ class Members:
         peers = len(self.peers.fingerprints)
         divided = self.survivors if self.survivors < peers else 0
         return max(threshold(peers), self.smallest or 0, divided)
+
+    def check_colluders(self, colluders: int) -> None:
+        """Check that sums hide the parts of the noise of all but so many sites."""
+        sites = len(self.peers.fingerprints)
+        if not holds(sites, self.survivors, colluders):
+            raise SecureError(
+                f"{self.site} takes no part in sums of {self.survivors} of {sites} sites, of which "
+                f"{colluders} may collude: these could unmask single updates."
+            )
 
     def check(self, sites: Collection[str], what: str) -> None:
         """Check who exchanges keys or is in a sum: by default all of the site's own list.

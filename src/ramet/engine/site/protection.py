@@ -89,6 +89,8 @@ class Protection:
         site = self._private("site")
         if site is None or site.share is None:
             return summed
+        if self.secure is not None:
+            self.secure.members.check_colluders(site.share.colluders)
         return NoisedSum(summed, site, site.share)
 
     def outer(self) -> tuple[Gate[Request], ...]:
