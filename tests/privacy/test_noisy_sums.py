@@ -209,17 +209,18 @@ def test_noise_in_integers_keeps_to_the_budget() -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 19, 99])
 def test_parts_count_as_one_gaussian(parts: int) -> None:
-    """Proposition 14 of Kairouz, Liu and Steinke: ρ = Δ²/2nσ² + τd/4 for d parameters, with
+    """Proposition 14 of Kairouz, Liu and Steinke, about Rényi divergences.
 
-    τ = 10 Σ exp(-2π²σ² k/(k + 1)) over k from 1 to n - 1. With the least deviation that a part may
-    have, and a thousand million parameters, the second term changes nothing in float64.
+    That of order α is at most αΔ²/2nσ² + τd for d parameters, with τ = 10 Σ exp(-2π²σ² k/(k + 1))
+    over k from 1 to n - 1. With the least deviation of a part, and a thousand million parameters,
+    τd changes no float64.
     """
     sigma, size, norm = LEAST_DEVIATION, 10**9, 30.0
     tau = 10 * math.fsum(
         math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, parts)
     )
     rho = norm**2 / (2 * parts * sigma**2)
-    assert rho + tau * size / 4 == rho
+    assert rho + tau * size == rho
 
 
 def test_the_ledger_adds_up_both_kinds_of_noise(tmp_path: Path) -> None:

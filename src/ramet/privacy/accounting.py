@@ -34,8 +34,8 @@ which less than twice the least would suffice protects nobody."""
 
 LEAST_DEVIATION = 10.0
 """The least standard deviation of a site's noise in integers. In the proposition, the sum of n such
-counts as a little more than a Gaussian with √n times the deviation. The difference is below
-10 n exp(-π² · 100) per parameter, less than 1e-420, which changes no number in float64."""
+has the divergences of a Gaussian with √n times the deviation, and up to 10 n exp(-π² · 100) more
+for each parameter, less than n · 1e-420, which changes no number in float64."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class RunEntry(BaseModel):
     sampling: float
     steps: int
     discrete: bool = False
-    """Whether the noise is in integers, over all sites of a sum."""
+    """Whether the noise is in integers, and that of a whole sum."""
     rounds: tuple[int, ...] = ()
     """The rounds that were answered, or about to be."""
 
