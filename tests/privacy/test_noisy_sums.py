@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -53,11 +53,11 @@ SITE = "unit=site,epsilon=8,delta=1e-3,clip=0.5"
 class Silent:
     """No noise, to see what it is added to."""
 
-    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.zeros(shape, dtype=torch.float64)
+    def normal(self, shape: Sequence[int]) -> torch.Tensor:
+        return torch.zeros(tuple(shape), dtype=torch.float64)
 
-    def integers(self, shape: tuple[int, ...], deviation: float) -> NDArray[np.int64]:
-        return np.zeros(shape, np.int64)
+    def integers(self, shape: Sequence[int], deviation: float) -> NDArray[np.int64]:
+        return np.zeros(tuple(shape), np.int64)
 
     def chosen(self, count: int, probability: float) -> torch.Tensor:
         return torch.ones(count, dtype=torch.bool)
@@ -83,13 +83,12 @@ def exact(values: NDArray[np.int64]) -> int:
 def test_integers_are_not_longer_than_the_clipping_norm(seed: int, tmp_path: Path) -> None:
     """So two updates of a site differ by at most twice the norm, whatever rounding does."""
     draws = np.random.default_rng(seed)
-    sent = {
-        "a": draws.normal(size=300).astype(np.float32),
-        "b": np.float32(draws.normal(size=(4, 5))),
-    }
-    size = 10.0 ** draws.integers(-3, 4)
+    shapes: dict[str, tuple[int, ...]] = {"a": (300,), "b": (4, 5)}
+    sent = {n: draws.normal(size=shape).astype(np.float32) for n, shape in shapes.items()}
+    size = 10.0 ** int(draws.integers(-3, 4))
     trained = {
-        n: (v + size * draws.normal(size=v.shape)).astype(np.float32) for n, v in sent.items()
+        n: (sent[n] + size * draws.normal(size=shape)).astype(np.float32)
+        for n, shape in shapes.items()
     }
     silent = Noise(Mechanism(1.0), Silent())
     integers = as_integers(gate(tmp_path, NoiseShare(5, 1), 5).change(trained, sent, 1.0, silent))
