@@ -206,6 +206,20 @@ def _dp_links() -> Iterator[str]:
         yield table(["network, δ = 1e-5"], rows, columns)
 
 
+def _dp_sites() -> Iterator[str]:
+    """ROC-AUC after the last round: noise of each site, and noise shared among sites."""
+    kinds = {"whole": "all of the noise", "shared": "a part of the noise, inside secure sums"}
+    rows: dict[tuple[str, ...], tuple[FinishedRun, ...]] = {}
+    for clients in ("5", "20"):
+        rows[clients, "none", "–"] = _kept("dp-sites", f"{clients}-none")
+        for epsilon in ("8", "4", "2"):
+            for kind, words in kinds.items():
+                rows[clients, words, epsilon] = _kept("dp-sites", f"{clients}-{kind}-{epsilon}")
+    done = {first: runs for first, runs in rows.items() if runs}
+    columns = (("ROC-AUC", spread(over_clients, digits=1)), ("seeds", count))
+    yield table(["clients", "each site adds", "ε"], done, columns)
+
+
 def _secure() -> Iterator[str]:
     """Plain, fixed-point and secure sums, and which runs have the bits of fixed point."""
     kinds = {kind: _kept("secure-single", kind) for kind in ("plain", "fixed-point", "secure")}
@@ -285,6 +299,7 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "secure": _secure,
     "dp": _dp,
     "dp-links": _dp_links,
+    "dp-sites": _dp_sites,
 }
 
 

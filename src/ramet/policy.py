@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ramet.errors import RametError
 from ramet.payload import Payload
-from ramet.privacy.budget import Budget, Delta, Epsilon, Unit
+from ramet.privacy.budget import COLLUDERS, Budget, Delta, Epsilon, Unit
 
 WITHHELD = "withheld"
 """The note that names what a site does not send: kinds of numbers, or scores without samples."""
@@ -78,11 +78,18 @@ class Ceiling(_Table):
     unit: Unit
     epsilon: Epsilon
     delta: Delta
+    colluders: int = Field(COLLUDERS, ge=0)
+    """How many colluding sites a run with noise inside secure sums must at least assume."""
 
     @staticmethod
     def of(budget: Budget) -> Ceiling:
         """The ceiling that one run with this budget reaches."""
-        return Ceiling(unit=budget.unit, epsilon=budget.epsilon, delta=budget.delta)
+        return Ceiling(
+            unit=budget.unit,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            colluders=budget.assumed_colluders,
+        )
 
     def rows(self) -> list[str]:
         """The table in a policy."""
@@ -92,9 +99,10 @@ class Ceiling(_Table):
             + '# of one training graph, one "link", or all data of the "site"',
             f"epsilon = {self.epsilon!r}",
             f"delta = {self.delta!r}",
+            *([f"colluders = {self.colluders}"] if self.colluders != COLLUDERS else []),
         ]
 
-    def refusal(self, budget: Budget | None) -> str | None:
+    def refusal(self, budget: Budget | None, secure: bool = False) -> str | None:
         """Why a run with this budget is not allowed; None if it is, as far as it goes alone."""
         if budget is None:
             return f"updates leave with differential privacy per {self.unit} only; the run has none"
@@ -102,6 +110,11 @@ class Ceiling(_Table):
             return f"the run protects each {budget.unit}, but the policy asks for {self.unit}"
         if budget.epsilon > self.epsilon or budget.delta > self.delta:
             return f"the run's {budget.sentence} exceeds the policy's {self}"
+        if secure and budget.unit == "site" and budget.assumed_colluders < self.colluders:
+            return (
+                f"the run's noise assumes {budget.assumed_colluders} colluding sites, but the "
+                f"policy asks for {self.colluders}"
+            )
         return None
 
     def __str__(self) -> str:
@@ -165,7 +178,7 @@ class Policy(_Table):
             yield "secure", "replies leave inside secure sums only, and the run has none"
         if self.members is not None and members < self.members:
             yield "members", f"the run has {members} sites, fewer than {self.members}"
-        if self.privacy is not None and (reason := self.privacy.refusal(budget)):
+        if self.privacy is not None and (reason := self.privacy.refusal(budget, secure)):
             yield "privacy", reason
         if self.numbers.weight is False and not secure:
             yield "numbers.weight", "the weight leaves inside a secure sum only"

@@ -197,7 +197,8 @@ class RunOptions:
     dp: Annotated[
         str | None,
         _protection(
-            "Train with differential privacy: unit=graph|site|link,epsilon=…,delta=…[,clip=…].",
+            "Train with differential privacy: unit=graph|site|link,epsilon=…,delta=…[,clip=…]; "
+            "with unit=site and --secure also [,survivors=…][,colluders=…].",
             "BUDGET",
         ),
     ] = None

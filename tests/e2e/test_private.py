@@ -11,7 +11,7 @@ import pytest
 import ramet
 from consortia import consortium
 from ramet.deploy.run import run_consortium
-from ramet.deploy.site import POLICY
+from ramet.deploy.site import POLICY, add_member
 from ramet.engine.site.ledger import NAME, Ledger
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 GRAPH = "unit=graph,epsilon=2,delta=1e-3"
 SITE = "unit=site,epsilon=2,delta=1e-3"
 LINK = "unit=link,epsilon=2,delta=1e-3"
+SHARED = "unit=site,epsilon=2,delta=1e-3,colluders=1"
+"""With noise inside secure sums."""
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,8 @@ LINK = "unit=link,epsilon=2,delta=1e-3"
     [
         ("ray", GRAPH),
         ("superlink", GRAPH),
+        ("ray", SHARED),
+        ("superlink", SHARED),
         ("superlink", SITE),
         ("ray", LINK),
         ("superlink", LINK),
@@ -37,6 +41,7 @@ def test_engines_agree_on_private_runs(
 ) -> None:
     of_links = {"setting": "planted", "network": "hops", "nodes": 200, "links": 400, "clients": 4}
     given: Any = {"rounds": 2, "dp": dp, **(of_links if dp == LINK else {"setting": "tiny"})}
+    given |= {"secure": dp == SHARED}
     expected = ramet.run("fedavg", out=tmp_path / "local", **given)
     result = ramet.run("fedavg", engine=engine, out=tmp_path / "r", **given)
     for fact in ("sha256", "scores", "traffic", "privacy"):
@@ -67,3 +72,38 @@ def test_a_consortium_spends_its_budget_once(tmp_path: Path) -> None:
             run("second")
         for site in members.sites:
             assert len(Ledger(site.folder / "state" / NAME).runs()) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_the_sites_of_a_consortium_share_the_noise_of_a_sum(tmp_path: Path) -> None:
+    """Its own policy is each site's: one that assumes more colluders takes no part."""
+    pytest.importorskip("opendp", reason="the extra `privacy` is not installed")
+    three = dict.fromkeys(("north", "south", "east"), ("mass",))
+    given: Any = {"method": "fedstar", "rounds": 2, "seed": 3, "secure": True, "dp": SHARED}
+    with consortium(tmp_path, three, **given) as members:
+        for site in members.sites:
+            for other in members.sites:
+                name = other.settings.site
+                add_member(other.folder / f"{name}.application.toml", site.folder)
+
+        def run(name: str) -> RunFolder:
+            coordinator, quiet = members.coordinator, lambda _: None
+            return run_consortium(coordinator, tmp_path / name, tmp_path, 300.0, quiet, quiet)
+
+        summary = run("first").summary()
+        assert summary is not None
+        assert summary.privacy is not None
+        assert summary.privacy.sentence == (
+            "ε = 2, δ = 0.001 for each site's update in sums of 3 or more sites, 1 colluding"
+        )
+        for site in members.sites:
+            ledger = Ledger(site.folder / "state" / NAME)
+            (entry,) = ledger.runs().values()
+            assert entry.discrete
+            assert entry.terms.endswith("survivors=3 colluders=1 discrete")
+            assert 1.9 < ledger.spent("site", 1e-3) <= 2.0
+        text = '[privacy]\nunit = "site"\nepsilon = 9\ndelta = 1e-3\ncolluders = 2\n'
+        (members.sites[0].folder / POLICY).write_text(text)
+        with pytest.raises(RametError):
+            run("second")

@@ -59,7 +59,7 @@ LINKS = {"setting": "planted", "network": "hops", "dp": "unit=link,epsilon=4,del
         ),
         (
             {"dp": "unit=site,epsilon=4,delta=1e-5", "secure": True},
-            "Declared Undisclosed Noised Summed Questioned | Masked Once Agreed Counted Permitted",
+            "Declared Undisclosed NoisedSum Questioned | Masked Once Agreed Counted Permitted",
         ),
         (LINKS, "Declared | Unlinked Once Counted Measured Permitted"),
     ],

@@ -18,6 +18,7 @@ from ramet.experiment.code import code_sha256
 from ramet.experiment.compatibility import check_together, names_of
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.named import NamedParts
+from ramet.experiment.noise_share import check_noise_share
 from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
 from ramet.models.node_hops import NodeHops
@@ -96,6 +97,7 @@ def check_names(experiment: Experiment) -> None:
     if settings.budget is not None:
         check_installed()
         _check_protected(settings.budget, method)
+        check_noise_share(experiment)
 
 
 def _buffers(experiment: Experiment) -> list[str]:

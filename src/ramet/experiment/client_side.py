@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from ramet.engine.site.run_answers import ANSWERS, RunAnswers
 from ramet.engine.store.checkpoint import KEPT, Snapshots
 from ramet.experiment.digests import agreed_digest
 from ramet.experiment.experiment import Experiment
+from ramet.experiment.noise_share import noise_share, smallest_sum
 from ramet.experiment.site_record import NAME as SITE_RECORD
 from ramet.experiment.site_record import PARTS, SiteRecord, save_parts
 
@@ -96,7 +98,8 @@ def _secure_site(experiment: Experiment, client: str, states: Path) -> SecureSit
 
     folder = states / client / _SECURE
     seed, config = experiment.settings.seed, agreed_digest(experiment)
-    return simulated_site(client, states.name, folder, seed, experiment.clients, config)
+    site = simulated_site(client, states.name, folder, seed, experiment.clients, config)
+    return replace(site, members=replace(site.members, survivors=smallest_sum(experiment)))
 
 
 def _chain(experiment: Experiment, client: str, states: Path) -> SiteChain:
@@ -117,4 +120,5 @@ def _private_site(experiment: Experiment, client: str, states: Path) -> PrivateS
         data=experiment.data_sha256(client) or "",
         folder=states / client / _PRIVATE,
         ledger=Ledger(states / client / LEDGER),
+        share=noise_share(experiment),
     )

@@ -16,6 +16,7 @@ from ramet.engine.store.client_state import load_arrays
 from ramet.errors import RametError
 from ramet.experiment.digests import agreed_digest
 from ramet.experiment.experiment import Experiment
+from ramet.experiment.noise_share import smallest_sum
 from ramet.payload import Arrays
 from ramet.randomness import EVERYONE
 from ramet.rules.method import AssembledMethod
@@ -42,7 +43,7 @@ def rounds_of(experiment: Experiment, snapshots: Path, regional: bool = False) -
         start=_shared_start(experiment, snapshots),
         snapshots=Snapshots(snapshots, keep=KEPT * (len(experiment.method.stages) + 1)),
         evaluate_server=None if regional else _server_evaluation(experiment),
-        quorum=settings.quorum,
+        quorum=max(settings.quorum, smallest_sum(experiment)),
         retry_delays=_RETRY_DELAYS[settings.engine],
         patience=settings.patience,
         norm_bound=settings.norm_bound,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from ramet.experiment.experiment import Experiment
+from ramet.experiment.noise_share import noise_share
 from ramet.metrics import Record, Summary
 from ramet.metrics.summary import (
     Baseline,
@@ -30,7 +31,7 @@ def summarise(
     simulated: bool = True,
 ) -> Summary:
     """The summary; ``simulated`` says whether the noise of private runs follows from the seed."""
-    settings, budget = experiment.settings, experiment.settings.budget
+    settings = experiment.settings
     final, asked = scores(records), experiment.final_clients
     clients = {client: final.clients.get(client) for client in asked}
     total = len(experiment.clients)
@@ -57,12 +58,22 @@ def summarise(
             shared_scalars=experiment.sizes.shared_scalars(),
         ),
         flops=flops(records),
-        privacy=None if budget is None else Privacy(**asdict(budget), simulated=simulated),
+        privacy=_privacy(experiment, simulated),
         merging=merging(records),
         sha256=sha256,
         seconds=round(sum(record.seconds for record in records), 3),
         peak_memory=max(record.memory for record in records),
     )
+
+
+def _privacy(experiment: Experiment, simulated: bool) -> Privacy | None:
+    budget, share = experiment.settings.budget, noise_share(experiment)
+    if budget is None:
+        return None
+    facts = asdict(budget)
+    if share is not None and experiment.settings.secure:
+        facts |= asdict(share)
+    return Privacy(**facts, simulated=simulated)
 
 
 def _epochs(training: Training, rounds: int) -> int | None:

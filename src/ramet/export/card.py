@@ -248,8 +248,10 @@ def _left(facts: Facts) -> Iterator[str]:
     if budget is None:
         yield "No differential privacy was applied, so there is no formal guarantee."
         return
-    simulated = summary is not None and summary.privacy is not None and summary.privacy.simulated
-    yield f"Differential privacy of what left in this run: {budget.sentence}."
+    privacy = summary.privacy if summary is not None else None
+    simulated = privacy is not None and privacy.simulated
+    promise = budget.sentence if privacy is None else privacy.promise
+    yield f"Differential privacy of what left in this run: {promise}."
     yield (
         "The noise followed from the run's seed (simulated), so there is no guarantee."
         if simulated

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from ramet.metrics.best import Evaluated, best_of
 from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
-from ramet.privacy.budget import guarantee
+from ramet.privacy.budget import NoiseShare, guarantee
 
 Number: TypeAlias = int | float
 """Integers stay integers in JSON."""
@@ -97,12 +97,23 @@ class Privacy(_Frozen):
     epsilon: float
     delta: float
     clip: float
+    survivors: int | None = None
+    """The smallest number of sites in a secure sum, if these share its noise."""
+    colluders: int | None = None
+    """How many of them may collude."""
     simulated: bool = False
     """Whether the noise follows from the run's seed, so that nothing is guaranteed."""
 
     @property
+    def promise(self) -> str:
+        share = None
+        if self.survivors is not None and self.colluders is not None:
+            share = NoiseShare(self.survivors, self.colluders)
+        return guarantee(self.unit, self.epsilon, self.delta, share)
+
+    @property
     def sentence(self) -> str:
-        promised = guarantee(self.unit, self.epsilon, self.delta)
+        promised = self.promise
         return f"{promised} (simulated: no guarantee)" if self.simulated else promised
 
 

@@ -23,11 +23,32 @@ SENSITIVITY: Mapping[Unit, float] = {"graph": 1, "site": 2, "link": math.sqrt(2)
 A graph's gradient is in a sum or not. A site always answers, which everybody sees: with other data,
 its update may point the opposite way. A link is in the sums of both its ends, in rows of norm 1.
 """
-_NAMES = ("unit", "epsilon", "delta", "clip")
+COLLUDERS = 1
+"""How many sites of a sum may collude by default. Each member knows its own noise, so with none the
+budget would not hold against other members."""
+_NAMES = ("unit", "epsilon", "delta", "clip", "survivors", "colluders")
 _REFUSED = {
     "node": "a node's features reach its neighbours' gradients, so that clipping does not bound "
     "what one node changes",
 }
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """Among how many sites the noise of a sum is divided.
+
+    Args:
+        survivors: the smallest number of sites in a sum.
+        colluders: how many of them may tell their noise, or add none.
+    """
+
+    survivors: int = 1
+    colluders: int = 0
+
+    @property
+    def parts(self) -> int:
+        """How many sites' parts make up all of the noise."""
+        return self.survivors - self.colluders
 
 
 @dataclass(frozen=True)
@@ -39,12 +60,16 @@ class Budget:
         epsilon: ε of the whole run.
         delta: δ of the whole run.
         clip: the largest L2 norm of one graph's gradient, or of a site's update; links have none.
+        survivors: the smallest number of sites in a secure sum; None for all sites of the run.
+        colluders: how many of these sites may collude; None for the default.
     """
 
     unit: Unit
     epsilon: Epsilon
     delta: Delta
     clip: Clip = 1.0
+    survivors: Annotated[int, Field(ge=1)] | None = None
+    colluders: Annotated[int, Field(ge=0)] | None = None
 
     @staticmethod
     def parse(text: str) -> Budget:
@@ -68,7 +93,17 @@ class Budget:
         return budget
 
     def __str__(self) -> str:
-        return f"unit={self.unit},epsilon={self.epsilon:g},delta={self.delta:g},clip={self.clip:g}"
+        text = f"unit={self.unit},epsilon={self.epsilon:g},delta={self.delta:g},clip={self.clip:g}"
+        text += "" if self.survivors is None else f",survivors={self.survivors}"
+        return text + ("" if self.colluders is None else f",colluders={self.colluders}")
+
+    @property
+    def assumed_colluders(self) -> int:
+        return COLLUDERS if self.colluders is None else self.colluders
+
+    def share(self, sites: int) -> NoiseShare:
+        """Among how many sites noise is divided in a secure sum of a run with so many."""
+        return NoiseShare(self.survivors or sites, self.assumed_colluders)
 
     @property
     def sentence(self) -> str:
@@ -82,6 +117,9 @@ _PROTECTED = {
 }
 
 
-def guarantee(unit: str, epsilon: float, delta: float) -> str:
+def guarantee(unit: str, epsilon: float, delta: float, share: NoiseShare | None = None) -> str:
     """A guarantee of differential privacy in words, for tables and reports."""
-    return f"ε = {epsilon:g}, δ = {delta:g} for {_PROTECTED[unit]}"
+    promised = f"ε = {epsilon:g}, δ = {delta:g} for {_PROTECTED[unit]}"
+    if share is None:
+        return promised
+    return f"{promised} in sums of {share.survivors} or more sites, {share.colluders} colluding"

@@ -22,6 +22,18 @@ def threshold(sites: int) -> int:
     return max(SMALLEST, sites // 2 + 1)
 
 
+def holds(sites: int, survivors: int, colluders: int) -> bool:
+    """Whether a coordinator with so many colluding sites learns no sum of fewer survivors.
+
+    With s survivors and c colluders, it could show one list to s - c honest sites, which then
+    reveal the key of a site that is missing, and another list to as many more as are needed for
+    that site's own mask, if the n - c honest sites are enough for both.
+    """
+    needed = threshold(sites)
+    enough = needed <= survivors <= sites and colluders < survivors
+    return enough and survivors + needed > sites + colluders
+
+
 def split(seed: bytes, sites: Sequence[str]) -> dict[str, bytes]:
     """A share of the seed for each site; its place in the sorted list is the share's index."""
     shares = Shamir.split(threshold(len(sites)), len(sites), seed, ssss=False)

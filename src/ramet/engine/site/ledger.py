@@ -35,13 +35,16 @@ class RunEntry(BaseModel):
     """The standard deviation of the noise, divided by the clipping norm."""
     sampling: float
     steps: int
+    discrete: bool = False
+    """Whether the noise is in integers, and that of a whole sum."""
     rounds: tuple[int, ...] = ()
     """The rounds that were answered, or about to be."""
 
     @property
     def mechanism(self) -> Mechanism:
         """What the accountant is given."""
-        return Mechanism(self.noise / SENSITIVITY[self.unit], self.sampling, self.steps)
+        noise = self.noise / SENSITIVITY[self.unit]
+        return Mechanism(noise, self.sampling, self.steps, self.discrete)
 
 
 @dataclass(frozen=True)

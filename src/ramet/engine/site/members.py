@@ -12,7 +12,7 @@ from filelock import FileLock
 from ramet.disk import write_atomically
 from ramet.engine.secure_messages import SecureError
 from ramet.secure.identity import Peers
-from ramet.secure.shares import SMALLEST, threshold
+from ramet.secure.shares import SMALLEST, holds, threshold
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,32 @@ class Members:
         peers: the sites in its own list.
         smallest: the smallest number of sites in a sum, as the site's owner has set it. None for
             the default: all of its list exchange keys and are in each sum.
+        survivors: among how many sites the noise of a sum is divided, if it is; none is smaller.
     """
 
     site: str
     peers: Peers
     smallest: int | None = SMALLEST
+    survivors: int = 0
 
     @property
     def needed(self) -> int:
-        """How many sites must be in a sum: more than half of the site's own list."""
-        return max(threshold(len(self.peers.fingerprints)), self.smallest or 0)
+        """How many sites must be in a sum and sign it: more than half of the site's own list.
+
+        A sum that needs all of the list is not signed, because no other could be unmasked.
+        """
+        peers = len(self.peers.fingerprints)
+        divided = self.survivors if self.survivors < peers else 0
+        return max(threshold(peers), self.smallest or 0, divided)
+
+    def check_colluders(self, colluders: int) -> None:
+        """Check that sums hide the parts of the noise of all but so many sites."""
+        sites = len(self.peers.fingerprints)
+        if not holds(sites, self.survivors, colluders):
+            raise SecureError(
+                f"{self.site} takes no part in sums of {self.survivors} of {sites} sites, of which "
+                f"{colluders} may collude: these could unmask single updates."
+            )
 
     def check(self, sites: Collection[str], what: str) -> None:
         """Check who exchanges keys or is in a sum: by default all of the site's own list.
@@ -49,9 +65,10 @@ class Members:
                 f"without, its owner sets `members` in policy.toml to {len(sites)} or less, or "
                 "removes who has left from members.toml."
             )
-        if len(sites) < self.needed:
+        needed = max(self.needed, self.survivors)
+        if len(sites) < needed:
             raise SecureError(
-                f"{self.site} refuses a sum of {len(sites)} {what}; it needs {self.needed}."
+                f"{self.site} refuses a sum of {len(sites)} {what}; it needs {needed}."
             )
 
 

@@ -23,7 +23,7 @@ from ramet.models.hops import summed_hops
 from ramet.payload import Array, Arrays
 from ramet.policy import Ceiling, Numbers
 from ramet.privacy.accounting import Mechanism, needed_noise
-from ramet.privacy.budget import SENSITIVITY, Budget
+from ramet.privacy.budget import SENSITIVITY, Budget, NoiseShare
 from ramet.privacy.draws import Draws, SeededDraws, SystemDraws
 from ramet.randomness import Randomness
 from ramet.tasks import NodeSamples
@@ -52,6 +52,7 @@ class PrivateSite:
         ledger: what the site has spent, over all its runs.
         ceiling: the most that the site's policy allows.
         deployed: whether noise comes from the operating system; otherwise from the run's seed.
+        share: among how many sites the noise of a sum in fixed point is divided; None without.
     """
 
     budget: Budget
@@ -62,6 +63,7 @@ class PrivateSite:
     ledger: Ledger
     ceiling: Ceiling | None = None
     deployed: bool = False
+    share: NoiseShare | None = None
 
     @property
     def of_graphs(self) -> bool:
@@ -132,19 +134,22 @@ class PrivateSite:
             sampling, steps = training_steps(training, samples)
         entry = self._entry(sampling, steps, self.rounds)
         self.ledger.spend(self.run, entry, number, self.ceiling)
-        return Mechanism(entry.noise, sampling, steps)
+        return Mechanism(entry.noise, sampling, steps, entry.discrete)
 
     def _entry(self, sampling: float, steps: int, rounds: int) -> RunEntry:
         """The run in the ledger, with the noise that its budget needs."""
         sensitivity = SENSITIVITY[self.budget.unit]
         terms = f"{self.budget} rounds={rounds} sampling={sampling} steps={steps}"
         terms += f" sensitivity={sensitivity}" if sensitivity > 1 else ""
+        if self.share is not None:
+            terms += f" survivors={self.share.survivors} colluders={self.share.colluders} discrete"
+        discrete = self.share is not None
         known = self.ledger.runs().get(self.run)
         if known is not None and known.terms == terms:
             noise = known.noise
         else:
             of_run = self.budget.epsilon, self.budget.delta
-            noise = sensitivity * needed_noise(*of_run, sampling, steps * rounds)
+            noise = sensitivity * needed_noise(*of_run, sampling, steps * rounds, discrete)
         return RunEntry(
             unit=self.budget.unit,
             terms=terms,
@@ -152,6 +157,7 @@ class PrivateSite:
             noise=noise,
             sampling=sampling,
             steps=steps,
+            discrete=discrete,
         )
 
     def draws(self, randomness: Randomness) -> Draws:
@@ -170,15 +176,20 @@ class PrivateSite:
 
     def noisy(self, arrays: Arrays, sent: Arrays, noise: Noise) -> dict[str, Array]:
         """The arrays of a reply, their change since they were sent clipped and with noise."""
-        clip = self.budget.clip
-        changes = {name: array.astype(np.float64) for name, array in arrays.items()}
-        for name in changes.keys() & sent.keys():
-            changes[name] = changes[name] - sent[name]
-        norm = np.sqrt(sum(float(np.square(change).sum()) for change in changes.values()))
-        factor = min(1.0, clip / norm) if np.isfinite(norm) and norm > 0 else 0.0
-        noisy: dict[str, Array] = {}
-        for name, change in changes.items():
-            clipped = change * factor if factor else np.zeros_like(change)
+        clip, noisy = self.budget.clip, dict[str, Array]()
+        for name, change in clipped_changes(arrays, sent, clip).items():
             drawn = noise.mechanism.noise * clip * noise.draws.normal(change.shape).numpy()
-            noisy[name] = (sent.get(name, 0.0) + (clipped + drawn)).astype(arrays[name].dtype)
+            noisy[name] = (sent.get(name, 0.0) + (change + drawn)).astype(arrays[name].dtype)
         return noisy
+
+
+def clipped_changes(arrays: Arrays, sent: Arrays, clip: float) -> dict[str, Array]:
+    """How arrays have changed since they were sent, in float64; zeros if that is not finite."""
+    changes = {name: array.astype(np.float64) for name, array in arrays.items()}
+    for name in changes.keys() & sent.keys():
+        changes[name] = changes[name] - sent[name]
+    norm = np.sqrt(sum(float(np.square(change).sum()) for change in changes.values()))
+    factor = min(1.0, clip / norm) if np.isfinite(norm) and norm > 0 else 0.0
+    return {
+        n: change * factor if factor else np.zeros_like(change) for n, change in changes.items()
+    }

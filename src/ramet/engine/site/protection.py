@@ -18,6 +18,7 @@ from ramet.engine.site.inner_gates import (
     Undisclosed,
 )
 from ramet.engine.site.limit import SiteLimit
+from ramet.engine.site.noisy_sums import NoisedSum
 from ramet.engine.site.outer_gates import (
     Audited,
     Chained,
@@ -76,17 +77,27 @@ class Protection:
         """The gates inside the client's state, the first that a reply passes first."""
         site, summation = self._private("site"), method.summation
         secret = self.deployed or site is not None
+        in_sum = site is not None and site.share is not None
         releases = enumerate(method.release)
         terms = self.clients, self._permission(), self.secure is not None
         return _present(
             Declared(self.limit),
             Undisclosed() if secret else None,
-            None if site is None else Noised(site),
+            None if site is None or in_sum else Noised(site),
             *(Released(release, f"release {index}") for index, release in releases),
-            None if summation is None else Summed(method, summation, *terms),
+            None if summation is None else self._summed(Summed(method, summation, *terms)),
             *self._tagged(in_secret=True),
             None if self.secure is None else Questioned(),
         )
+
+    def _summed(self, summed: Summed) -> Gate[Opened]:
+        """The gate of sums in fixed point, with noise in them if the run's unit is a site."""
+        site = self._private("site")
+        if site is None or site.share is None:
+            return summed
+        if self.secure is not None:
+            self.secure.members.check_colluders(site.share.colluders)
+        return NoisedSum(summed, site, site.share)
 
     def outer(self) -> tuple[Gate[Request], ...]:
         """The gates around the client's state, the first that a reply passes first."""

@@ -275,7 +275,7 @@ def deployed_site(
     return replace(
         simulated,
         identity=Identity.read(key),
-        members=Members(simulated.site, Peers.read(members), smallest),
+        members=replace(simulated.members, peers=Peers.read(members), smallest=smallest),
         draw=lambda batch, purpose, count: token_bytes(count),  # noqa: ARG005
         asked=AskedSums(simulated.site, simulated.folder.parents[3] / ASKED),
     )
