@@ -21,7 +21,7 @@ from ramet.data import (
     StructureEncoding,
     stratified,
 )
-from ramet.data.link_split import HeldOutPairs
+from ramet.data.graphs.hetero_graph import HeldOutPairs
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.data.splits import node_fold_split

@@ -11,8 +11,8 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from ramet.data import ClientData, HeteroGraph
-from ramet.data.link_split import HeldOutPairs, LinkSplit, Negatives
+from ramet.data import ClientData
+from ramet.data.link_split import LinkSplit, Negatives
 from ramet.data.own import TaskName
 from ramet.data.sources.hetero_graphs import (
     AmazonSplit,
@@ -70,19 +70,19 @@ class HeteroSetting(Setting):
     def source_of(self) -> dict[str, str]:
         return dict.fromkeys(self.clients, self.source)
 
-    def client_data(self, client: str, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
+    def client_data(self, client: str, reading: Reading) -> LinkSplit:
         whole = self.read(reading)
         if self.partition == "central":
-            return ClientData(whole.graph, whole.held_out)
+            return whole
         draw = torch.Generator().manual_seed(1000 * reading.split_seed + self.clients.index(client))
-        special = self._special(client, len(whole.graph.relations), draw)
-        chosen = sample_links(whole.graph.links.kinds, special, self.own, self.other, draw)
-        learned = special[whole.graph.links.kinds[chosen]]
+        special = self._special(client, len(whole.content.relations), draw)
+        chosen = sample_links(whole.content.links.kinds, special, self.own, self.other, draw)
+        learned = special[whole.content.links.kinds[chosen]]
         if not learned.any():
             raise RametError(
                 f"{client} gets no links to learn from. Use more links or a larger `own`."
             )
-        return ClientData(whole.graph.with_links(chosen, learned), whole.held_out)
+        return ClientData(whole.content.with_links(chosen, learned), whole.split)
 
     def _special(self, client: str, relations: int, draw: torch.Generator) -> Tensor:
         if self.partition == "even":
@@ -91,9 +91,8 @@ class HeteroSetting(Setting):
             return fedda_specialities(self.clients.index(client) + 1)
         return (any_specialities if self.specialities == "any" else specialities)(relations, draw)
 
-    def overview(self, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
-        whole = self.read(reading)
-        return ClientData(whole.graph, whole.held_out)
+    def overview(self, reading: Reading) -> LinkSplit:
+        return self.read(reading)
 
 
 def specialities(relations: int, draw: torch.Generator) -> Tensor:

@@ -17,8 +17,7 @@ from torch.nn import functional
 
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.graphs.copies import copy_on
-from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
-from ramet.data.link_split import HeldOutPairs
+from ramet.data.graphs.hetero_graph import HeldOutPairs, HeteroGraph, LabelledPairs, Links
 from ramet.data.own import Schema, TaskName, check_task, width_of
 from ramet.metrics.classification import area_under_roc
 from ramet.models import LinkShape

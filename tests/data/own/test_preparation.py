@@ -182,7 +182,7 @@ def test_a_constant_column_becomes_zero() -> None:
     ],
 )
 def test_sums_that_a_site_cannot_have_sent_are_refused(text: str) -> None:
-    with pytest.raises(RametError, match="the sums of east are not valid"):
+    with pytest.raises(RametError, match="the summary of the columns of east is not valid"):
         SiteSums.parse(text, "east")
 
 

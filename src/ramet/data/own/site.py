@@ -84,8 +84,7 @@ class Site:
         """Return the graphs with structure encodings, split as given or by the seed."""
         graph = self.graph
         if isinstance(graph, HeteroGraph):
-            links = self._links(graph, seed, negatives)
-            return ClientData(links.graph, links.held_out)
+            return self._links(graph, seed, negatives)
         split = self._split(graph, seed)
         if isinstance(graph, NodeGraph):
             return ClientData(graph, split)
