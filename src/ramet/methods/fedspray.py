@@ -55,7 +55,7 @@ from ramet.payload import only
 from ramet.rules.extras import Extras
 from ramet.rules.method import Method
 from ramet.tasks import NodeClassification
-from ramet.training.local import LocalTraining, Session, Term
+from ramet.training.local import LocalTraining, Session, Term, descend
 
 
 def no_proxies(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:  # noqa: ARG001
@@ -118,9 +118,7 @@ def train_encoder(session: Session) -> None:
                     learned = task.output(model, batch)
                 plain, together = model.from_features(batch)
                 loss = task.loss(plain, batch) + divergence(learned[rows], together[rows])
-                session.optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                session.optimiser.step()
+                descend(session.optimiser, loss)
     session.sending.update(proxies=model.proxies.detach().clone(), counts=counts)
 
 

@@ -69,7 +69,7 @@ from ramet.rules.merging import Summing
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
-from ramet.training.local import LocalTraining, Session, Term
+from ramet.training.local import LocalTraining, Session, Term, descend
 
 _SENT, _TEACHER = ("counts", "sums", "squares"), "teacher/"
 _WEAKEST_LINK = 0.01
@@ -250,9 +250,7 @@ class AdaptiveDistillation:
         with session.randomness.torch_draws("surrogate"):
             for _ in range(self.surrogate_epochs):
                 output = dense_output(model, received["nodes"], received["links"])
-                optimiser.zero_grad()
-                functional.cross_entropy(output[known], labels[known]).backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                descend(optimiser, functional.cross_entropy(output[known], labels[known]))
 
     def weights(self, graph: Any, rows: Tensor, labels: Tensor) -> Tensor:  # [nodes]
         """How much each node keeps to the teacher."""

@@ -151,7 +151,9 @@ def amazon(
     )
 
 
-def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
+def typed_parts_of(about: str, name: str) -> Callable[..., HeteroSetting]:
+    """A setting with parts of one of HGB's graphs."""
+
     def setting(
         partition: Partition = "biased",
         clients: PositiveInt = 8,
@@ -172,10 +174,6 @@ def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
         )
 
     return setting
-
-
-acm_hetero = _hgb_setting("ACM papers, their authors and subjects", "acm")
-imdb_hetero = _hgb_setting("IMDB films, directors, actors and keywords", "imdb")
 
 
 def planted_hetero(
