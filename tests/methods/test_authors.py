@@ -22,7 +22,9 @@ from ramet.experiment.run_models import start_model_of
 from ramet.methods import AUTHORS, METHODS, PAPER_NAMES, fedper
 from ramet.methods.fedda import Explore, Restart
 from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine
-from ramet.models import DenseDualChannel, DenseNetwork, GraphShape
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.settings import DenseNetwork
+from ramet.models.shape import GraphShape
 from ramet.papers.deviations import deviations, methods_of_papers
 from ramet.partition import Reading
 from ramet.partition.by_dataset import tiny

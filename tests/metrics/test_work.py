@@ -25,7 +25,10 @@ from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedstar, local
 from ramet.metrics import Record
 from ramet.metrics.work import WORK, count_operations, is_counted, peak_memory, total
-from ramet.models import GIN, GraphNetwork, GraphShape, SimpleHGN
+from ramet.models.settings import GraphNetwork
+from ramet.models.shape import GraphShape
+from ramet.models.simple_hgn import SimpleHGN
+from ramet.models.single_channel import GIN
 from ramet.partition import Reading
 from ramet.partition.by_relation import planted_hetero
 from ramet.payload import Payload, digest

@@ -24,7 +24,7 @@ from ramet.errors import RametError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ramet.data.own import Problem
+    from ramet.data.own.problems import Problem
     from ramet.partition.inspection import Inspection
 
 _SHOWN_PER_COLUMN = 5
@@ -128,8 +128,8 @@ def check_data(
     """
     from dataclasses import asdict
 
-    from ramet.data.own import check_site, statistics
     from ramet.data.own.advice import column_summaries, warnings
+    from ramet.data.own.site import check_site, statistics
     from ramet.disk import write_atomically
     from ramet.experiment import SPLIT_SEED
     from ramet.report.data_tables import columns_table, site_table

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ramet.data.own import Preparation, Schema
+from ramet.data.own.preparation import Preparation
+from ramet.data.own.schema import Schema
 from ramet.data.splits import PARTS
 from ramet.experiment import RunSettings
 from ramet.leak import ATTACKS, Audit

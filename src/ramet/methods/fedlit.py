@@ -43,7 +43,8 @@ from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.models import LinkClustering, MultiChannelGCN, MultiChannelNetwork
+from ramet.models.multi_channel_gcn import MultiChannelGCN
+from ramet.models.settings import LinkClustering, MultiChannelNetwork
 from ramet.payload import Array, Arrays, Payload, everything, only, under
 from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method

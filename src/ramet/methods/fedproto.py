@@ -33,7 +33,7 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from ramet.models import embedding_size
+from ramet.models.networks import embedding_size
 from ramet.payload import Arrays, Payload, nothing
 from ramet.rules.extras import Extras
 from ramet.rules.merging import Summing

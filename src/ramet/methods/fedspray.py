@@ -49,7 +49,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.methods.fedproto import PrototypeMean, invalid_counts
-from ramet.models import NodeNetwork, ProxyGCN, embedding_size
+from ramet.models.networks import embedding_size
+from ramet.models.settings import NodeNetwork
+from ramet.models.structure_proxies import ProxyGCN
 from ramet.options import Share
 from ramet.payload import only
 from ramet.rules.extras import Extras

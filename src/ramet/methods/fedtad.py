@@ -54,14 +54,11 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.models import (
-    FeatureGenerator,
-    NodeGCN,
-    NodeNetwork,
-    embedding_size,
-    nearest_graph,
-    return_probabilities,
-)
+from ramet.models.generated_graph import FeatureGenerator, nearest_graph
+from ramet.models.networks import embedding_size
+from ramet.models.plain_node import NodeGCN
+from ramet.models.random_walk import return_probabilities
+from ramet.models.settings import NodeNetwork
 from ramet.payload import Arrays, Payload, everything, nothing, under
 from ramet.rules.extras import Extras
 from ramet.rules.merging import Comparing, weighted_mean

@@ -60,8 +60,10 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.models import NodeGCN, NodeNetwork, embedding_size
 from ramet.models.layers import GCNLayer
+from ramet.models.networks import embedding_size
+from ramet.models.plain_node import NodeGCN
+from ramet.models.settings import NodeNetwork
 from ramet.options import Share
 from ramet.payload import Arrays, Payload, nothing, only
 from ramet.rules.extras import Extras, Stage

@@ -12,7 +12,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.cache import cached
 from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ramet.data import ClientData
 from ramet.data.link_split import LinkSplit, Negatives
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.hetero_graphs import (
     AmazonSplit,
     read_amazon,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import ClientData, StructureEncoding
-from ramet.data.own import Schema, TaskName
+from ramet.data.own.schema import Schema, TaskName
 from ramet.errors import RametError
 from ramet.metrics.classification import METRICS, Labels, Probabilities
 

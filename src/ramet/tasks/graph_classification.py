@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
-from ramet.data.own import Schema, TaskName, check_task
-from ramet.models import GraphShape
+from ramet.data.own.schema import Schema, TaskName, check_task
+from ramet.models.shape import GraphShape
 from ramet.tasks.base import Predictions, Task, mismatch
 
 _EVALUATION_BATCH_SIZE = 64

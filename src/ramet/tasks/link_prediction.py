@@ -18,9 +18,9 @@ from torch.nn import functional
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.hetero_graph import HeldOutPairs, HeteroGraph, LabelledPairs, Links
-from ramet.data.own import Schema, TaskName, check_task, width_of
+from ramet.data.own.schema import Schema, TaskName, check_task, width_of
 from ramet.metrics.classification import area_under_roc
-from ramet.models import LinkShape
+from ramet.models.shape import LinkShape
 from ramet.tasks.base import Predictions, Scores, Task, encoded, mismatch
 
 

@@ -16,8 +16,9 @@ from torch.nn import functional
 from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.neighbour_sampling import sample_batches
-from ramet.data.own import Schema, TaskName, check_task
-from ramet.models import FindsLinkKinds, NodeShape
+from ramet.data.own.schema import Schema, TaskName, check_task
+from ramet.models.link_kinds import FindsLinkKinds
+from ramet.models.shape import NodeShape
 from ramet.tasks.base import Predictions, Scores, Task, mismatch
 
 
