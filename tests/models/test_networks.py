@@ -39,7 +39,7 @@ def example(kind: type[Any], small_graph: NodeGraph) -> tuple[Any, tuple[Any, ..
         return shape, (block.cut(torch.arange(20)),)
     if kind is NodeShape:
         return NodeShape(small_graph.features.size(1), small_graph.classes), (small_graph,)
-    graph = read_planted_hetero(80, 3, 300, 5, 1, "random").graph
+    graph = read_planted_hetero(80, 3, 300, 5, 1, "random").content
     types = tuple((one.name, one.width) for one in graph.types)
     relations = tuple(relation.name for relation in graph.relations)
     return LinkShape(types, relations), (graph, graph.links)

@@ -46,6 +46,7 @@ from ramet.methods.authors import Authors, Deviation
 from ramet.models.multi_channel_gcn import MultiChannelGCN
 from ramet.models.settings import LinkClustering, MultiChannelNetwork
 from ramet.payload import Array, Arrays, Payload, everything, only, under
+from ramet.rules.extras import are_counts
 from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
@@ -319,9 +320,7 @@ AUTHORS = Authors(
 
 def _invalid_counts(arrays: Arrays) -> str | None:
     """Check the node counts, which are the weights of the channels."""
-    counts = arrays[_NODES]
-    valid = bool((counts >= 0).all() and (counts == np.round(counts)).all())
-    return None if valid else f"{_NODES} has values that are not node counts"
+    return None if are_counts(arrays[_NODES]) else f"{_NODES} has values that are not node counts"
 
 
 def _groups(state: Payload) -> dict[str, list[int]]:

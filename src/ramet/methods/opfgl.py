@@ -66,7 +66,7 @@ from ramet.models.plain_node import NodeGCN
 from ramet.models.settings import NodeNetwork
 from ramet.options import Share
 from ramet.payload import Arrays, Payload, nothing, only
-from ramet.rules.extras import Extras, Stage
+from ramet.rules.extras import Extras, Stage, are_counts
 from ramet.rules.merging import Summing
 from ramet.rules.method import Method
 from ramet.rules.server import Server
@@ -124,9 +124,8 @@ class SendStatistics:
 
 def invalid_statistics(extras: Arrays) -> str | None:
     """Check the statistics of which the server computes means and deviations."""
-    counts = extras["counts"]
-    valid = (counts >= 0).all() and (counts == np.rint(counts)).all()
-    return None if valid and (extras["squares"] >= 0).all() else "counts or squares are invalid"
+    valid = are_counts(extras["counts"]) and (extras["squares"] >= 0).all()
+    return None if valid else "counts or squares are invalid"
 
 
 @dataclass(frozen=True)
