@@ -372,7 +372,11 @@ def test_feddas_protocol_reaches_all_parts_and_the_rule_that_replaces_its_own() 
         5e-4, 1e-4, epochs=50, batch_size=1028, fresh_moments=True, stop_after=40
     )
     setting: Any = theirs.setting
-    assert (setting.source, setting.specialities, setting.parts) == ("fedda:amazon", "fedda", 16)
+    assert (setting.source, setting.specialities, setting.sampling.clients) == (
+        "fedda:amazon",
+        "fedda",
+        16,
+    )
     one = parts("fedda", "amazon", protocol="authors", epochs="1").assembled().training
     assert one == LocalTraining(
         5e-4, 1e-4, epochs=1, batch_size=1028, fresh_moments=True, stop_after=40
