@@ -23,8 +23,10 @@ from torch.nn import functional
 from ramet.data import NodeGraph
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.metrics import peak_memory
-from ramet.models import GCN, LinkClustering, MultiChannelGCN, MultiChannelNetwork, NodeShape
 from ramet.models.link_kinds import LINKS_AT_ONCE, assign, means, seeded
+from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
+from ramet.models.settings import LinkClustering, MultiChannelNetwork
+from ramet.models.shape import NodeShape
 from ramet.tasks import NodeClassification
 
 WIDTH, KINDS = 64, 6

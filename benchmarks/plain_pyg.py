@@ -20,7 +20,8 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 
 from ramet.experiment import Experiment
-from ramet.models import DualChannel, GraphShape
+from ramet.models.dual_channel import DualChannel
+from ramet.models.shape import GraphShape
 from ramet.tasks import GraphSamples
 
 BATCH = 128

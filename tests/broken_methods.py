@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from ramet import Method, fedavg
 from ramet.data import Batch
-from ramet.models import GraphShape
+from ramet.models.shape import GraphShape
 from ramet.payload import Arrays, Payload, only
 from ramet.rules.merging import Merging, Reply, WeightedMean
 from ramet.rules.server import Server

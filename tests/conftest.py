@@ -21,14 +21,14 @@ from ramet.data import (
     StructureEncoding,
     stratified,
 )
-from ramet.data.link_split import HeldOutPairs
+from ramet.data.graphs.hetero_graph import HeldOutPairs
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.planted import PlantedKind, planted
 from ramet.data.splits import node_fold_split
 from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.partition import Reading
-from ramet.partition.by_relation import planted_hetero
+from ramet.partition.by_relation import Sampling, planted_hetero
 from ramet.rules.method import Method, assembled
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRuns
@@ -82,7 +82,7 @@ def _small_planted(seed: int) -> ClientData[NodeGraph, Split]:
 
 def _small_hetero(part: int) -> ClientData[HeteroGraph, HeldOutPairs]:
     """160 nodes of two types, and three relations."""
-    setting = planted_hetero(clients=3, nodes=80, links=300)
+    setting = planted_hetero(Sampling(clients=3), nodes=80, links=300)
     return setting.client_data(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
 
 

@@ -29,7 +29,7 @@ from ramet.experiment import RunFolder
 from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import LiveClients, local_wire
 from ramet.metrics import Record
-from ramet.models import GraphShape
+from ramet.models.shape import GraphShape
 from ramet.payload import Arrays, Payload, only
 from ramet.rules.merging import Summing
 from ramet.rules.method import AssembledMethod, Method, assembled

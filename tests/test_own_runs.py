@@ -17,9 +17,10 @@ import ramet
 from command_line import ramet as command
 from federations import merged_sha256
 from own_sites import graph_site, link_site, node_site
-from ramet.data.own import Schema, read_site
 from ramet.data.own.description import read_description
 from ramet.data.own.problems import Problems
+from ramet.data.own.schema import Schema
+from ramet.data.own.site import read_site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
 from ramet.experiment.continuing import check_same

@@ -29,8 +29,8 @@ from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.experiment.named import NamedParts, method_factory
 from ramet.methods import METHODS, PAPER_NAMES
-from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.networks import NETWORKS
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.report.text import markdown_table
 from ramet.rules.method import switchable_arrays
 from ramet.studies.archive import finished_runs

@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 import ramet
-from ramet.data.own import check_site
 from ramet.data.own.advice import column_summaries
+from ramet.data.own.site import check_site
 
 picture = Path(sys.argv[1] if len(sys.argv) > 1 else "three_clinics.png")
 work = tempfile.TemporaryDirectory()

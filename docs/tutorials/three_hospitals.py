@@ -25,7 +25,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 import ramet
-from ramet.data.own import check_site, statistics
+from ramet.data.own.site import check_site, statistics
 
 picture = Path(sys.argv[1] if len(sys.argv) > 1 else "three_hospitals.png")
 work = tempfile.TemporaryDirectory()

@@ -18,8 +18,9 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.methods.fedprox import Proximal
     from ramet.methods.gcfl import ClusteredMean
     from ramet.methods.moon import Contrast
-    from ramet.models import GraphShape, LinkShape, NodeShape, embedding_size
+    from ramet.models.networks import embedding_size
     from ramet.models.pyg import PyGNodeNetwork
+    from ramet.models.shape import GraphShape, LinkShape, NodeShape
     from ramet.partition import SETTINGS
     from ramet.payload import Array, Arrays, Payload, Sharing, everything, nothing, only, under
     from ramet.prediction.explanation import Explanation

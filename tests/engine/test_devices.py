@@ -20,7 +20,8 @@ from ramet.data.graphs.flow import offsets
 from ramet.data.graphs.hetero_graph import Links
 from ramet.engine.processes.devices import WORKER, compute_device, places
 from ramet.methods import fedavg, feddense, fedstar
-from ramet.models import NETWORKS, GraphShape, LinkShape, NodeShape
+from ramet.models.networks import NETWORKS
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.randomness import Randomness
 from ramet.rules.method import AssembledMethod, assembled
 from ramet.tasks import GraphClassification, LinkPrediction, NodeClassification, Task

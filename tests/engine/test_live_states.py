@@ -25,7 +25,8 @@ from ramet.experiment import RunFolder
 from ramet.experiment.executing import execute
 from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedavg
-from ramet.models import GIN, GraphShape
+from ramet.models.shape import GraphShape
+from ramet.models.single_channel import GIN
 from ramet.partition.by_dataset import GraphSetting
 from ramet.payload import digest
 from ramet.rules.method import assembled

@@ -16,7 +16,7 @@ from ramet.data import Batch
 from ramet.engine.messages import request
 from ramet.engine.site.audit import audit_entries
 from ramet.engine.site.request import NotSharedError
-from ramet.models import GraphShape
+from ramet.models.shape import GraphShape
 from ramet.payload import Array, Arrays, Payload
 from ramet.rules.eight_bit import EightBit
 from ramet.rules.extras import Extras, Stage

@@ -28,7 +28,8 @@ from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.client_side import client_of
 from ramet.experiment.executing import execute
 from ramet.methods import fedavg
-from ramet.models import GIN, GraphShape
+from ramet.models.shape import GraphShape
+from ramet.models.single_channel import GIN
 from ramet.payload import Payload, digest
 from ramet.rules.method import assembled
 from ramet.tasks import GraphClassification, GraphSamples, Scores

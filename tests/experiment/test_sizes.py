@@ -6,7 +6,7 @@ from torch import nn
 
 from ramet.experiment.sizes import Sizes
 from ramet.methods import fedavg
-from ramet.models import GraphShape
+from ramet.models.shape import GraphShape
 from ramet.rules.method import assembled
 
 

@@ -18,26 +18,24 @@ from ramet.export import standalone as standalone_files
 from ramet.export.example import Example, Form, invented
 from ramet.export.inputs import inputs_of
 from ramet.export.networks import standalone
-from ramet.models import (
-    NETWORKS,
-    DenseDualChannel,
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.dual_channel import DualChannel
+from ramet.models.multi_channel_gcn import MultiChannelGCN
+from ramet.models.networks import NETWORKS
+from ramet.models.node_sage import MendedSAGE
+from ramet.models.plain_node import MaskedNodeGCN
+from ramet.models.settings import (
     DenseNetwork,
-    DualChannel,
     GCNNetwork,
-    GraphShape,
     HGNNetwork,
     LinkClustering,
     LinkNetwork,
-    LinkShape,
-    MaskedNodeGCN,
-    MendedSAGE,
-    MultiChannelGCN,
     MultiChannelNetwork,
     NodeNetwork,
-    NodeShape,
-    ProxyGCN,
-    SimpleHGN,
 )
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.simple_hgn import SimpleHGN
+from ramet.models.structure_proxies import ProxyGCN
 
 Build = Callable[[Any], nn.Module]
 ENCODING = StructureEncoding(5, 6)

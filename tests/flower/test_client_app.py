@@ -10,7 +10,8 @@ from flwr.app import Context, Message, MessageType, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from own_sites import graph_site, messy_site
-from ramet.data.own import agreed, read_site
+from ramet.data.own.preparation import agreed
+from ramet.data.own.site import read_site
 from ramet.engine.messages import request
 from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from own_sites import node_site
-from ramet.data.own import SiteDataError, read_site
+from ramet.data.own.problems import SiteDataError
+from ramet.data.own.site import read_site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
 from ramet.flower.client_app import _described

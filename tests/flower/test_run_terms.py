@@ -9,7 +9,7 @@ import pytest
 
 from joined_sites import RUN, Joined, joined_site
 from own_sites import messy_site
-from ramet.data.own import Preparation
+from ramet.data.own.preparation import Preparation
 from ramet.errors import RametError
 from ramet.flower.client_app import _cached_experiment
 from ramet.flower.permission import NotAllowedError

@@ -10,7 +10,7 @@ from flwr.app import MessageType
 
 from joined_sites import Joined, joined_site
 from own_sites import messy_site
-from ramet.data.own import SiteSums
+from ramet.data.own.preparation import SiteSums
 from ramet.engine.site.audit import audit_entries
 from ramet.flower.client_app import _cached_experiment
 from ramet.policy import PolicyError

@@ -26,7 +26,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from ramet.data.own import Preparation
+from ramet.data.own.preparation import Preparation
 from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError

@@ -26,8 +26,9 @@ from ramet.experiment.capabilities import Can
 from ramet.experiment.compatibility import why_not
 from ramet.methods import adafgl
 from ramet.methods.adafgl import HiddenLabels, PersonalLoss, TwoPhases
-from ramet.models import AdaptiveGCN, NodeNetwork, NodeShape
-from ramet.models.adaptive_gcn import Alike, HopsMLP, Parts, Propagation, signed_mean
+from ramet.models.adaptive_gcn import AdaptiveGCN, Alike, HopsMLP, Parts, Propagation, signed_mean
+from ramet.models.settings import NodeNetwork
+from ramet.models.shape import NodeShape
 from ramet.payload import Payload, digest
 from ramet.rules.method import assembled
 from ramet.studies.finished_run import FinishedRun

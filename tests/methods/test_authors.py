@@ -22,7 +22,9 @@ from ramet.experiment.run_models import start_model_of
 from ramet.methods import AUTHORS, METHODS, PAPER_NAMES, fedper
 from ramet.methods.fedda import Explore, Restart
 from ramet.methods.gcfl import ClusteredMean, Clustering, by_cosine
-from ramet.models import DenseDualChannel, DenseNetwork, GraphShape
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.settings import DenseNetwork
+from ramet.models.shape import GraphShape
 from ramet.papers.deviations import deviations, methods_of_papers
 from ramet.partition import Reading
 from ramet.partition.by_dataset import tiny
@@ -142,7 +144,7 @@ def path_graph() -> tuple[HeteroGraph, Links]:
 def negatives(kind: Any, test: Links) -> list[tuple[int, int]]:
     graph, known = path_graph()
     draw = torch.Generator().manual_seed(1)
-    held_out = with_negatives(graph, known, test, test, kind, draw).held_out.test
+    held_out = with_negatives(graph, known, test, test, kind, draw).split.test
     drawn = held_out.pairs[(held_out.labels == 0).nonzero().flatten()]
     return list(zip(drawn.heads.tolist(), drawn.tails.tolist(), strict=True))
 
@@ -163,20 +165,20 @@ def test_a_head_without_unlinked_nodes_two_links_away_has_no_negatives() -> None
     pair = links(([0], [1], [0]))
     held_out = with_negatives(
         graph, pair, pair, pair, "2hop-unlinked", torch.Generator()
-    ).held_out.test
+    ).split.test
     assert held_out.labels.tolist() == [1.0]
 
 
 @pytest.mark.data
 def test_feddas_split_of_amazon_has_its_sizes(data_root: Path) -> None:
     split = read_amazon(data_root, 123, "random", "fedda")
-    positive = split.held_out.test.pairs[split.held_out.test.labels.nonzero().flatten()]
-    held = int(split.held_out.val.labels.sum())
-    assert split.graph.nodes == 10_099
-    assert len(split.graph.links) + held == 111_495
+    positive = split.split.test.pairs[split.split.test.labels.nonzero().flatten()]
+    held = int(split.split.val.labels.sum())
+    assert split.content.nodes == 10_099
+    assert len(split.content.links) + held == 111_495
     assert torch.bincount(positive.kinds).tolist() == [19_231, 17_933]
     # every head has its first link in training
-    links, val = split.graph.links, split.held_out.val.pairs
+    links, val = split.content.links, split.split.val.pairs
     heads = {*zip(links.heads.tolist(), links.kinds.tolist(), strict=True)}
     assert {*zip(val.heads.tolist(), val.kinds.tolist(), strict=True)} <= heads
     assert 0.05 < held / 111_495 < 0.1
@@ -370,7 +372,11 @@ def test_feddas_protocol_reaches_all_parts_and_the_rule_that_replaces_its_own() 
         5e-4, 1e-4, epochs=50, batch_size=1028, fresh_moments=True, stop_after=40
     )
     setting: Any = theirs.setting
-    assert (setting.source, setting.specialities, setting.parts) == ("fedda:amazon", "fedda", 16)
+    assert (setting.source, setting.specialities, setting.sampling.clients) == (
+        "fedda:amazon",
+        "fedda",
+        16,
+    )
     one = parts("fedda", "amazon", protocol="authors", epochs="1").assembled().training
     assert one == LocalTraining(
         5e-4, 1e-4, epochs=1, batch_size=1028, fresh_moments=True, stop_after=40

@@ -24,7 +24,7 @@ from ramet.methods import METHODS
 from ramet.methods.adafgl import TwoPhases
 from ramet.methods.opfgl import AdaptiveDistillation, SurrogateGraph
 from ramet.metrics import WORK, Record
-from ramet.models import SpectralNetwork
+from ramet.models.settings import SpectralNetwork
 from ramet.payload import Payload, only
 from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.tasks import TASKS, Samples

@@ -6,7 +6,8 @@ import pytest
 
 from ramet.errors import RametError
 from ramet.methods import fedper
-from ramet.models import GIN, GraphNetwork
+from ramet.models.settings import GraphNetwork
+from ramet.models.single_channel import GIN
 from ramet.rules.method import assembled
 
 

@@ -19,7 +19,8 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import fedproto
 from ramet.methods.fedproto import PrototypeMean, invalid_counts, no_prototypes
-from ramet.models import GraphShape, LinkGCN, LinkShape
+from ramet.models.plain_link import LinkGCN
+from ramet.models.shape import GraphShape, LinkShape
 from ramet.payload import Payload
 from ramet.rules.method import assembled
 from ramet.training.local import LocalTraining

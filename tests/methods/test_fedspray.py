@@ -19,7 +19,9 @@ from ramet.experiment.compatibility import why_not
 from ramet.methods import fedspray
 from ramet.methods.fedproto import PrototypeMean
 from ramet.methods.fedspray import divergence, soft_targets
-from ramet.models import NodeNetwork, NodeShape, ProxyGCN
+from ramet.models.settings import NodeNetwork
+from ramet.models.shape import NodeShape
+from ramet.models.structure_proxies import ProxyGCN
 from ramet.payload import Payload
 from ramet.rules.method import assembled
 

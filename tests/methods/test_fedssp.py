@@ -24,8 +24,9 @@ from ramet.experiment.capabilities import Can
 from ramet.experiment.compatibility import why_not
 from ramet.methods import fedssp
 from ramet.methods.fedssp import MeanOfClients
-from ramet.models import GraphShape, SpectralGNN, SpectralNetwork
-from ramet.models.spectral import link_softmax, padded_eigenvalues
+from ramet.models.settings import SpectralNetwork
+from ramet.models.shape import GraphShape
+from ramet.models.spectral import SpectralGNN, link_softmax, padded_eigenvalues
 from ramet.payload import Payload
 from ramet.randomness import Randomness
 from ramet.rules.method import assembled

@@ -27,7 +27,11 @@ from ramet.methods.fedtad import (
     reliabilities,
     semantic_loss,
 )
-from ramet.models import NodeGCN, NodeNetwork, NodeShape, nearest_graph, return_probabilities
+from ramet.models.generated_graph import nearest_graph
+from ramet.models.plain_node import NodeGCN
+from ramet.models.random_walk import return_probabilities
+from ramet.models.settings import NodeNetwork
+from ramet.models.shape import NodeShape
 from ramet.payload import Payload
 from ramet.rules.method import assembled
 from ramet.rules.server import Server

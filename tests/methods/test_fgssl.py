@@ -14,7 +14,7 @@ from ramet.experiment.capabilities import Can
 from ramet.experiment.compatibility import why_not
 from ramet.methods import fgssl
 from ramet.methods.fgssl import contrast, distilled
-from ramet.models import random_view
+from ramet.models.random_views import random_view
 from ramet.rules.method import assembled
 
 

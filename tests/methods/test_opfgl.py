@@ -27,7 +27,9 @@ from ramet.methods.opfgl import (
     moments,
     operator,
 )
-from ramet.models import NodeGCN, NodeNetwork, NodeShape
+from ramet.models.plain_node import NodeGCN
+from ramet.models.settings import NodeNetwork
+from ramet.models.shape import NodeShape
 from ramet.payload import Payload
 from ramet.randomness import Randomness
 from ramet.rules.method import assembled

@@ -25,9 +25,12 @@ from ramet.experiment.local_engine import local_wire
 from ramet.methods import METHODS, fedstar, local
 from ramet.metrics import Record
 from ramet.metrics.work import WORK, count_operations, is_counted, peak_memory, total
-from ramet.models import GIN, GraphNetwork, GraphShape, SimpleHGN
+from ramet.models.settings import GraphNetwork
+from ramet.models.shape import GraphShape
+from ramet.models.simple_hgn import SimpleHGN
+from ramet.models.single_channel import GIN
 from ramet.partition import Reading
-from ramet.partition.by_relation import planted_hetero
+from ramet.partition.by_relation import Sampling, planted_hetero
 from ramet.payload import Payload, digest
 from ramet.rules.method import step_of
 from ramet.tasks import GraphClassification, LinkPrediction, StructureEncoding
@@ -63,7 +66,7 @@ def test_gather_and_scatter_count_as_messages() -> None:
 
 def test_a_loss_that_calls_parts_of_a_model_counts_like_one_that_calls_the_whole() -> None:
     """`encode`, then `scores`, as in a loss on pairs of nodes."""
-    task, setting = LinkPrediction(), planted_hetero(clients=3, nodes=80, links=300)
+    task, setting = LinkPrediction(), planted_hetero(Sampling(clients=3), nodes=80, links=300)
     reading = Reading(Path(), 123, StructureEncoding(0, 0))
     samples = task.samples(setting.client_data(setting.clients[0], reading))
     batch = next(iter(task.batches(samples, 32, torch.Generator().manual_seed(1))))

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from ramet.data import NodeGraph
-from ramet.models import MendedSAGE, NodeNetwork, NodeSAGE, NodeShape
 from ramet.models.missing_neighbours import (
     Impaired,
     NeighbourGenerator,
     distances_to_nearest,
     impaired,
 )
+from ramet.models.node_sage import MendedSAGE, NodeSAGE
+from ramet.models.settings import NodeNetwork
+from ramet.models.shape import NodeShape
 
 
 def star_graph(stars: int, leaves: int) -> NodeGraph:

@@ -5,8 +5,12 @@ from torch import nn
 from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 
 from ramet.data import GraphBlock
-from ramet.models import GIN, DenseDualChannel, DenseNetwork, DualChannel, GraphNetwork, GraphShape
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.dual_channel import DualChannel
 from ramet.models.layers import Dropout, InputLinear, self_and_neighbours
+from ramet.models.settings import DenseNetwork, GraphNetwork
+from ramet.models.shape import GraphShape
+from ramet.models.single_channel import GIN
 
 BZR = GraphShape(features=53, structure=32, classes=2)
 

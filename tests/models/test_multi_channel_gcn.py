@@ -11,15 +11,10 @@ from torch import nn
 from ramet.data import NodeGraph
 from ramet.data.graphs.channel import scale
 from ramet.metrics import count_operations
-from ramet.models import (
-    GCN,
-    GCNNetwork,
-    LinkClustering,
-    MultiChannelGCN,
-    MultiChannelNetwork,
-    NodeShape,
-)
 from ramet.models.layers import apply_linear
+from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
+from ramet.models.settings import GCNNetwork, LinkClustering, MultiChannelNetwork
+from ramet.models.shape import NodeShape
 
 SHAPE = NodeShape(features=8, classes=3)
 CLUSTERING = LinkClustering(smallest=0)

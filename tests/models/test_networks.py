@@ -15,18 +15,11 @@ from torch import Tensor, nn
 from ramet.data import NodeGraph, StructureEncoding
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.hetero_graphs import read_planted_hetero
-from ramet.models import (
-    DEFAULT_NETWORKS,
-    NETWORKS,
-    GraphShape,
-    LinkNetwork,
-    LinkShape,
-    NodeAttentionNetwork,
-    NodeGCN,
-    NodeNetwork,
-    NodeShape,
-)
+from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.models.plain_link import LinkGCN
+from ramet.models.plain_node import NodeGCN
+from ramet.models.settings import LinkNetwork, NodeAttentionNetwork, NodeNetwork
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.options import arguments
 from ramet.payload import only
 from ramet.source_names import dict_keys
@@ -46,7 +39,7 @@ def example(kind: type[Any], small_graph: NodeGraph) -> tuple[Any, tuple[Any, ..
         return shape, (block.cut(torch.arange(20)),)
     if kind is NodeShape:
         return NodeShape(small_graph.features.size(1), small_graph.classes), (small_graph,)
-    graph = read_planted_hetero(80, 3, 300, 5, 1, "random").graph
+    graph = read_planted_hetero(80, 3, 300, 5, 1, "random").content
     types = tuple((one.name, one.width) for one in graph.types)
     relations = tuple(relation.name for relation in graph.relations)
     return LinkShape(types, relations), (graph, graph.links)

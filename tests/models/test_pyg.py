@@ -13,17 +13,14 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GCNConv
 
 from ramet.data import Batch, GraphBlock, NodeGraph, StructureEncoding
-from ramet.models import (
-    NETWORKS,
-    DenseDualChannel,
-    DualChannel,
-    GraphShape,
-    LinkClustering,
-    MendedSAGE,
-    MultiChannelGCN,
-    NodeShape,
-)
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.dual_channel import DualChannel
+from ramet.models.multi_channel_gcn import MultiChannelGCN
+from ramet.models.networks import NETWORKS
+from ramet.models.node_sage import MendedSAGE
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
+from ramet.models.settings import LinkClustering
+from ramet.models.shape import GraphShape, NodeShape
 
 FEATURES, CLASSES, NODES = 5, 3, 30
 

@@ -6,9 +6,10 @@ from torch.nn import functional
 from torch_geometric.utils import softmax
 
 from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
-from ramet.models import HGNNetwork, LinkShape, SimpleHGN
 from ramet.models.layers import Dropout
-from ramet.models.simple_hgn import _Attention
+from ramet.models.settings import HGNNetwork
+from ramet.models.shape import LinkShape
+from ramet.models.simple_hgn import SimpleHGN, _Attention
 from ramet.payload import only
 
 KINDS = ["b", "a", "b-back", "a-back", "loop"]

@@ -14,7 +14,7 @@ from ramet.data.sources.planted import PlantedKind, planted
 from ramet.errors import RametError
 from ramet.experiment import checked_settings
 from ramet.partition import SETTINGS, Reading
-from ramet.partition.by_community import EvaluatedOn, SubgraphSetting, cora
+from ramet.partition.by_community import EvaluatedOn, SubgraphSetting
 from ramet.partition.node_cuts import communities, pack
 
 INPUTS = StructureEncoding(0, 0)
@@ -84,8 +84,9 @@ def test_parts_depend_only_on_the_seed(tmp_path: Path) -> None:
 
 
 def test_cora_has_parts_of_equal_size(data_root: Path) -> None:
-    setting, reading = cora(), Reading(data_root, 123, INPUTS)
+    setting, reading = SETTINGS["cora"](), Reading(data_root, 123, INPUTS)
     whole = setting.overview(reading)
+    assert whole is not None
     assert (whole.content.nodes, whole.content.links, whole.content.classes) == (2708, 5278, 7)
     parts = [setting.client_data(client, reading) for client in setting.clients]
     assert sum(part.content.nodes for part in parts) == 2708

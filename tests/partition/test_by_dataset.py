@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.errors import RametError
-from ramet.partition import SETTINGS, AtRandom, ByLabel, BySize, Cut
+from ramet.partition import SETTINGS
+from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
 
 LABELS = torch.arange(1200) % 3
 CUTS: list[Cut] = [AtRandom(20), BySize(20, 1.2), ByLabel(20, 0.5)]

@@ -8,13 +8,13 @@ import torch
 from ramet.data import StructureEncoding
 from ramet.errors import RametError
 from ramet.partition import Reading
-from ramet.partition.by_relation import planted_hetero, specialities
+from ramet.partition.by_relation import Sampling, planted_hetero, specialities
 
 READING = Reading(Path(), 123, StructureEncoding(0, 0))
 
 
 def test_a_client_holds_more_of_its_specialities_and_learns_only_those() -> None:
-    setting = planted_hetero(clients=8, links=400)
+    setting = planted_hetero(Sampling(clients=8), links=400)
     whole = setting.overview(READING).content
     seen = set()
     for client in setting.clients:
@@ -39,9 +39,9 @@ def test_parts_are_reproducible_and_share_the_held_out_links() -> None:
 
 
 def test_even_and_central_partitions() -> None:
-    even = planted_hetero(partition="even")
+    even = planted_hetero(Sampling("even", clients=4))
     assert even.client_data("part-0000", READING).content.learned.all()
-    central = planted_hetero(partition="central")
+    central = planted_hetero(Sampling("central"))
     assert central.clients == ("part-0000",)
     held = central.client_data("part-0000", READING).content
     assert len(held.links) == len(central.overview(READING).content.links)
@@ -55,4 +55,4 @@ def test_a_single_relation_is_every_clients_speciality() -> None:
 
 def test_a_client_without_links_is_refused() -> None:
     with pytest.raises(RametError, match="part-0000 gets no links to learn from"):
-        planted_hetero(own=0.0).client_data("part-0000", READING)
+        planted_hetero(Sampling(clients=4, own=0.0)).client_data("part-0000", READING)

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from own_sites import link_site, node_site
 from ramet.experiment.named import setting_named
 from ramet.partition import Reading
-from ramet.partition.inspection import LinkInspection, RelationInspection, inspect
+from ramet.partition.inspection import LinkInspection, RelationInspection, inspect, to_json
 from ramet.report.data_figures import class_shares
 from ramet.report.data_tables import differences_table
 from table_cells import headers, rows
@@ -46,10 +46,10 @@ def test_each_difference_shows_where_it_is(tmp_path: Path) -> None:
     pd.concat([contacts, more]).to_csv(tmp_path / "west" / "contacts.csv", index=False)
     found = inspected(*files.values())
     assert isinstance(found, LinkInspection)
-    assert found.classes["north"] == [26, 14]
-    assert found.classes["south"] == [10, 30]
-    assert found.to_json()["classes"]["south"] == {"healthy": 10, "ill": 30}
-    bars = class_shares(found.classes, found.class_names).axes[0].patches
+    assert found.classes["north"] == {"healthy": 26, "ill": 14}
+    assert found.classes["south"] == {"healthy": 10, "ill": 30}
+    assert to_json(found)["classes"]["south"] == {"healthy": 10, "ill": 30}
+    bars = class_shares(found.classes).axes[0].patches
     widths = [round(bar.get_width()) for bar in bars if isinstance(bar, Rectangle)]
     assert widths == [65, 25, 65, 65, 35, 75, 35, 35]
     for kind, site in (("classes", 1), ("features", 2), ("structure", 3)):
@@ -78,7 +78,7 @@ def test_sites_with_links_differ_in_relations(tmp_path: Path) -> None:
     assert isinstance(found, RelationInspection)
     assert {"relations", "structure"} <= {*found.divergences}
     assert found.divergences["relations"][0, 1] == pytest.approx(0.0)
-    assert found.to_json()["divergences"]["structure"][0][0] == 0.0
+    assert to_json(found)["divergences"]["structure"][0][0] == 0.0
 
 
 def test_a_single_site_has_nothing_to_compare_with(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from ramet.data import Batch
 from ramet.engine.start import start_model
 from ramet.methods import fedavg, feddense, fedstar
-from ramet.models import GIN, GraphGCN, GraphNetwork, GraphSAGE
 from ramet.models.layers import graph_sums
+from ramet.models.settings import GraphNetwork
+from ramet.models.single_channel import GIN, GraphGCN, GraphSAGE
 from ramet.privacy.accounting import Mechanism
 from ramet.privacy.draws import SeededDraws
 from ramet.randomness import Randomness

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from own_sites import graph_site, node_site
-from ramet.data.own import check_site, statistics
+from ramet.data.own.site import check_site, statistics
 from ramet.experiment import SPLIT_SEED
 from ramet.experiment.named import setting_named
 from ramet.partition import Reading

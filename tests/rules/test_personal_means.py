@@ -16,7 +16,11 @@ from federations import planted_run, stopped_and_resumed
 from ramet.data import NodeGraph
 from ramet.methods.fedgta import Alike, confidence, moments, negative_confidence
 from ramet.methods.fedpub import BySimilarity, SparseAndNear, no_embedding, send_embedding
-from ramet.models import MaskedNodeGCN, NodeNetwork, NodeShape, propagated, random_graph
+from ramet.models.plain_node import MaskedNodeGCN
+from ramet.models.propagation import propagated
+from ramet.models.random_graph import random_graph
+from ramet.models.settings import NodeNetwork
+from ramet.models.shape import NodeShape
 from ramet.payload import Payload
 from ramet.rules.merging import NEW_CLIENT
 from ramet.rules.personal_means import PersonalMeans

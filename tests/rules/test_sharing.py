@@ -11,10 +11,11 @@ from ramet.engine.start import start_shared
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings
 from ramet.methods import fedavg, fedper
-from ramet.models import GIN, GraphShape, SimpleHGN
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.plain_node import NodeGCN
-from ramet.models.single_channel import GraphSAGE
+from ramet.models.shape import GraphShape
+from ramet.models.simple_hgn import SimpleHGN
+from ramet.models.single_channel import GIN, GraphSAGE
 from ramet.rules.method import Method, Model, assembled
 from ramet.rules.sharing import BaseLayers, NetworkArrays, SameSize
 from ramet.tasks import GraphClassification, LinkPrediction, NodeClassification, Task

@@ -24,7 +24,7 @@ from ramet.errors import RametError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ramet.data.own import Problem
+    from ramet.data.own.problems import Problem
     from ramet.partition.inspection import Inspection
 
 _SHOWN_PER_COLUMN = 5
@@ -64,7 +64,7 @@ def inspect_data(
     from ramet.experiment import SPLIT_SEED, output_folder
     from ramet.experiment.named import setting_named
     from ramet.partition import Reading
-    from ramet.partition.inspection import LinkInspection, inspect
+    from ramet.partition.inspection import LinkInspection, inspect, to_json
     from ramet.report import data_figures, drawing, figures
 
     name, options = setting_and_options(setting, site, option)
@@ -77,10 +77,9 @@ def inspect_data(
             figure = figures.heterogeneity(list(inspection.clients), inspection.divergences)
             drawing.save(figure, folder, "heterogeneity")
             if isinstance(inspection, LinkInspection):
-                shares = data_figures.class_shares(inspection.classes, inspection.class_names)
-                drawing.save(shares, folder, "classes")
+                drawing.save(data_figures.class_shares(inspection.classes), folder, "classes")
     if as_json:
-        print_json(inspection.to_json())
+        print_json(to_json(inspection))
         return
     for table in _tables(inspection, name):
         print_table(table)
@@ -129,8 +128,8 @@ def check_data(
     """
     from dataclasses import asdict
 
-    from ramet.data.own import check_site, statistics
     from ramet.data.own.advice import column_summaries, warnings
+    from ramet.data.own.site import check_site, statistics
     from ramet.disk import write_atomically
     from ramet.experiment import SPLIT_SEED
     from ramet.report.data_tables import columns_table, site_table

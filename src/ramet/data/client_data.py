@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ramet.data.graphs.graph_block import GraphBlock
-from ramet.data.graphs.hetero_graph import HeteroGraph
+from ramet.data.graphs.hetero_graph import HeldOutPairs, HeteroGraph
 from ramet.data.graphs.node_graph import NodeGraph
-from ramet.data.link_split import HeldOutPairs
 from ramet.data.splits import Split
 
 Content = TypeVar("Content", GraphBlock, NodeGraph, HeteroGraph, covariant=True)

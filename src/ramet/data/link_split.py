@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
+from ramet.data.client_data import ClientData
+from ramet.data.graphs.hetero_graph import HeldOutPairs, HeteroGraph, LabelledPairs, Links
 
 Negatives = Literal["random", "2hop", "2hop-unlinked"]
 """How the negative pairs of held-out links are drawn, see ``with_negatives``."""
 LINK_SHARES = (0.85, 0.05, 0.10)
 """Of train, val and test."""
 _HEADS_PER_CHUNK = 512
-
-
-@dataclass(frozen=True)
-class HeldOutPairs:
-    """Validation and test pairs."""
-
-    val: LabelledPairs
-    test: LabelledPairs
-
-
-@dataclass(frozen=True)
-class LinkSplit:
-    """A graph with the training links only, and the held-out pairs."""
-
-    graph: HeteroGraph
-    held_out: HeldOutPairs
+LinkSplit: TypeAlias = ClientData[HeteroGraph, HeldOutPairs]
+"""A graph with the training links only, and the held-out pairs."""
 
 
 def split_links(whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
@@ -101,7 +87,7 @@ def with_negatives(
         )
     else:
         held_out = HeldOutPairs(labelled(val), labelled(test))
-    return LinkSplit(graph, held_out)
+    return ClientData(graph, held_out)
 
 
 def _random_tails(graph: HeteroGraph, known: Links, links: Links, draw: torch.Generator) -> Tensor:

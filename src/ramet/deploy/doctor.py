@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ramet.data.own import SiteDataError
+from ramet.data.own.problems import SiteDataError
 from ramet.deploy import keys
 from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ramet.data.own import Preparation
+from ramet.data.own.preparation import Preparation
 from ramet.deploy.consortium import Consortium, Invitation, read, site_options
 from ramet.deploy.probes import Check
 from ramet.deploy.site import STATE, Site

@@ -256,7 +256,7 @@ def join(
 
 def _check_data(data: Path, given: Invitation, invitation: Path) -> None:
     """Check that the path can be that of the invited site's data."""
-    from ramet.data.own import site_name  # imports PyTorch, which monitoring does not need
+    from ramet.data.own.site import site_name
 
     check_path(data.absolute())
     if given.setting != OWN:

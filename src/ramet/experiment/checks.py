@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ramet.data.own import Aspect, check_fit
+from ramet.data.own.schema import Aspect, check_fit
 from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
 from ramet.experiment.capabilities import Can, chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from ramet.data.own import Schema
+from ramet.data.own.schema import Schema
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.errors import RametError
 from ramet.experiment.changed_data import has_changed

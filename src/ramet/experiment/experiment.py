@@ -13,7 +13,9 @@ import torch
 
 from ramet.data import ClientData
 from ramet.data.fingerprint import data_sha256
-from ramet.data.own import KeptParts, Preparation, Schema, SiteSums, agreed
+from ramet.data.own.kept_parts import KeptParts
+from ramet.data.own.preparation import Preparation, SiteSums, agreed
+from ramet.data.own.schema import Schema
 from ramet.errors import unknown
 from ramet.experiment.code import check_code
 from ramet.experiment.named import NamedParts, with_metric

@@ -18,8 +18,8 @@ from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, AUTHORS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.methods.authors import Protocol
-from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.options import (
     Built,
     arguments,

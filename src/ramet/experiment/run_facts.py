@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ramet.data.own import distant_sums
+from ramet.data.own.preparation import distant_sums
 from ramet.disk import write_atomically
 from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
 from ramet.engine.site.audit import NAME as AUDIT

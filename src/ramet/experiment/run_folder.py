@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from ramet.data.own import Preparation, Schema
+from ramet.data.own.preparation import Preparation
+from ramet.data.own.schema import Schema
 from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.experiment.checks import check_clients

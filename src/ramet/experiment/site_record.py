@@ -10,7 +10,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ramet.data.own import KeptParts, Preparation, Ranges, Schema
+from ramet.data.own.kept_parts import KeptParts
+from ramet.data.own.preparation import Preparation
+from ramet.data.own.ranges import Ranges
+from ramet.data.own.schema import Schema
 from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.experiment.files import damaged

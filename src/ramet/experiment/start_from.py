@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ramet.data.own import Arrivals, KeptParts, Preparation
+from ramet.data.own.kept_parts import Arrivals, KeptParts
+from ramet.data.own.preparation import Preparation
 from ramet.engine.check import same_form
 from ramet.engine.server.rules import ServerRules
 from ramet.engine.server.state import MERGING, RunState

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ramet.data.own import Schema
+from ramet.data.own.schema import Schema
 from ramet.data.splits import PARTS
 from ramet.experiment import Experiment
 from ramet.export.example import Form

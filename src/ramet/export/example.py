@@ -13,12 +13,12 @@ from torch import Tensor
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph, StructureEncoding
 from ramet.data.graphs.hetero_graph import Links, NodeType, Relation
-from ramet.data.own import Preparation, Schema
 from ramet.data.own.columns import EPOCH, ColumnPart, ColumnValues, parsed
-from ramet.data.own.preparation import PreparedColumn
+from ramet.data.own.preparation import Preparation, PreparedColumn
+from ramet.data.own.schema import Schema
 from ramet.export.inputs import Graph
-from ramet.models import GraphShape, LinkShape, NodeShape
 from ramet.models.pyg import EdgeType
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
 
 Table: TypeAlias = dict[str, list[str]]
 """The cells of each column."""

@@ -18,7 +18,7 @@ from ramet.export.networks import Standalone
 from ramet.export.tables import tables_of
 from ramet.leak import stored_audit
 from ramet.metrics.classification import METRICS, Evaluation
-from ramet.models import LinkShape, NodeShape
+from ramet.models.shape import LinkShape, NodeShape
 from ramet.prediction import Trained
 from ramet.tasks import Predictions
 from ramet.version import versions

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph
 from ramet.data.graphs.hetero_graph import Links
-from ramet.models import FindsLinkKinds
+from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.pyg import EdgeType
 from ramet.models.single_channel import SingleChannel
 

@@ -12,8 +12,10 @@ from typing import Any
 
 from torch import nn
 
-from ramet.models import GraphShape, LinkShape, MendedSAGE, NodeShape, SpectralGNN
+from ramet.models.node_sage import MendedSAGE
 from ramet.models.pyg import PyGGraphNetwork, PyGLinkNetwork, PyGNodeNetwork
+from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.spectral import SpectralGNN
 
 CODE = "ramet_code"
 """The folder of the copied code, which is a package."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ramet.data.own import Description, described
+from ramet.data.own.description import Description
+from ramet.data.own.files import described
 from ramet.prediction import Trained
 
 

@@ -15,7 +15,7 @@ from ramet.experiment import Experiment
 from ramet.experiment.code import user_files
 from ramet.export.networks import Standalone
 from ramet.export.standalone.predict import OfData
-from ramet.models import GraphShape, NodeShape
+from ramet.models.shape import GraphShape, NodeShape
 from ramet.options import name_and_options
 
 

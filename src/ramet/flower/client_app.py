@@ -27,7 +27,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common import log
 
-from ramet.data.own import Preparation, SiteDataError, SiteSums, site_name
+from ramet.data.own.preparation import Preparation, SiteSums
+from ramet.data.own.problems import SiteDataError
+from ramet.data.own.site import site_name
 from ramet.disk import write_atomically
 from ramet.engine.site.answered import NAME as ANSWERED
 from ramet.engine.site.answered import Answered

@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from ramet.data.own import site_files
+from ramet.data.own.files import site_files
 from ramet.disk import write_atomically
 from ramet.flower.permission import NotAllowedError
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from flwr.app import Message, MessageType
 
-from ramet.data.own import Schema, SiteSums
+from ramet.data.own.preparation import SiteSums
+from ramet.data.own.schema import Schema
 from ramet.engine.server.wire import Refused
 from ramet.errors import RametError, one_line
 from ramet.flower.records import COLUMNS, to_records

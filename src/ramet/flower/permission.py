@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ramet.data.own import site_task
 from ramet.data.own.problems import shown
+from ramet.data.own.site import site_task
 from ramet.engine.site.limit import SiteLimit
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, RunSettings

@@ -11,7 +11,8 @@ from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
-from ramet.data.own import Schema, agreed, distant_sums
+from ramet.data.own.preparation import agreed, distant_sums
+from ramet.data.own.schema import Schema
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.chain_parts import read_charter

@@ -10,7 +10,8 @@ from itertools import islice
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
-from ramet.data.own import Preparation, Schema
+from ramet.data.own.preparation import Preparation
+from ramet.data.own.schema import Schema
 from ramet.engine.server.wire import Answer
 from ramet.flower.introductions import Introductions
 from ramet.flower.records import PREPARATION, to_records

@@ -40,7 +40,7 @@ from ramet.rules.activation import Activation, Everyone, RandomClients, RandomTe
 from ramet.rules.eight_bit import EightBit
 from ramet.rules.fixed_point import FixedPoint
 from ramet.rules.merging import Merging, WeightedMean
-from ramet.rules.method import AssembledMethod, Method, assembled
+from ramet.rules.method import Method
 from ramet.rules.release import Release
 from ramet.rules.robust import ClippedMean, Krum, Median, TrimmedMean
 
@@ -158,10 +158,7 @@ __all__ = [
     "PAPER_NAMES",
     "RELEASES",
     "SUMMATIONS",
-    "AssembledMethod",
-    "Method",
     "adafgl",
-    "assembled",
     "ditto",
     "fed_mgcn",
     "fedadam",

@@ -68,7 +68,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.models import AdaptiveGCN, NodeNetwork, propagated
+from ramet.models.adaptive_gcn import AdaptiveGCN
+from ramet.models.propagation import propagated
+from ramet.models.settings import NodeNetwork
 from ramet.options import Share
 from ramet.payload import Payload, only
 from ramet.rules.activation import Asked, WithoutMemory

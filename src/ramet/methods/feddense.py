@@ -29,7 +29,8 @@ from functools import partial
 from pydantic import PositiveInt
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.models import DenseDualChannel, DenseNetwork
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.settings import DenseNetwork
 from ramet.payload import only
 from ramet.rules.merging import WeightedMean
 from ramet.rules.method import Method

@@ -46,7 +46,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.models import NodeGCN, NodeNetwork, embedding_size, propagated
+from ramet.models.networks import embedding_size
+from ramet.models.plain_node import NodeGCN
+from ramet.models.propagation import propagated
+from ramet.models.settings import NodeNetwork
 from ramet.options import ProperShare
 from ramet.payload import Arrays, Payload, everything, nothing
 from ramet.rules.extras import Extras

@@ -32,7 +32,7 @@ A kind without links at a client is left out of the grouping and has no weight.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
@@ -43,9 +43,11 @@ from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.models import LinkClustering, MultiChannelGCN, MultiChannelNetwork
+from ramet.models.multi_channel_gcn import MultiChannelGCN
+from ramet.models.settings import LinkClustering, MultiChannelNetwork
 from ramet.payload import Array, Arrays, Payload, everything, only, under
-from ramet.rules.merging import Reply, weighted_mean
+from ramet.rules.extras import are_counts
+from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification
@@ -58,7 +60,7 @@ Members: TypeAlias = Sequence[Sequence[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
-class ChannelMean:
+class ChannelMean(Comparing):
     """A weighted mean per group of channels.
 
     With ``true``, group c is channel c of all clients. With ``matched``, the clients' centres are
@@ -66,46 +68,37 @@ class ChannelMean:
     grouped once and without that constraint, so several clusters of a client may share a group.
     From then on every client starts from the groups' centres, and kinds that it does not have are
     empty clusters.
-
-    Grouping needs all centres of a round at once, so the server's memory grows with the number of
-    clients.
     """
 
     grouping: Grouping = "matched"
-
-    def start(self, shared: Arrays) -> Payload:
-        return Payload(dict(shared))
 
     def send(self, state: Payload, client: str) -> Arrays:
         """Return the merge, with channels in the client's own order if clients differ in it."""
         group_of = _groups(state).get(client)
         return state.arrays if group_of is None else _reordered(state.arrays, group_of)
 
-    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002
-        received = dict(sorted(dict(replies).items()))
-        if not received:
-            return state
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:  # noqa: ARG002
         before = _groups(state)
-        groups = self._grouped(state, received)
+        groups = self._grouped(state, replies)
         members = [
             [
                 (client, channel)
-                for client, reply in received.items()
+                for client, reply in replies.items()
                 for channel, own_group in enumerate(groups[client])
                 if own_group == group and reply.arrays[_NODES][channel] > 0
             ]
             for group in range(state.arrays[_NODES].size)
         ]
-        merged = weighted_mean(state.arrays, received.items())
+        merged = weighted_mean(state.arrays, replies.items())
         for group, inside in enumerate(members):
-            merged |= _mean_channel(state, received, group, inside)
+            merged |= _mean_channel(state, replies, group, inside)
         merged[_NODES] = np.array(
-            [sum(received[c].arrays[_NODES][i] for c, i in inside) for inside in members],
+            [sum(replies[c].arrays[_NODES][i] for c, i in inside) for inside in members],
             np.float32,
         )
         merged[_CENTRES] = np.array(
             [
-                np.mean([received[c].arrays[_CENTRES][i] for c, i in inside], axis=0, dtype=float)
+                np.mean([replies[c].arrays[_CENTRES][i] for c, i in inside], axis=0, dtype=float)
                 if inside
                 else state.arrays[_CENTRES][group]
                 for group, inside in enumerate(members)
@@ -114,10 +107,10 @@ class ChannelMean:
         )
         updates = {
             client: _channel_updates(self.send(state, client), reply.arrays)
-            for client, reply in received.items()
+            for client, reply in replies.items()
         }
         metrics = {
-            **_agreement(received, members),
+            **_agreement(replies, members),
             **_update_metrics(updates, _channel_updates(state.arrays, merged), members),
         }
         orders = {**before, **groups} if self.grouping == "matched" else {}
@@ -327,9 +320,7 @@ AUTHORS = Authors(
 
 def _invalid_counts(arrays: Arrays) -> str | None:
     """Check the node counts, which are the weights of the channels."""
-    counts = arrays[_NODES]
-    valid = bool((counts >= 0).all() and (counts == np.round(counts)).all())
-    return None if valid else f"{_NODES} has values that are not node counts"
+    return None if are_counts(arrays[_NODES]) else f"{_NODES} has values that are not node counts"
 
 
 def _groups(state: Payload) -> dict[str, list[int]]:

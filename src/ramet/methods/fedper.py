@@ -25,7 +25,7 @@ from ramet.errors import RametError
 from ramet.methods.authors import Authors, Deviation
 from ramet.methods.fedavg import fedavg
 from ramet.methods.fedstar import fedstar
-from ramet.models import GraphNetwork
+from ramet.models.settings import GraphNetwork
 from ramet.payload import only
 from ramet.rules.method import Method
 from ramet.rules.sharing import BaseLayers

@@ -33,9 +33,9 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from ramet.models import embedding_size
+from ramet.models.networks import embedding_size
 from ramet.payload import Arrays, Payload, nothing
-from ramet.rules.extras import Extras
+from ramet.rules.extras import Extras, are_counts
 from ramet.rules.merging import Summing
 from ramet.rules.method import Method
 from ramet.rules.server import Server
@@ -70,9 +70,7 @@ class PrototypeMean(Summing):
 
 def invalid_counts(extras: Arrays) -> str | None:
     """Check the counts, which are the weights of the prototypes."""
-    counts = extras["counts"]
-    valid = bool((counts >= 0).all() and (counts == np.rint(counts)).all())
-    return None if valid else "counts has values that are not counts"
+    return None if are_counts(extras["counts"]) else "counts has values that are not counts"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,10 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.models import MaskedNodeGCN, NodeNetwork, embedding_size, random_graph
+from ramet.models.networks import embedding_size
+from ramet.models.plain_node import MaskedNodeGCN
+from ramet.models.random_graph import random_graph
+from ramet.models.settings import NodeNetwork
 from ramet.payload import Payload, nothing, only
 from ramet.rules.extras import Extras
 from ramet.rules.method import Method

@@ -39,8 +39,9 @@ from pydantic import NonNegativeFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from ramet.models import MendedSAGE, NodeNetwork
 from ramet.models.missing_neighbours import impaired
+from ramet.models.node_sage import MendedSAGE
+from ramet.models.settings import NodeNetwork
 from ramet.options import ProperShare
 from ramet.payload import everything, only
 from ramet.rules.method import Method

@@ -49,13 +49,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.methods.fedproto import PrototypeMean, invalid_counts
-from ramet.models import NodeNetwork, ProxyGCN, embedding_size
+from ramet.models.networks import embedding_size
+from ramet.models.settings import NodeNetwork
+from ramet.models.structure_proxies import ProxyGCN
 from ramet.options import Share
 from ramet.payload import only
 from ramet.rules.extras import Extras
 from ramet.rules.method import Method
 from ramet.tasks import NodeClassification
-from ramet.training.local import LocalTraining, Session, Term
+from ramet.training.local import LocalTraining, Session, Term, descend
 
 
 def no_proxies(model: nn.Module, shared: Sequence[str]) -> Mapping[str, Tensor]:  # noqa: ARG001
@@ -118,9 +120,7 @@ def train_encoder(session: Session) -> None:
                     learned = task.output(model, batch)
                 plain, together = model.from_features(batch)
                 loss = task.loss(plain, batch) + divergence(learned[rows], together[rows])
-                session.optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                session.optimiser.step()
+                descend(session.optimiser, loss)
     session.sending.update(proxies=model.proxies.detach().clone(), counts=counts)
 
 

@@ -51,7 +51,9 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from ramet.models import SpectralGNN, SpectralNetwork, embedding_size
+from ramet.models.networks import embedding_size
+from ramet.models.settings import SpectralNetwork
+from ramet.models.spectral import SpectralGNN
 from ramet.payload import Arrays, Payload, only
 from ramet.rules.extras import Extras
 from ramet.rules.merging import Summing

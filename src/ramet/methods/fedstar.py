@@ -25,7 +25,8 @@ from functools import partial
 from pydantic import PositiveInt
 
 from ramet.methods.authors import Authors, Deviation
-from ramet.models import DualChannel, GraphNetwork
+from ramet.models.dual_channel import DualChannel
+from ramet.models.settings import GraphNetwork
 from ramet.payload import only
 from ramet.rules.merging import WeightedMean
 from ramet.rules.method import Method

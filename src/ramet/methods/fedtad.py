@@ -44,7 +44,7 @@ securely.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -54,27 +54,24 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.models import (
-    FeatureGenerator,
-    NodeGCN,
-    NodeNetwork,
-    embedding_size,
-    nearest_graph,
-    return_probabilities,
-)
+from ramet.models.generated_graph import FeatureGenerator, nearest_graph
+from ramet.models.networks import embedding_size
+from ramet.models.plain_node import NodeGCN
+from ramet.models.random_walk import return_probabilities
+from ramet.models.settings import NodeNetwork
 from ramet.payload import Arrays, Payload, everything, nothing, under
 from ramet.rules.extras import Extras
-from ramet.rules.merging import Reply, weighted_mean
+from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
-from ramet.training.local import LocalTraining, Session
+from ramet.training.local import LocalTraining, Session, descend
 
 _NOW, _GENERATOR = "now/", "generator/"
 
 
 @dataclass(frozen=True)
-class DistilledMean:
+class DistilledMean(Comparing):
     """The weighted mean, which then learns from the clients' models on generated graphs."""
 
     server_epochs: NonNegativeInt = 5
@@ -92,14 +89,11 @@ class DistilledMean:
     def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
         return under(_NOW, state.arrays)
 
-    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
-        received = dict(sorted(replies))
-        if not received:
-            return state
-        mean = weighted_mean(self.send(state, ""), received.items())
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:
+        mean = weighted_mean(self.send(state, ""), replies.items())
         common, generator = _loaded(server.network(), mean), _generator(state, server)
-        clients = [_loaded(server.network(), one.arrays).eval() for one in received.values()]
-        shares = reliabilities(received).to(server.device)
+        clients = [_loaded(server.network(), one.arrays).eval() for one in replies.values()]
+        shares = reliabilities(replies).to(server.device)
         with server.randomness.torch_draws("noise"):
             self._distil(common.eval(), generator, clients, shares, server.device)
         return Payload({**_arrays(_NOW, common), **_arrays(_GENERATOR, generator)})
@@ -123,18 +117,12 @@ class DistilledMean:
             outputs = torch.stack([model(graph) for model in clients])
             loss = self.semantic * semantic_loss(outputs, labels, weights)
             loss = loss - disagreement(common(graph), outputs.detach(), weights)
-            _step(draws, loss + self.diversity * diversity_loss(noise, features))
+            descend(draws, loss + self.diversity * diversity_loss(noise, features))
             with torch.no_grad():
                 graph = nearest_graph(generator(noise, labels), labels, self.neighbours)
                 outputs = torch.stack([model(graph) for model in clients])
             for _ in range(self.server_steps):
-                _step(learns, disagreement(common(graph), outputs, weights))
-
-
-def _step(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimiser.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
+                descend(learns, disagreement(common(graph), outputs, weights))
 
 
 def reliabilities(replies: Mapping[str, Payload]) -> Tensor:  # [clients, classes]

@@ -36,7 +36,7 @@ has, leave a site. The server compares single prototypes, so they cannot be summ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,10 +48,10 @@ from torch.nn import functional
 from ramet.methods.fedproto import NearPrototypes, no_prototypes, send_prototypes
 from ramet.payload import Arrays, Payload, nothing, under
 from ramet.rules.extras import Extras
-from ramet.rules.merging import Reply
+from ramet.rules.merging import Comparing
 from ramet.rules.method import Method
 from ramet.rules.server import Server
-from ramet.training.local import LocalTraining, Session
+from ramet.training.local import LocalTraining, Session, descend
 
 _NETWORK = "network/"
 
@@ -71,7 +71,7 @@ class TrainablePrototypes(nn.Module):
 
 
 @dataclass(frozen=True)
-class ContrastivePrototypes:
+class ContrastivePrototypes(Comparing):
     """Prototypes that the server trains to be nearest to the clients' ones of their class."""
 
     epochs: int
@@ -79,14 +79,8 @@ class ContrastivePrototypes:
     batch_size: int
     largest_margin: float
 
-    def start(self, shared: Arrays) -> Payload:
-        return Payload(dict(shared))
-
-    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
-        return state.arrays
-
-    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
-        points, labels = clients_prototypes(dict(sorted(replies)))
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:
+        points, labels = clients_prototypes(replies)
         if not len(labels):
             return state
         network = _network(state, server)
@@ -103,20 +97,15 @@ class ContrastivePrototypes:
             generator = server.randomness.generator(f"order of epoch {epoch}")
             order = torch.randperm(len(labels), generator=generator)
             for rows in torch.split(order, self.batch_size):
-                optimiser.zero_grad()
-                loss = contrast(points[rows], labels[rows], network(), distance)
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                descend(optimiser, contrast(points[rows], labels[rows], network(), distance))
 
 
 def clients_prototypes(replies: Mapping[str, Payload]) -> tuple[Tensor, Tensor]:
     """The prototypes of all clients, [rows, width], and their classes, [rows]."""
-    points = np.concatenate(
-        [one.extras["prototypes"][one.extras["counts"] > 0] for one in replies.values()]
-        or [np.zeros((0, 1), np.float32)]
-    )
-    labels = [np.flatnonzero(one.extras["counts"]) for one in replies.values()]
-    return torch.from_numpy(points), torch.from_numpy(np.concatenate([*labels, [0][:0]])).long()
+    extras = [reply.extras for reply in replies.values()]
+    points = np.concatenate([one["prototypes"][one["counts"] > 0] for one in extras])
+    labels = np.concatenate([np.flatnonzero(one["counts"]) for one in extras])
+    return torch.from_numpy(points), torch.from_numpy(labels)
 
 
 def margin(points: Tensor, labels: Tensor) -> float:

@@ -52,7 +52,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.models import NodeGCN, NodeNetwork, random_view
+from ramet.models.plain_node import NodeGCN
+from ramet.models.random_views import random_view
+from ramet.models.settings import NodeNetwork
 from ramet.options import Share
 from ramet.payload import everything
 from ramet.rules.method import Method

@@ -28,7 +28,7 @@ compute, whereas the authors' program also sends the norm of the last gradient.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias
@@ -42,7 +42,7 @@ from ramet.errors import RametError
 from ramet.methods.authors import Authors, Deviation
 from ramet.methods.fedavg import fedavg
 from ramet.payload import Array, Arrays, Payload, nothing, under
-from ramet.rules.merging import Reply, weighted_mean
+from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 
@@ -69,7 +69,7 @@ class Clustering:
 
 
 @dataclass(frozen=True)
-class ClusteredMean:
+class ClusteredMean(Comparing):
     """A weighted mean per cluster. Clusters are split and never joined.
 
     The state has arrays ``CLUSTER/NAME`` and ``norms/CLIENT``, the note ``clusters`` (client to
@@ -85,12 +85,11 @@ class ClusteredMean:
     def send(self, state: Payload, client: str) -> Arrays:
         return under(f"{_clusters(state).get(client, 0)}/", state.arrays)
 
-    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
-        received = dict(replies)
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:
         before = _clusters(state)
         updates = {
             client: _flatten(reply.arrays) - _flatten(self.send(state, client))
-            for client, reply in sorted(received.items())
+            for client, reply in replies.items()
         }
         norms = self._norms(state, updates)
         arrays: dict[str, Array] = {f"norms/{client}": last for client, last in norms.items()}
@@ -102,7 +101,7 @@ class ClusteredMean:
             absent = [c for c in before if before[c] == cluster and c not in updates]
             for part in self._parts(members, updates, norms, server.round):
                 new = next(numbers)
-                merged = weighted_mean(old, ((client, received[client]) for client in part))
+                merged = weighted_mean(old, ((client, replies[client]) for client in part))
                 arrays |= {f"{new}/{name}": array for name, array in merged.items()}
                 after |= dict.fromkeys([*part, *absent], new)
                 absent = []  # absent clients join the first part

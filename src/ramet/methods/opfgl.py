@@ -60,16 +60,18 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ramet.models import NodeGCN, NodeNetwork, embedding_size
 from ramet.models.layers import GCNLayer
+from ramet.models.networks import embedding_size
+from ramet.models.plain_node import NodeGCN
+from ramet.models.settings import NodeNetwork
 from ramet.options import Share
 from ramet.payload import Arrays, Payload, nothing, only
-from ramet.rules.extras import Extras, Stage
+from ramet.rules.extras import Extras, Stage, are_counts
 from ramet.rules.merging import Summing
 from ramet.rules.method import Method
 from ramet.rules.server import Server
 from ramet.tasks import NodeClassification, NodeSamples
-from ramet.training.local import LocalTraining, Session, Term
+from ramet.training.local import LocalTraining, Session, Term, descend
 
 _SENT, _TEACHER = ("counts", "sums", "squares"), "teacher/"
 _WEAKEST_LINK = 0.01
@@ -122,9 +124,8 @@ class SendStatistics:
 
 def invalid_statistics(extras: Arrays) -> str | None:
     """Check the statistics of which the server computes means and deviations."""
-    counts = extras["counts"]
-    valid = (counts >= 0).all() and (counts == np.rint(counts)).all()
-    return None if valid and (extras["squares"] >= 0).all() else "counts or squares are invalid"
+    valid = are_counts(extras["counts"]) and (extras["squares"] >= 0).all()
+    return None if valid else "counts or squares are invalid"
 
 
 @dataclass(frozen=True)
@@ -250,9 +251,7 @@ class AdaptiveDistillation:
         with session.randomness.torch_draws("surrogate"):
             for _ in range(self.surrogate_epochs):
                 output = dense_output(model, received["nodes"], received["links"])
-                optimiser.zero_grad()
-                functional.cross_entropy(output[known], labels[known]).backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                descend(optimiser, functional.cross_entropy(output[known], labels[known]))
 
     def weights(self, graph: Any, rows: Tensor, labels: Tensor) -> Tensor:  # [nodes]
         """How much each node keeps to the teacher."""

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from ramet.errors import RametError
 from ramet.experiment import SPLIT_SEED, Experiment, checked_settings
 from ramet.experiment.method_spec import MethodSpec
-from ramet.models import LinkShape
+from ramet.models.shape import LinkShape
 from ramet.papers.printed import ROUNDING, Panel, Printed, PrintedEntry, baselines
 from ramet.papers.savings import Saving, saving, savings
 from ramet.papers.wanted import Status

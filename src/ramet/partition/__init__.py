@@ -3,23 +3,7 @@
 from collections.abc import Callable
 
 from ramet.partition.base import Reading, Setting
-from ramet.partition.by_community import (
-    actor,
-    amazon_ratings,
-    chameleon,
-    citeseer,
-    coauthor_cs,
-    coauthor_physics,
-    computers,
-    cora,
-    minesweeper,
-    photo,
-    pubmed,
-    questions,
-    roman_empire,
-    squirrel,
-    tolokers,
-)
+from ramet.partition.by_community import parts_of
 from ramet.partition.by_country import twitch
 from ramet.partition.by_dataset import (
     at_random,
@@ -35,8 +19,7 @@ from ramet.partition.by_dataset import (
     tiny,
 )
 from ramet.partition.by_link_kind import acm_links, planted_links
-from ramet.partition.by_relation import acm_hetero, amazon, imdb_hetero, planted_hetero
-from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut
+from ramet.partition.by_relation import amazon, planted_hetero, typed_parts_of
 from ramet.partition.own import absolute_sites, own
 
 SETTINGS: dict[str, Callable[..., Setting]] = {
@@ -53,35 +36,31 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "by-label": by_label,
     "acm-links": acm_links,
     "planted": planted_links,
-    "cora": cora,
-    "citeseer": citeseer,
-    "pubmed": pubmed,
-    "coauthor-cs": coauthor_cs,
-    "coauthor-physics": coauthor_physics,
-    "photo": photo,
-    "computers": computers,
-    "actor": actor,
-    "chameleon": chameleon,
-    "squirrel": squirrel,
-    "minesweeper": minesweeper,
-    "tolokers": tolokers,
-    "questions": questions,
-    "roman-empire": roman_empire,
-    "amazon-ratings": amazon_ratings,
+    "cora": parts_of("Cora's papers", "Planetoid", "Cora"),
+    "citeseer": parts_of("CiteSeer's papers", "Planetoid", "CiteSeer"),
+    "pubmed": parts_of("PubMed's papers", "Planetoid", "PubMed"),
+    "coauthor-cs": parts_of("computer scientists", "Coauthor", "CS", 512),
+    "coauthor-physics": parts_of("physicists", "Coauthor", "Physics", 512),
+    "photo": parts_of("photography products on Amazon", "Amazon", "Photo"),
+    "computers": parts_of("computers on Amazon", "Amazon", "Computers"),
+    "actor": parts_of("actors who share a page on Wikipedia", "Actor", "Actor"),
+    "chameleon": parts_of("Wikipedia's pages on chameleons, filtered", "Filtered", "Chameleon"),
+    "squirrel": parts_of("Wikipedia's pages on squirrels, filtered", "Filtered", "Squirrel"),
+    "minesweeper": parts_of("fields of Minesweeper", "Heterophilous", "Minesweeper", 0, "roc-auc"),
+    "tolokers": parts_of("workers on Toloka", "Heterophilous", "Tolokers", 0, "roc-auc"),
+    "questions": parts_of("users of Yandex Q", "Heterophilous", "Questions", 0, "roc-auc"),
+    "roman-empire": parts_of("words of Wikipedia's Roman Empire", "Heterophilous", "Roman-empire"),
+    "amazon-ratings": parts_of("products rated on Amazon", "Heterophilous", "Amazon-ratings"),
     "twitch": twitch,
     "amazon": amazon,
-    "acm-hetero": acm_hetero,
-    "imdb-hetero": imdb_hetero,
+    "acm-hetero": typed_parts_of("ACM papers, their authors and subjects", "acm"),
+    "imdb-hetero": typed_parts_of("IMDB films, directors, actors and keywords", "imdb"),
     "planted-hetero": planted_hetero,
     "own": own,
 }
 
 __all__ = [
     "SETTINGS",
-    "AtRandom",
-    "ByLabel",
-    "BySize",
-    "Cut",
     "Reading",
     "Setting",
     "absolute_sites",

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ramet.data import ClientData, StructureEncoding
-from ramet.data.own import KeptParts, Preparation, Ranges, Schema, SiteSums, TaskName
+from ramet.data.own.kept_parts import KeptParts
+from ramet.data.own.preparation import Preparation, SiteSums
+from ramet.data.own.ranges import Ranges
+from ramet.data.own.schema import Schema, TaskName
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.cache import cached
 from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split
@@ -101,7 +101,7 @@ class SubgraphSetting(Setting):
         return [tensors[client] for client in self.clients]
 
 
-def _settings(
+def parts_of(
     about: str, family: str, name: str, width: int = 0, metric: str | None = None
 ) -> Callable[..., SubgraphSetting]:
     """A setting with the options that all parts of one graph have."""
@@ -152,20 +152,3 @@ def _read(
         sums = graph.features.sum(dim=1, keepdim=True).clamp(min=1)
         graph = replace(graph, features=graph.features / sums)
     return graph
-
-
-cora = _settings("Cora's papers", "Planetoid", "Cora")
-citeseer = _settings("CiteSeer's papers", "Planetoid", "CiteSeer")
-pubmed = _settings("PubMed's papers", "Planetoid", "PubMed")
-coauthor_cs = _settings("computer scientists", "Coauthor", "CS", 512)
-coauthor_physics = _settings("physicists", "Coauthor", "Physics", 512)
-photo = _settings("photography products on Amazon", "Amazon", "Photo")
-computers = _settings("computers on Amazon", "Amazon", "Computers")
-actor = _settings("actors who share a page on Wikipedia", "Actor", "Actor")
-chameleon = _settings("Wikipedia's pages on chameleons, filtered", "Filtered", "Chameleon")
-squirrel = _settings("Wikipedia's pages on squirrels, filtered", "Filtered", "Squirrel")
-minesweeper = _settings("fields of Minesweeper", "Heterophilous", "Minesweeper", 0, "roc-auc")
-tolokers = _settings("workers on Toloka", "Heterophilous", "Tolokers", 0, "roc-auc")
-questions = _settings("users of Yandex Q", "Heterophilous", "Questions", 0, "roc-auc")
-roman_empire = _settings("words of Wikipedia's Roman Empire", "Heterophilous", "Roman-empire")
-amazon_ratings = _settings("products rated on Amazon", "Heterophilous", "Amazon-ratings")

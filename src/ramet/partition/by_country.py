@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt
 
 from ramet.data import ClientData, NodeGraph, Split
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.node_graphs import read_arrays, read_nodes
 from ramet.data.splits import node_split
 from ramet.partition.base import Reading, Setting

@@ -14,7 +14,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, GraphBlock, Split, StructureEncoding, stratified
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.graph_sets import read_block
 from ramet.partition.base import Reading, Setting
 from ramet.partition.cuts import AtRandom, ByLabel, BySize, Cut

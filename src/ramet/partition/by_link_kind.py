@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.linked_kinds import read_acm_links, read_planted
 from ramet.data.splits import node_fold_split
 from ramet.errors import RametError

@@ -9,11 +9,12 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field, PositiveInt
+from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import Tensor
 
-from ramet.data import ClientData, HeteroGraph
-from ramet.data.link_split import HeldOutPairs, LinkSplit, Negatives
-from ramet.data.own import TaskName
+from ramet.data import ClientData
+from ramet.data.link_split import LinkSplit, Negatives
+from ramet.data.own.schema import TaskName
 from ramet.data.sources.hetero_graphs import (
     AmazonSplit,
     read_amazon,
@@ -33,9 +34,9 @@ _FEDDA_BOUGHT = frozenset({2, 6, 8, 11, 16, 25, 26, 29, 32})
 """The clients of FedDA's files, counted from 1, that have many links of this relation only."""
 
 
-@dataclass(frozen=True)
-class HeteroSetting(Setting):
-    """One graph whose training links are sampled for each client; clients may share links.
+@checked_dataclass(frozen=True)
+class Sampling:
+    """How the training links of one graph are sampled for each client; clients may share links.
 
     ==============  ==========================================================================
     biased          a client specialises in some random relations: at least one and not all, or
@@ -45,6 +46,17 @@ class HeteroSetting(Setting):
     even            every client gets the share ``own`` of all links and learns all relations
     central         one client holds everything: the baseline without federation
     ==============  ==========================================================================
+    """
+
+    partition: Partition = "biased"
+    clients: PositiveInt = 8
+    own: Share = 0.3
+    other: Share = 0.05
+
+
+@dataclass(frozen=True)
+class HeteroSetting(Setting):
+    """One graph whose training links are sampled for each client.
 
     All clients hold all nodes. All are evaluated on the same held-out links of all relations.
     Messages pass over the client's own graph, or over the whole graph for the server's model.
@@ -53,47 +65,43 @@ class HeteroSetting(Setting):
     about: str
     source: str
     read: Callable[[Reading], LinkSplit]
-    partition: Partition
-    parts: int
-    own: float
-    other: float
+    sampling: Sampling
     specialities: AmazonSpecialities = "some"
     rounds: int = 40
     task: ClassVar[TaskName] = "link-prediction"
 
     @cached_property
     def clients(self) -> tuple[str, ...]:
-        count = 1 if self.partition == "central" else self.parts
+        count = 1 if self.sampling.partition == "central" else self.sampling.clients
         return tuple(f"part-{number:04d}" for number in range(count))
 
     @cached_property
     def source_of(self) -> dict[str, str]:
         return dict.fromkeys(self.clients, self.source)
 
-    def client_data(self, client: str, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
+    def client_data(self, client: str, reading: Reading) -> LinkSplit:
         whole = self.read(reading)
-        if self.partition == "central":
-            return ClientData(whole.graph, whole.held_out)
+        if self.sampling.partition == "central":
+            return whole
         draw = torch.Generator().manual_seed(1000 * reading.split_seed + self.clients.index(client))
-        special = self._special(client, len(whole.graph.relations), draw)
-        chosen = sample_links(whole.graph.links.kinds, special, self.own, self.other, draw)
-        learned = special[whole.graph.links.kinds[chosen]]
+        special = self._special(client, len(whole.content.relations), draw)
+        chosen = sample_links(whole.content.links.kinds, special, self.sampling, draw)
+        learned = special[whole.content.links.kinds[chosen]]
         if not learned.any():
             raise RametError(
                 f"{client} gets no links to learn from. Use more links or a larger `own`."
             )
-        return ClientData(whole.graph.with_links(chosen, learned), whole.held_out)
+        return ClientData(whole.content.with_links(chosen, learned), whole.split)
 
     def _special(self, client: str, relations: int, draw: torch.Generator) -> Tensor:
-        if self.partition == "even":
+        if self.sampling.partition == "even":
             return torch.ones(relations, dtype=torch.bool)
         if self.specialities == "fedda":
             return fedda_specialities(self.clients.index(client) + 1)
         return (any_specialities if self.specialities == "any" else specialities)(relations, draw)
 
-    def overview(self, reading: Reading) -> ClientData[HeteroGraph, HeldOutPairs]:
-        whole = self.read(reading)
-        return ClientData(whole.graph, whole.held_out)
+    def overview(self, reading: Reading) -> LinkSplit:
+        return self.read(reading)
 
 
 def specialities(relations: int, draw: torch.Generator) -> Tensor:
@@ -120,22 +128,19 @@ def fedda_specialities(number: int) -> Tensor:
 
 
 def sample_links(
-    kinds: Tensor, special: Tensor, own: float, other: float, draw: torch.Generator
+    kinds: Tensor, special: Tensor, sampling: Sampling, draw: torch.Generator
 ) -> Tensor:
     """Indices of a client's links: a share of each relation's, sampled without replacement."""
     parts = []
     for relation in range(special.numel()):
         members = (kinds == relation).nonzero().flatten()
-        count = round((own if special[relation] else other) * members.numel())
+        count = round((sampling.own if special[relation] else sampling.other) * members.numel())
         parts.append(members[torch.randperm(members.numel(), generator=draw)[:count]])
     return torch.cat(parts).sort().values
 
 
 def amazon(
-    partition: Partition = "biased",
-    clients: PositiveInt = 8,
-    own: Share = 0.3,
-    other: Share = 0.05,
+    sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
     negatives: Negatives = "random",
     specialities: AmazonSpecialities = "some",
     split: AmazonSplit = "gatne",
@@ -144,20 +149,16 @@ def amazon(
         "Amazon products viewed or bought together",
         f"{split}:amazon",
         lambda reading: read_amazon(reading.data, reading.split_seed, negatives, split),
-        partition,
-        clients,
-        own,
-        other,
+        sampling,
         specialities,
     )
 
 
-def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
+def typed_parts_of(about: str, name: str) -> Callable[..., HeteroSetting]:
+    """A setting with parts of one of HGB's graphs."""
+
     def setting(
-        partition: Partition = "biased",
-        clients: PositiveInt = 8,
-        own: Share = 0.3,
-        other: Share = 0.05,
+        sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
         negatives: Negatives = "random",
         specialities: Specialities = "some",
     ) -> HeteroSetting:
@@ -165,25 +166,15 @@ def _hgb_setting(about: str, name: str) -> Callable[..., HeteroSetting]:
             about,
             f"hgb:{name.upper()}",
             lambda reading: read_hgb(reading.data, name, reading.split_seed, negatives),
-            partition,
-            clients,
-            own,
-            other,
+            sampling,
             specialities,
         )
 
     return setting
 
 
-acm_hetero = _hgb_setting("ACM papers, their authors and subjects", "acm")
-imdb_hetero = _hgb_setting("IMDB films, directors, actors and keywords", "imdb")
-
-
 def planted_hetero(
-    partition: Partition = "biased",
-    clients: PositiveInt = 4,
-    own: Share = 0.3,
-    other: Share = 0.05,
+    sampling: Sampling = Sampling(clients=4),  # noqa: B008 (frozen)
     negatives: Negatives = "random",
     nodes: PositiveInt = 200,
     relations: PositiveInt = 3,
@@ -197,9 +188,6 @@ def planted_hetero(
         lambda reading: read_planted_hetero(
             nodes, relations, links, graph_seed, reading.split_seed, negatives
         ),
-        partition,
-        clients,
-        own,
-        other,
+        sampling,
         specialities,
     )

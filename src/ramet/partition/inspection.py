@@ -70,22 +70,12 @@ class ClientRelations:
     specialities: Sequence[str]
 
 
-def _plain(divergences: Mapping[str, NDArray[np.float64]]) -> dict[str, list[list[float]]]:
-    return {kind: matrix.tolist() for kind, matrix in divergences.items()}
-
-
 @dataclass(frozen=True)
 class GraphInspection:
     """Summary of each client's graphs, and divergences between clients by kind of information."""
 
     clients: Mapping[str, ClientSummary]
     divergences: Mapping[str, NDArray[np.float64]]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "clients": {client: asdict(summary) for client, summary in self.clients.items()},
-            "divergences": _plain(self.divergences),
-        }
 
 
 @dataclass(frozen=True)
@@ -98,20 +88,8 @@ class LinkInspection:
 
     kinds: Mapping[str, LinkKindSummary]
     clients: Mapping[str, Mapping[str, int]]
-    classes: Mapping[str, Sequence[int]]
-    class_names: Sequence[str]
+    classes: Mapping[str, Mapping[str, int]]
     divergences: Mapping[str, NDArray[np.float64]]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kinds": {name: asdict(kind) for name, kind in self.kinds.items()},
-            "clients": {client: dict(links) for client, links in self.clients.items()},
-            "classes": {
-                client: dict(zip(self.class_names, counts, strict=True))
-                for client, counts in self.classes.items()
-            },
-            "divergences": _plain(self.divergences),
-        }
 
 
 @dataclass(frozen=True)
@@ -123,16 +101,13 @@ class RelationInspection:
     clients: Mapping[str, ClientRelations]
     divergences: Mapping[str, NDArray[np.float64]]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "types": {name: asdict(kind) for name, kind in self.types.items()},
-            "relations": {name: asdict(relation) for name, relation in self.relations.items()},
-            "clients": {client: asdict(relations) for client, relations in self.clients.items()},
-            "divergences": _plain(self.divergences),
-        }
-
 
 Inspection: TypeAlias = GraphInspection | LinkInspection | RelationInspection
+
+
+def to_json(inspection: Inspection) -> dict[str, Any]:
+    plain = {kind: matrix.tolist() for kind, matrix in inspection.divergences.items()}
+    return {**asdict(inspection), "divergences": plain}
 
 
 def inspect(setting: Setting, reading: Reading) -> Inspection:
@@ -180,24 +155,24 @@ def _inspect_links(setting: Setting, reading: Reading) -> LinkInspection:
     parts = {client: data.content for client, data in held.items()}
     whole = [held.content for held in _all_data(setting, reading)]
     names = dict.fromkeys(name for graph in whole for name in graph.kind_names)
+    schemas = setting.schemas(reading.data)
 
     def counts(part: NodeGraph) -> dict[str, int]:
         links = torch.bincount(part.kinds, minlength=len(part.kind_names)).tolist()
         return {"nodes": part.nodes, **dict(zip(part.kind_names, links, strict=True))}
 
+    def classes(client: str) -> dict[str, int]:
+        """By the names that sites with their own data give to classes; otherwise by number."""
+        counts = class_counts(held[client]).tolist()
+        names = schemas[client].classes if schemas else [*map(str, range(len(counts)))]
+        return dict(zip(names, counts, strict=True))
+
     return LinkInspection(
         {name: _link_kind(name, whole) for name in names},
         {client: counts(part) for client, part in parts.items()},
-        {client: class_counts(data).tolist() for client, data in held.items()},
-        _class_names(setting, reading, max(part.classes for part in parts.values())),
+        {client: classes(client) for client in held},
         node_differences([*held.values()]) if 1 < len(held) <= MAX_CLIENTS else {},
     )
-
-
-def _class_names(setting: Setting, reading: Reading, classes: int) -> Sequence[str]:
-    """The names that sites with their own data give to classes; otherwise their numbers."""
-    schemas = setting.schemas(reading.data).values()
-    return next((schema.classes for schema in schemas), [*map(str, range(classes))])
 
 
 def _link_kind(name: str, graphs: Sequence[NodeGraph]) -> LinkKindSummary:

@@ -11,20 +11,11 @@ from typing import Any, ClassVar
 
 from ramet.data import ClientData
 from ramet.data.link_split import Negatives
-from ramet.data.own import (
-    KeptParts,
-    Preparation,
-    Ranges,
-    Schema,
-    Site,
-    SiteSums,
-    TaskName,
-    check_scales,
-    ranges,
-    read_site,
-    site_name,
-    site_task,
-)
+from ramet.data.own.kept_parts import KeptParts
+from ramet.data.own.preparation import Preparation, SiteSums
+from ramet.data.own.ranges import Ranges, check_scales, ranges
+from ramet.data.own.schema import Schema, TaskName
+from ramet.data.own.site import Site, read_site, site_name, site_task
 from ramet.errors import RametError
 from ramet.partition.base import Reading, Setting
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import GraphBlock, NodeGraph
-from ramet.data.own import new_data_name
+from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
-from ramet.models import FindsLinkKinds
+from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
 from ramet.prediction.inputs import Input, client_input, read_input
 from ramet.prediction.scores import probabilities

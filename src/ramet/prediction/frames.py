@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ramet.data import HeteroGraph
-from ramet.data.own import new_data_name
+from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
 from ramet.prediction.inputs import Input, client_input, read_input
 from ramet.prediction.scores import candidates, probabilities

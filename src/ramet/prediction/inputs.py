@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph
-from ramet.data.own import Ids, Site, novelties, read_new_data
+from ramet.data.own.new_data import read_new_data
+from ramet.data.own.ranges import novelties
+from ramet.data.own.site import Site
+from ramet.data.own.tables import Ids
 from ramet.errors import RametError
 from ramet.prediction.trained import Trained
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from torch import nn
 
-from ramet.data.own import Preparation, Ranges, Schema
+from ramet.data.own.preparation import Preparation
+from ramet.data.own.ranges import Ranges
+from ramet.data.own.schema import Schema
 from ramet.engine.site.kept_models import FINAL
 from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError, unknown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def class_shares(classes: Mapping[str, Sequence[int]], names: Sequence[str]) -> Figure:
+def class_shares(classes: Mapping[str, Mapping[str, int]]) -> Figure:
     """A bar per client, divided into the shares of its classes."""
-    counts = np.array([*classes.values()], dtype=float)  # [clients, classes]
+    names = dict.fromkeys(name for own in classes.values() for name in own)
+    counts = np.array([[own.get(name, 0) for name in names] for own in classes.values()])
     shares = 100 * counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     with new_figure(7, 1.0 + 0.4 * len(classes)) as (figure, axes):
         left = np.zeros(len(classes))

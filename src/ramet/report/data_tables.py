@@ -120,7 +120,7 @@ def links_table(clients: Mapping[str, Mapping[str, int]]) -> Table:
 def differences_table(
     clients: Sequence[str],
     divergences: Mapping[str, NDArray[np.float64]],
-    classes: Mapping[str, Sequence[int]],
+    classes: Mapping[str, Mapping[str, int]],
 ) -> Table:
     """A row per client: its classes, and its mean divergence from the others."""
     table = plain_table("differences between clients")
@@ -131,7 +131,8 @@ def differences_table(
     others = max(len(clients) - 1, 1)
     for index, client in enumerate(clients):
         means = [f"{matrix[index].sum() / others:.3f}" for matrix in divergences.values()]
-        table.add_row(client, *([" ".join(map(str, classes[client]))] if classes else []), *means)
+        counts = [" ".join(map(str, classes[client].values()))] if classes else []
+        table.add_row(client, *counts, *means)
     table.caption = (
         f"{', '.join(divergences)}: mean Jensen–Shannon divergence from the other clients, from 0 "
         "(identical) to 1 (nothing in common), of the shares of classes or relations, of the "

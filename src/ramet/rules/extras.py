@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 from torch import Tensor, nn
 
 from ramet.errors import RametError
-from ramet.payload import Arrays, Sharing, everything
+from ramet.payload import Array, Arrays, Sharing, everything
 from ramet.rules.merging import Merging
 from ramet.training.local import After
 
@@ -26,6 +27,11 @@ ExtrasStart: TypeAlias = Callable[[nn.Module, Sequence[str]], Mapping[str, Tenso
 def no_fault(arrays: Arrays) -> str | None:  # noqa: ARG001
     """Accept any values."""
     return None
+
+
+def are_counts(values: Array) -> bool:
+    """Whether these could be numbers of samples, by which means are weighted."""
+    return bool((values >= 0).all() and (values == np.rint(values)).all())
 
 
 @dataclass(frozen=True)

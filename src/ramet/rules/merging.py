@@ -61,7 +61,32 @@ class Merging(Protocol):
         ...
 
 
-class Summing(ABC):
+class _SameForAll:
+    """The state has the arrays that all clients are sent."""
+
+    def start(self, shared: Arrays) -> Payload:
+        return Payload(dict(shared))
+
+    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
+        return state.arrays
+
+
+class Comparing(_SameForAll, ABC):
+    """Base class of rules that compare the replies of a round.
+
+    All of them are held at once, so the server's memory grows with the number of active clients.
+    """
+
+    @abstractmethod
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:
+        """Return the state after a round with these replies, at least one, in order of clients."""
+
+    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
+        received = dict(sorted(replies))
+        return self.compared(state, received, server) if received else state
+
+
+class Summing(_SameForAll, ABC):
     """Base class of rules that need only a sum over replies.
 
     The server's memory does not grow with the number of clients. ``term`` uses nothing but the
@@ -75,12 +100,6 @@ class Summing(ABC):
     @abstractmethod
     def step(self, state: Payload, total: Arrays, server: Server) -> Payload:
         """Return the state after a round, given the sum over at least one reply, in float64."""
-
-    def start(self, shared: Arrays) -> Payload:
-        return Payload(arrays=dict(shared))
-
-    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
-        return state.arrays
 
     def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:
         total = Total()

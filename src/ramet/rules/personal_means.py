@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ramet.payload import Arrays, Payload, under
-from ramet.rules.merging import Reply, cast, weighted_mean
+from ramet.rules.merging import Comparing, cast, weighted_mean
 from ramet.rules.server import Server
 
 _COMMON = "common/"
 
 
-class PersonalMeans(ABC):
+class PersonalMeans(Comparing):
     """Base class of rules that compare replies and weigh them anew for every client.
 
     The state has the weighted mean of all replies, for clients that have never replied, and one
-    set of arrays per client, so the server's memory grows with the number of clients.
+    set of arrays per client.
     """
 
     @abstractmethod
@@ -32,19 +32,16 @@ class PersonalMeans(ABC):
     def send(self, state: Payload, client: str) -> Arrays:
         return under(_own(client), state.arrays) or under(_COMMON, state.arrays)
 
-    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002
-        received = dict(sorted(replies))
-        if not received:
-            return state
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:  # noqa: ARG002
         arrays = dict(state.arrays)
         now = under(_COMMON, state.arrays)
-        common = weighted_mean(now, received.items())
+        common = weighted_mean(now, replies.items())
         arrays |= {_COMMON + name: array for name, array in common.items()}
         stacked = {
-            name: np.stack([reply.arrays[name].astype(np.float64) for reply in received.values()])
+            name: np.stack([reply.arrays[name].astype(np.float64) for reply in replies.values()])
             for name in now
         }
-        for client, row in zip(received, self.weights(received), strict=True):
+        for client, row in zip(replies, self.weights(replies), strict=True):
             for name, rows in stacked.items():
                 mean = (rows * row.reshape(-1, *[1] * (rows.ndim - 1))).sum(axis=0)
                 arrays[_own(client) + name] = cast(mean, now[name].dtype)

@@ -1,8 +1,7 @@
 r"""Merging rules that limit the influence of a malicious minority.
 
 They replace the weighted mean (`--merge`). None of them weights replies by the number of samples,
-because a client could report any number. All of them hold the replies of a round at once, so the
-server's memory grows with the number of active clients.
+because a client could report any number.
 
 ==========================  ===================================================================
 rule                        from
@@ -16,8 +15,8 @@ rule                        from
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Mapping
 from math import ceil
 from typing import Annotated
 
@@ -27,14 +26,14 @@ from pydantic import Field, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from ramet.payload import Array, Arrays, Payload
-from ramet.rules.merging import Reply
+from ramet.rules.merging import Comparing
 from ramet.rules.server import Server
 
 Rows = NDArray[np.float64]
 Minority = Annotated[float, Field(ge=0, lt=0.5)]
 
 
-class RobustMerging(ABC):
+class RobustMerging(Comparing):
     """Base class that turns the replies of a round into a matrix, with a row per reply."""
 
     @abstractmethod
@@ -45,17 +44,8 @@ class RobustMerging(ABC):
         """The minimum number of clients with which the rule gives protection."""
         return 3
 
-    def start(self, shared: Arrays) -> Payload:
-        return Payload(dict(shared))
-
-    def send(self, state: Payload, client: str) -> Arrays:  # noqa: ARG002
-        return state.arrays
-
-    def merge(self, state: Payload, replies: Iterable[Reply], server: Server) -> Payload:  # noqa: ARG002
-        received = dict(replies)
-        if not received:
-            return state
-        rows = np.stack([_flatten(received[c].arrays, state.arrays) for c in sorted(received)])
+    def compared(self, state: Payload, replies: Mapping[str, Payload], server: Server) -> Payload:  # noqa: ARG002
+        rows = np.stack([_flatten(reply.arrays, state.arrays) for reply in replies.values()])
         merged = self.merged(rows, _flatten(state.arrays, state.arrays))
         return Payload(_unflatten(merged, state.arrays))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf
 
 from ramet.data import StructureEncoding
-from ramet.data.own import TaskName
+from ramet.data.own.schema import TaskName
 from ramet.metrics.classification import METRICS
 from ramet.tasks.base import Predictions, Samples, Scores, Shape, Task
 from ramet.tasks.graph_classification import (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import ClientData, StructureEncoding
-from ramet.data.own import Schema, TaskName
+from ramet.data.own.schema import Schema, TaskName
 from ramet.errors import RametError
 from ramet.metrics.classification import METRICS, Labels, Probabilities
 
@@ -77,7 +77,7 @@ class Shape(Protocol):
 
 
 class Task(Protocol):
-    """Loss, batches and scores."""
+    """Loss, batches and scores; subclasses inherit those for classifiers."""
 
     name: ClassVar[TaskName]
 
@@ -112,7 +112,8 @@ class Task(Protocol):
 
     def output(self, model: nn.Module, batch: Any) -> Tensor:
         """The network's logits for a batch."""
-        ...
+        logits: Tensor = model(batch)
+        return logits
 
     def loss(self, output: Tensor, batch: Any) -> Tensor:
         """The loss of a batch, given its output."""
@@ -120,7 +121,7 @@ class Task(Protocol):
 
     def encode(self, model: nn.Module, batch: Any) -> Tensor:
         """The embeddings from which the network computes its logits."""
-        ...
+        return encoded(model, batch)
 
     def labelled(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The rows of the output that have a training label, and their labels."""
@@ -134,11 +135,11 @@ class Task(Protocol):
 
     def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
         """``val``, ``test`` and possibly more, on the client's held-out samples."""
-        ...
+        return scored(self.predictions(model, samples, device), self.metric)
 
-    def extra_scores(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
+    def extra_scores(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:  # noqa: ARG002
         """Further metrics, which need the ground truth of a simulation."""
-        ...
+        return {}
 
 
 def encoded(model: nn.Module, batch: Any) -> Tensor:

@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
-from ramet.data.own import Schema, TaskName, check_task
-from ramet.models import GraphShape
-from ramet.tasks.base import Predictions, Scores, encoded, mismatch, scored
+from ramet.data.own.schema import Schema, TaskName, check_task
+from ramet.models.shape import GraphShape
+from ramet.tasks.base import Predictions, Task, mismatch
 
 _EVALUATION_BATCH_SIZE = 64
 
@@ -47,7 +47,7 @@ class GraphSamples:
 
 
 @dataclass(frozen=True)
-class GraphClassification:
+class GraphClassification(Task):
     """The task for graphs with one label each."""
 
     name: ClassVar[TaskName] = "graph-classification"
@@ -81,16 +81,8 @@ class GraphClassification:
         shuffled = train[torch.randperm(train.numel(), generator=generator)]
         return samples.block.cuts(shuffled, size)
 
-    def output(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch)
-        return logits
-
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         return functional.cross_entropy(output, batch.labels)
-
-    def encode(self, model: nn.Module, batch: Batch) -> Tensor:
-        """An embedding for each graph."""
-        return encoded(model, batch)
 
     def labelled(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """All graphs."""
@@ -110,18 +102,6 @@ class GraphClassification:
             "val": Predictions.of(logits[:first], labels[:first], training),
             "test": Predictions.of(logits[first:], labels[first:], training),
         }
-
-    def evaluate(self, model: nn.Module, samples: GraphSamples, device: torch.device) -> Scores:
-        """The metric on the validation and test graphs."""
-        return scored(self.predictions(model, samples, device), self.metric)
-
-    def extra_scores(
-        self,
-        model: nn.Module,  # noqa: ARG002
-        samples: GraphSamples,  # noqa: ARG002
-        device: torch.device,  # noqa: ARG002
-    ) -> Scores:
-        return {}
 
 
 def graph_classification() -> GraphClassification:

@@ -17,12 +17,11 @@ from torch.nn import functional
 
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.graphs.copies import copy_on
-from ramet.data.graphs.hetero_graph import HeteroGraph, LabelledPairs, Links
-from ramet.data.link_split import HeldOutPairs
-from ramet.data.own import Schema, TaskName, check_task, width_of
+from ramet.data.graphs.hetero_graph import HeldOutPairs, HeteroGraph, LabelledPairs, Links
+from ramet.data.own.schema import Schema, TaskName, check_task, width_of
 from ramet.metrics.classification import area_under_roc
-from ramet.models import LinkShape
-from ramet.tasks.base import Predictions, Scores, encoded, mismatch
+from ramet.models.shape import LinkShape
+from ramet.tasks.base import Predictions, Scores, Task, encoded, mismatch
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ LINK_METRICS = ("ROC-AUC", "mrr")
 
 
 @dataclass(frozen=True)
-class LinkPrediction:
+class LinkPrediction(Task):
     """The task for links between nodes of typed graphs."""
 
     name: ClassVar[TaskName] = "link-prediction"
@@ -179,14 +178,6 @@ class LinkPrediction:
             "val": (here.val, model.scores(nodes, there.held_out.val.pairs).cpu()),
             "test": (here.test, model.scores(nodes, there.held_out.test.pairs).cpu()),
         }
-
-    def extra_scores(
-        self,
-        model: nn.Module,  # noqa: ARG002
-        samples: LinkSamples,  # noqa: ARG002
-        device: torch.device,  # noqa: ARG002
-    ) -> Scores:
-        return {}
 
 
 def _with_negatives(graph: HeteroGraph, chosen: Tensor, draw: torch.Generator) -> Links:

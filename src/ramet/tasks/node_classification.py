@@ -16,9 +16,10 @@ from torch.nn import functional
 from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.neighbour_sampling import sample_batches
-from ramet.data.own import Schema, TaskName, check_task
-from ramet.models import FindsLinkKinds, NodeShape
-from ramet.tasks.base import Predictions, Scores, encoded, mismatch, scored
+from ramet.data.own.schema import Schema, TaskName, check_task
+from ramet.models.link_kinds import FindsLinkKinds
+from ramet.models.shape import NodeShape
+from ramet.tasks.base import Predictions, Scores, Task, mismatch
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class NodeSamples:
 
 
 @dataclass(frozen=True)
-class NodeClassification:
+class NodeClassification(Task):
     """The task for nodes with one label each.
 
     Args:
@@ -102,19 +103,11 @@ class NodeClassification:
         graph, train = samples.on_host.graph, samples.split.train
         yield from sample_batches(graph, train, self.sample, size, generator)
 
-    def output(self, model: nn.Module, graph: NodeGraph) -> Tensor:
-        logits: Tensor = model(graph)
-        return logits
-
     def loss(self, output: Tensor, graph: NodeGraph) -> Tensor:
         """Cross-entropy on the training nodes; 0 without any."""
         if not graph.trained_nodes.numel():
             return output.sum() * 0.0
         return functional.cross_entropy(output[graph.trained_nodes], graph.trained_labels)
-
-    def encode(self, model: nn.Module, graph: NodeGraph) -> Tensor:
-        """An embedding for each node."""
-        return encoded(model, graph)
 
     def labelled(self, graph: NodeGraph) -> tuple[Tensor, Tensor]:
         """The training nodes."""
@@ -133,10 +126,6 @@ class NodeClassification:
             part: Predictions.of(logits[nodes], graph.labels[nodes], training)
             for part, nodes in (("val", split.val), ("test", split.test))
         }
-
-    def evaluate(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
-        """The metric on the validation and test nodes."""
-        return scored(self.predictions(model, samples, device), self.metric)
 
     @torch.inference_mode()
     def extra_scores(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ramet.models import DenseDualChannel, DualChannel
+from ramet.models.dense_dual_channel import DenseDualChannel
+from ramet.models.dual_channel import DualChannel
 from ramet.models.single_channel import GIN, GraphGCN, GraphSAGE
 from ramet.tasks import GraphSamples, Task
 

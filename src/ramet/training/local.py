@@ -188,12 +188,16 @@ def _step(session: Session, batch: Any, term: Term | None) -> Tensor:
     """Train on a batch, and return its loss without the penalty."""
     output = session.task.output(session.model, batch)
     loss = session.task.loss(output, batch)
-    session.optimiser.zero_grad()
-    whole = loss + term(batch, output) if term else loss
-    whole.backward()  # type: ignore[no-untyped-call]
-    session.optimiser.step()
+    descend(session.optimiser, loss + term(batch, output) if term else loss)
     session.steps += 1
     return loss.detach()
+
+
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One step down the gradient of a loss."""
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
 
 
 class _Best:

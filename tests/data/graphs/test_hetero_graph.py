@@ -56,9 +56,9 @@ def test_the_whole_graph_ignores_relations_and_counts_each() -> None:
 @pytest.mark.parametrize("negatives", ["random", "2hop"])
 def test_held_out_links_are_disjoint_and_negatives_are_not_links(negatives: Negatives) -> None:
     split = read_planted_hetero(100, 3, 400, 5, 1, negatives)
-    train = pairs(split.graph.links)
+    train = pairs(split.content.links)
     assert len(train) == 3 * 340
-    for held_out, count in ((split.held_out.val, 3 * 20), (split.held_out.test, 3 * 40)):
+    for held_out, count in ((split.split.val, 3 * 20), (split.split.test, 3 * 40)):
         links = held_out.pairs[(held_out.labels == 1).nonzero().flatten()]
         others = held_out.pairs[(held_out.labels == 0).nonzero().flatten()]
         assert len(links) == len(others) == count
@@ -66,16 +66,16 @@ def test_held_out_links_are_disjoint_and_negatives_are_not_links(negatives: Nega
         assert not pairs(others) & (train | pairs(links))
         assert torch.equal(links.heads, others.heads)
         assert torch.equal(links.kinds, others.kinds)
-    assert not pairs(split.held_out.val.pairs) & pairs(split.held_out.test.pairs) & train
+    assert not pairs(split.split.val.pairs) & pairs(split.split.test.pairs) & train
 
 
 def test_2hop_negatives_are_within_two_steps() -> None:
     split = read_planted_hetero(100, 3, 400, 5, 1, "2hop")
-    flow = split.graph.flow
+    flow = split.content.flow
     neighbours: dict[int, set[int]] = {node: set() for node in range(200)}
     for source, target in zip(flow.sources.tolist(), flow.targets.tolist(), strict=True):
         neighbours[source].add(target)
-    held_out = split.held_out.test
+    held_out = split.split.test
     for index in (held_out.labels == 0).nonzero().flatten().tolist():
         head, tail = int(held_out.pairs.heads[index]), int(held_out.pairs.tails[index])
         assert any(tail in neighbours[middle] for middle in neighbours[head])
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_split() -> None:
     doubled = HeteroGraph(
         whole.types, whole.relations, Links.joined([whole.links] * 8), torch.ones(40).bool()
     )
-    one, same, other = (split_links(doubled, seed, "random").graph.links for seed in (1, 1, 2))
+    one, same, other = (split_links(doubled, seed, "random").content.links for seed in (1, 1, 2))
     assert torch.equal(one.heads, same.heads)
     assert not torch.equal(one.heads, other.heads)
 
@@ -94,19 +94,19 @@ def test_the_same_seed_gives_the_same_split() -> None:
 @pytest.mark.data
 def test_amazon_has_gatnes_sizes(data_root: Path) -> None:
     split = read_amazon(data_root, 123, "random")
-    assert split.graph.nodes == 10_099
-    held = [int(held_out.labels.sum()) for held_out in (split.held_out.val, split.held_out.test)]
-    assert [len(split.graph.links), *held] == [126_535, 7_378, 14_746]
+    assert split.content.nodes == 10_099
+    held = [int(held_out.labels.sum()) for held_out in (split.split.val, split.split.test)]
+    assert [len(split.content.links), *held] == [126_535, 7_378, 14_746]
 
 
 @pytest.mark.data
 @pytest.mark.thorough
 def test_acm_is_hgbs_without_leaking_features(data_root: Path) -> None:
     split = read_hgb(data_root, "acm", 123, "random")
-    assert [kind.nodes for kind in split.graph.types] == [3025, 5959, 56]
-    assert [kind.features is None for kind in split.graph.types] == [False, True, True]
-    held = sum(int(held_out.labels.sum()) for held_out in (split.held_out.val, split.held_out.test))
-    assert len(split.graph.links) + held == 547_872 // 2 - 255_619
+    assert [kind.nodes for kind in split.content.types] == [3025, 5959, 56]
+    assert [kind.features is None for kind in split.content.types] == [False, True, True]
+    held = sum(int(held_out.labels.sum()) for held_out in (split.split.val, split.split.test))
+    assert len(split.content.links) + held == 547_872 // 2 - 255_619
 
 
 @pytest.mark.data

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from own_sites import messy_site, node_site, write_csv
-from ramet.data.own import read_site
 from ramet.data.own.advice import column_summaries, warnings
+from ramet.data.own.site import read_site
 
 
 def test_columns_are_summed_up_with_what_leaves(tmp_path: Path) -> None:

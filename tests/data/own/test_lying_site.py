@@ -11,8 +11,9 @@ import pytest
 
 import ramet
 from own_sites import write_csv, write_toml
-from ramet.data.own import SiteSums, agreed, distant_sums, read_site
 from ramet.data.own.moments import Moments, bounded, pooled
+from ramet.data.own.preparation import SiteSums, agreed, distant_sums
+from ramet.data.own.site import read_site
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder, checked_settings
 from ramet.experiment.client_side import client_of

@@ -20,7 +20,8 @@ from torch_geometric.data import Data, HeteroData
 
 from own_sites import graph_site, link_site, node_site, write_csv, write_toml
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph, StructureEncoding
-from ramet.data.own import Schema, Site, check_site, read_site, statistics
+from ramet.data.own.schema import Schema
+from ramet.data.own.site import Site, check_site, read_site, statistics
 from ramet.errors import RametError
 
 NO_ENCODING = StructureEncoding(0, 0)

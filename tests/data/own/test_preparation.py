@@ -12,8 +12,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from own_sites import messy_site
 from ramet.data.graphs.node_graph import NodeGraph
-from ramet.data.own import Site, SiteDataError, agreed, check_site, read_site
-from ramet.data.own.preparation import ColumnSums, Preparation, SiteSums
+from ramet.data.own.preparation import ColumnSums, Preparation, SiteSums, agreed
+from ramet.data.own.problems import SiteDataError
+from ramet.data.own.site import Site, check_site, read_site
 from ramet.errors import RametError
 
 SITES = {"north": 50, "south": 33, "east": 41}
@@ -182,7 +183,7 @@ def test_a_constant_column_becomes_zero() -> None:
     ],
 )
 def test_sums_that_a_site_cannot_have_sent_are_refused(text: str) -> None:
-    with pytest.raises(RametError, match="the sums of east are not valid"):
+    with pytest.raises(RametError, match="the summary of the columns of east is not valid"):
         SiteSums.parse(text, "east")
 
 

@@ -9,8 +9,8 @@ import torch
 
 import ramet
 from own_sites import graph_site, node_site
-from ramet.data.own import agreed, read_site
-from ramet.data.own.rarity import has_rare_class
+from ramet.data.own.preparation import agreed
+from ramet.data.own.site import has_rare_class, read_site
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from own_sites import messy_site, node_site, write_csv
-from ramet.data.own import check_site, read_site
 from ramet.data.own.advice import warnings
+from ramet.data.own.site import check_site, read_site
 
 NODES, EDGES = "patients.csv", "contacts.csv"
 Change = Callable[[Path], None]

@@ -96,6 +96,14 @@ class LabelledPairs:
 
 
 @dataclass(frozen=True)
+class HeldOutPairs:
+    """Validation and test pairs."""
+
+    val: LabelledPairs
+    test: LabelledPairs
+
+
+@dataclass(frozen=True)
 class HeteroGraph:
     """Node types, relations, the links for message passing, and those to train on."""
 

@@ -44,15 +44,4 @@ def sample_batches(
 
 
 def sampled_subgraph(graph: NodeGraph, nodes: Tensor, links: Tensor, batch: int) -> NodeGraph:
-    new_index = torch.full((graph.nodes,), -1, dtype=torch.int32)
-    new_index[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
-    left, right = new_index[graph.left[links]], new_index[graph.right[links]]
-    return replace(
-        graph,
-        features=graph.features[nodes],
-        labels=graph.labels[nodes],
-        trained=torch.arange(nodes.numel()) < batch,
-        left=torch.minimum(left, right),
-        right=torch.maximum(left, right),
-        kinds=graph.kinds[links],
-    )
+    return replace(graph.part(nodes, links), trained=torch.arange(nodes.numel()) < batch)

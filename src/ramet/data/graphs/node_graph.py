@@ -123,36 +123,28 @@ class NodeGraph:
 
     def edge_subgraph(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
         """Return the graph of the chosen links and their end nodes, and these nodes' indices."""
-        ends = torch.stack([self.left[chosen], self.right[chosen]])
-        nodes, new_ends = torch.unique(ends, return_inverse=True)
-        left, right = new_ends.to(torch.int32)
-        return (
-            replace(
-                self,
-                features=self.features[nodes],
-                labels=self.labels[nodes],
-                trained=self.trained[nodes],
-                left=left,
-                right=right,
-                kinds=self.kinds[chosen],
-            ),
-            nodes,
-        )
+        nodes = torch.unique(torch.cat([self.left[chosen], self.right[chosen]]))
+        return self.part(nodes, chosen), nodes
 
     def subgraph(self, nodes: Tensor) -> NodeGraph:
         """Return the induced subgraph of some nodes, in the order given."""
-        new_index = torch.full((self.nodes,), -1, dtype=torch.int32, device=nodes.device)
+        kept = torch.zeros(self.nodes, dtype=torch.bool, device=nodes.device)
+        kept[nodes] = True
+        return self.part(nodes, kept[self.left] & kept[self.right])
+
+    def part(self, nodes: Tensor, links: Tensor) -> NodeGraph:
+        """Return the graph of some nodes, in the order given, and of some links among them."""
+        new_index = torch.empty(self.nodes, dtype=torch.int32, device=nodes.device)
         new_index[nodes] = torch.arange(nodes.numel(), dtype=torch.int32, device=nodes.device)
-        left, right = new_index[self.left], new_index[self.right]
-        chosen = (left >= 0) & (right >= 0)
+        left, right = new_index[self.left[links]], new_index[self.right[links]]
         return replace(
             self,
             features=self.features[nodes],
             labels=self.labels[nodes],
             trained=self.trained[nodes],
-            left=torch.minimum(left, right)[chosen],
-            right=torch.maximum(left, right)[chosen],
-            kinds=self.kinds[chosen],
+            left=torch.minimum(left, right),
+            right=torch.maximum(left, right),
+            kinds=self.kinds[links],
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:

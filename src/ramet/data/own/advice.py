@@ -9,12 +9,11 @@ from datetime import timedelta
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
-from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.own.columns import EPOCH, ColumnValues, Values
+from ramet.data.own.ranges import plain_features, unlinked
 from ramet.data.own.site import Site
 
 _LARGE = 10.0
@@ -94,25 +93,13 @@ def _content(kind: str, values: Values) -> str:
     return f"{values.min():g} to {values.max():g}, mean {values.mean():.4g}"
 
 
-def _features(site: Site) -> Iterator[tuple[str, Tensor]]:
-    """The features of each node type that are given as numbers, not as columns."""
-    graph = site.graph
-    if isinstance(graph, HeteroGraph):
-        by_type = {kind.name: kind.features for kind in graph.types}
-    else:
-        features = graph.features if isinstance(graph, NodeGraph) else None
-        by_type = {next(iter(site.schema.nodes)): features}
-    for node_type, of_type in by_type.items():
-        if of_type is not None and of_type.numel() and node_type not in site.columns:
-            yield node_type, of_type
-
-
 def _unscaled(site: Site) -> Iterator[str]:
-    for node_type, features in _features(site):
-        names = site.schema.nodes[node_type]
+    for node_type, names, features in plain_features(site):
+        if isinstance(site.graph, GraphBlock) or not features.numel():
+            continue
         means, spreads = features.double().mean(dim=0).abs(), features.double().std(dim=0)
         large = ((means > _LARGE) | (spreads > _LARGE)).nonzero().flatten().tolist()
-        if large and names:
+        if large:
             listed = ", ".join(names[index] for index in large[:_MOST_SHOWN])
             yield (
                 f"{node_type}: {listed} {'is' if len(large) == 1 else 'are'} not scaled. Declare "
@@ -177,26 +164,14 @@ def _counts_up(values: Values) -> bool:
 
 
 def _unlinked(site: Site) -> Iterator[str]:
-    graph = site.graph
-    if isinstance(graph, GraphBlock):
+    if isinstance(site.graph, GraphBlock):
         return
-    if isinstance(graph, NodeGraph):
-        ends, kinds = torch.cat([graph.left, graph.right]).long(), {"nodes": (0, graph.nodes)}
-    else:
-        ends = torch.cat([graph.links.heads, graph.links.tails])
-        starts = graph.type_starts
-        kinds = {
-            f"nodes of {kind.name}": (starts[index], starts[index + 1])
-            for index, kind in enumerate(graph.types)
-        }
-    degrees = torch.bincount(ends, minlength=graph.nodes)
-    for what, (first, end) in kinds.items():
-        alone = int((degrees[first:end] == 0).sum())
-        if alone:
-            yield (
-                f"{alone:,} of {end - first:,} {what} have no links, so the model knows only "
-                "their features. Check that the ids of the edges match"
-            )
+    for node_type, (alone, total) in unlinked(site).items():
+        what = f"nodes of {node_type}" if isinstance(site.graph, HeteroGraph) else "nodes"
+        yield (
+            f"{alone:,} of {total:,} {what} have no links, so the model knows only their "
+            "features. Check that the ids of the edges match"
+        )
 
 
 def _rare_classes(site: Site) -> Iterator[str]:

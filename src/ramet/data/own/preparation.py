@@ -14,17 +14,16 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, Values
 from ramet.data.own.moments import Moments, bounded, pooled
-from ramet.data.own.schema import Column, Kind, Schema, TypeName
+from ramet.data.own.schema import Column, Kind, Schema, TypeName, parsed
 from ramet.errors import RametError
 
 SMALLEST_COUNT = 10
 _MAX_CATEGORIES = 10_000
-_MAX_LENGTH = 2**22
 _LARGEST = float(np.finfo(np.float32).max)
 """The largest number in a table."""
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
@@ -100,18 +99,7 @@ class SiteSums(_Frozen):
     @staticmethod
     def parse(text: str, site: str) -> SiteSums:
         """Parse and validate what a site sent."""
-        if len(text) > _MAX_LENGTH:
-            raise RametError(
-                f"{site} describes its columns with {len(text):,} characters; at most "
-                f"{_MAX_LENGTH:,} are allowed. Declare fewer categories."
-            )
-        try:
-            return SiteSums.model_validate_json(text)
-        except ValidationError as error:
-            raise RametError(
-                f"the sums of {site} are not valid for this version ({error.errors()[0]['msg']}). "
-                "Use the same version of Ramet at all sites."
-            ) from error
+        return parsed(SiteSums, text, f"the summary of the columns of {site}")
 
 
 class PreparedColumn(_Frozen):
@@ -174,20 +162,7 @@ class Preparation(_Frozen):
     @staticmethod
     def parse(text: str) -> Preparation:
         """Parse and validate what the coordinator sent."""
-        if len(text) > _MAX_LENGTH:
-            raise RametError(
-                f"the coordinator's preparation of columns has {len(text):,} characters; at most "
-                f"{_MAX_LENGTH:,} are allowed. Declare fewer categories."
-            )
-        try:
-            return Preparation.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "its text"
-            raise RametError(
-                f"the coordinator's preparation of columns is not valid ({where}: {first['msg']}). "
-                "Use the same version of Ramet everywhere."
-            ) from error
+        return parsed(Preparation, text, "the coordinator's preparation of columns")
 
     def names(self, node_type: str, columns: Iterable[str]) -> tuple[str, ...]:
         """The names of the features that these columns become, in the order of the columns."""

@@ -39,7 +39,7 @@ def ranges(site: Site) -> Ranges:
         }
         for node_type, columns in site.columns.items()
     }
-    for node_type, names, values in _plain_features(site):
+    for node_type, names, values in plain_features(site):
         pairs = zip(names, values.T, strict=True)
         found[node_type] = {name: _range(column.numpy()) for name, column in pairs}
     return found
@@ -69,11 +69,14 @@ def novelties(site: Site, seen: Ranges, preparation: Preparation) -> list[str]:
         for node_type, columns in site.columns.items()
         for text in _column_novelties(node_type, columns, seen.get(node_type, {}), preparation)
     ]
-    for node_type, names, values in _plain_features(site):
+    for node_type, names, values in plain_features(site):
         for name, column in zip(names, values.T, strict=True):
             known = seen.get(node_type, {}).get(name)
             texts += _outside(f"{node_type}: {name}", column.numpy(), known, "number")
-    return [*texts, *_unlinked(site)]
+    return texts + [
+        f"{what}: no links in {_of(alone, total)}. Check that the ids of the edges match"
+        for what, (alone, total) in unlinked(site).items()
+    ]
 
 
 def _column_novelties(
@@ -113,7 +116,8 @@ def _unknown(what: str, values: Values, categories: tuple[str, ...]) -> Iterator
         )
 
 
-def _unlinked(site: Site) -> Iterator[str]:
+def unlinked(site: Site) -> dict[str, tuple[int, int]]:
+    """By node type, or for the graphs: how many have no links, if any has none, and of how many."""
     graph = site.graph
     if isinstance(graph, GraphBlock):
         linked = torch.zeros(graph.graphs).index_add(
@@ -128,12 +132,10 @@ def _unlinked(site: Site) -> Iterator[str]:
             kind.name: (degrees[starts[index] : starts[index + 1]] == 0, kind.nodes)
             for index, kind in enumerate(graph.types)
         }
-    for what, (alone, total) in counts.items():
-        if count := int(alone.sum()):
-            yield f"{what}: no links in {_of(count, total)}. Check that the ids of the edges match"
+    return {what: (int(none.sum()), total) for what, (none, total) in counts.items() if none.any()}
 
 
-def _plain_features(site: Site) -> Iterator[tuple[str, tuple[str, ...], Tensor]]:
+def plain_features(site: Site) -> Iterator[tuple[str, tuple[str, ...], Tensor]]:
     """The node types whose features are given as numbers, with names and values."""
     graph = site.graph
     if isinstance(graph, HeteroGraph):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,26 @@ from ramet.version import __version__
 TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
 Aspect: TypeAlias = Literal["features", "classes", "types"]
 Kind: TypeAlias = Literal["number", "category", "date", "flag", "ignored"]
-_MAX_LENGTH = 2**20
+_MAX_LENGTH = 2**22
+Told = TypeVar("Told", bound=BaseModel)
+
+
+def parsed(kind: type[Told], text: str, what: str) -> Told:
+    """Parse and validate what another party has sent; ``what`` is its name in errors."""
+    if len(text) > _MAX_LENGTH:
+        raise RametError(
+            f"{what} has {len(text):,} characters; at most {_MAX_LENGTH:,} are allowed. Declare "
+            "fewer columns or categories."
+        )
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "its text"
+        raise RametError(
+            f"{what} is not valid for this version ({where}: {first['msg']}). Use the same version "
+            "of Ramet everywhere."
+        ) from error
 
 
 def _not_reserved(name: str) -> str:
@@ -82,20 +101,7 @@ class Schema(BaseModel):
     @staticmethod
     def parse(text: str, site: str) -> Schema:
         """Parse and validate what a site sent."""
-        try:
-            if len(text) > _MAX_LENGTH:
-                raise RametError(
-                    f"the fingerprint of {site} has {len(text):,} characters; at most "
-                    f"{_MAX_LENGTH:,} are allowed."
-                )
-            return Schema.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise RametError(
-                f"the fingerprint of {site} is not valid for this version "
-                f"({where}: {first['msg']}). Use the same version of Ramet at all sites."
-            ) from error
+        return parsed(Schema, text, f"the fingerprint of {site}")
 
 
 def width_of(features: Sequence[str]) -> int:

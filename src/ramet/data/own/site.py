@@ -31,7 +31,6 @@ from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.preparation import Preparation, Preparer, SiteSums
 from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
-from ramet.data.own.rarity import has_rare_class
 from ramet.data.own.schema import Schema, TaskName
 from ramet.data.own.tables import NO_PART, Ids
 from ramet.data.splits import PARTS, Split, node_split, stratified
@@ -39,6 +38,7 @@ from ramet.data.splits import PARTS, Split, node_split, stratified
 MIN_SAMPLES = 10
 MIN_LINKS = 20
 """At least one edge type needs this many, so that 5 % for validation is at least one link."""
+_RARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,7 @@ class Site:
         """Return the graphs with structure encodings, split as given or by the seed."""
         graph = self.graph
         if isinstance(graph, HeteroGraph):
-            links = self._links(graph, seed, negatives)
-            return ClientData(links.graph, links.held_out)
+            return self._links(graph, seed, negatives)
         split = self._split(graph, seed)
         if isinstance(graph, NodeGraph):
             return ClientData(graph, split)
@@ -203,6 +202,12 @@ def build_site(
     rare = labels is not None and has_rare_class(labels, classes)
     sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
     return replace(site, sums=sums)
+
+
+def has_rare_class(labels: Tensor, classes: int) -> bool:
+    """Whether a class has less than 40 % of an even share: of two classes, less than 20 %."""
+    counts = torch.bincount(labels, minlength=classes)
+    return classes > 1 and bool((counts < _RARE * labels.numel() / classes).any())
 
 
 def _ids(content: Content) -> dict[str, Ids]:

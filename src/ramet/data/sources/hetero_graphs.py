@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ramet.data.client_data import ClientData
 from ramet.data.graphs.hetero_graph import (
+    HeldOutPairs,
     HeteroGraph,
     LabelledPairs,
     Links,
@@ -18,7 +20,7 @@ from ramet.data.graphs.hetero_graph import (
     Relation,
     from_hetero_data,
 )
-from ramet.data.link_split import HeldOutPairs, LinkSplit, Negatives, split_links, with_negatives
+from ramet.data.link_split import LinkSplit, Negatives, split_links, with_negatives
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def read_amazon(
             LabelledPairs(links(rows), torch.from_numpy(rows[:, 3]).float())
             for rows in (parts["valid"], parts["test"])
         )
-        return LinkSplit(graph, HeldOutPairs(*held_out))
+        return ClientData(graph, HeldOutPairs(*held_out))
     val, test = (links(rows[rows[:, 3] == 1]) for rows in (parts["valid"], parts["test"]))
     known, draw = Links.joined([train, val, test]), torch.Generator().manual_seed(seed)
     return with_negatives(graph, known, val, test, negatives, draw)
