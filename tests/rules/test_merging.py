@@ -71,7 +71,7 @@ def test_sums_have_the_same_bits_in_any_order(
     def total(ordered: list[tuple[float, int]]) -> np.ndarray:
         summed = OrderlessSum((1,))
         for value, weight in ordered:
-            summed.add(np.array([value], np.float32), weight)
+            summed.add(np.array([value], np.float32) * np.float64(weight))
         return summed.total()
 
     shuffled = list(terms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import sys
 from typing import Annotated
 
@@ -66,3 +67,5 @@ def main() -> None:
             raise
         print_error(f"cannot write {error.filename or 'a file'} ({error.strerror}). Make room.")
         sys.exit(2)
+    finally:
+        gc.freeze()  # at exit, to look for garbage in all of PyTorch would take half a second

@@ -39,12 +39,19 @@ def start_shared(method: AssembledMethod, shape: Shape, seed: int) -> dict[str, 
     If none of their shapes depends on a client's features and classes, they are drawn for the
     plain shape, so that clients of different shapes start with the same values.
     """
-    own, plain = shared_shapes(method, shape), shared_shapes(method, shape.plain())
-    chosen = shape.plain() if own.items() <= plain.items() else shape
-    if (chosen, seed) not in method.drawn:
-        arrays = model_arrays(new_model(method, chosen, seed))
-        method.drawn[chosen, seed] = {name: arrays[name] for name in method.shared.pick(arrays)}
-    return {**method.drawn[chosen, seed]}
+    if (shape, seed) not in method.drawn:
+        plain = shape.plain()
+        if shape != plain and _shared_by(method, shape, plain):
+            method.drawn[shape, seed] = start_shared(method, plain, seed)
+        else:
+            arrays = model_arrays(new_model(method, shape, seed))
+            method.drawn[shape, seed] = {name: arrays[name] for name in method.shared.pick(arrays)}
+    return {**method.drawn[shape, seed]}
+
+
+def _shared_by(method: AssembledMethod, shape: Shape, plain: Shape) -> bool:
+    """Whether the shared arrays of a shape have the shapes of those of the plain one."""
+    return shared_shapes(method, shape).items() <= shared_shapes(method, plain).items()
 
 
 def shared_shapes(method: AssembledMethod, shape: Shape) -> dict[str, tuple[int, ...]]:

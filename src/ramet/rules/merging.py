@@ -221,15 +221,13 @@ class OrderlessSum:
         self.coarse: NDArray[np.float64] = np.zeros(shape)
         self.fine: NDArray[np.float64] = np.zeros(shape)
 
-    def add(self, array: Array, weight: float = 1.0) -> None:
-        """Add the array times its weight."""
-        term, part = np.empty(self.coarse.shape), np.empty(self.coarse.shape)
-        np.multiply(array, weight, out=term, dtype=np.float64)
-        np.add(term, self._COARSE, out=part)
+    def add(self, array: Array) -> None:
+        part = np.empty(self.coarse.shape)
+        np.add(array, self._COARSE, out=part, dtype=np.float64)
         part -= self._COARSE
         self.coarse += part
-        term -= part
-        np.add(term, self._FINE, out=part)
+        np.subtract(array, part, out=part)
+        part += self._FINE
         part -= self._FINE
         self.fine += part
 

@@ -84,15 +84,13 @@ class Trained:
 
     def sent(self, request: Request, state: ClientState) -> Arrays:
         """What the server sent; in round 1 what all clients start with."""
-        arrays, method = model_arrays(state.model), request.method
-        parameters = {name for name, _ in state.model.named_parameters()}
-        trained = parameters & {*method.shared.pick(arrays)}
-        sent = request.message.arrays if request.round > 1 else arrays
-        return {
-            name: array.copy() if sent is arrays else array
-            for name, array in sent.items()
-            if name in trained and name in method.down
-        }
+        method, names = request.method, [name for name, _ in state.model.named_parameters()]
+        trained = [name for name in names if name in method.shared and name in method.down]
+        if request.round > 1:
+            sent = request.message.arrays
+            return {name: sent[name] for name in trained if name in sent}
+        arrays = model_arrays(state.model)
+        return {name: arrays[name].copy() for name in trained}
 
     def done(self, request: Opened) -> Payload:
         method, state, number = request.method, request.state, request.round
@@ -107,7 +105,7 @@ class Trained:
         numbers = {**scored.numbers, "weight": method.task.weight(request.samples)}
         numbers |= {**self.fit(session, method, count), **session.logged}
         trained = model_arrays(state.model)
-        declared = sent_up(method, method.shared.pick(trained))
+        declared = sent_up(method, session.shared)
         names = requested(declared, omitted_arrays(request.message))
         arrays = {name: trained[name].copy() for name in names}
         return Payload(arrays, numbers, scored.notes, _extras(request, TRAINING, session))

@@ -93,7 +93,7 @@ class ClientState:
     def nbytes(self) -> int:
         """Bytes of all tensors and arrays."""
         arrays = [array for kept in self.evaluated.values() for array in kept.values()]
-        tensors = [*self.model.state_dict().values()]
+        tensors = [*self.model.parameters(), *self.model.buffers()]
         tensors += [v for own in self.optimiser.state.values() for v in own.values()]
         for memory in (self.memory, self.before):
             tensors += [value for own in memory.values() for value in own.values()]
@@ -102,6 +102,8 @@ class ClientState:
 
     def separate_memory(self) -> None:
         """Make the memory independent of the network, whose tensors a method may have put in it."""
+        if not any(self.memory.values()):
+            return
         moments = [value for own in self.optimiser.state.values() for value in own.values()]
         tensors = [*self.model.state_dict().values(), *moments]
         used = {_address(tensor) for tensor in tensors if isinstance(tensor, Tensor)}
