@@ -69,8 +69,8 @@ class FixedPoint:
         return encoded
 
     def rounded_down(self, values: Array) -> Array:
-        """Values as integers, rounded towards zero, so that no norm becomes larger."""
-        return np.trunc(values * self.scale).astype(np.int64).astype(self.dtype)
+        """Values as integers with sign, rounded towards zero, so that no norm becomes larger."""
+        return np.asarray(np.trunc(values * self.scale).astype(np.int64))
 
     def decode(self, total: Arrays, clients: int) -> dict[str, Array]:
         """The sums as float64; raise RametError if one is larger than any sum of terms."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ramet.engine.site.gates import Inside, R, SameForm, zero_arrays
 from ramet.engine.site.inner_gates import Summed
 from ramet.engine.site.private_site import Noise, PrivateSite, clipped_changes
 from ramet.errors import RametError
-from ramet.payload import Arrays, Payload
+from ramet.payload import Array, Arrays, Payload
 from ramet.privacy.accounting import LEAST_DEVIATION
 from ramet.privacy.budget import NoiseShare
 from ramet.rules.fixed_point import PARAMETERS, FixedPoint, RingTotal, prefixed
@@ -61,14 +63,12 @@ class NoisedSum(SameForm):
 
     def change(self, arrays: Arrays, sent: Arrays, deviation: float, noise: Noise) -> Arrays:
         """The change of arrays since they were sent, clipped and with noise, as integers."""
-        summation = self.summed.summation
-        ring = summation.dtype
+        summation, added = self.summed.summation, dict[str, Array]()
         changes = clipped_changes(arrays, sent, _MARGIN * self.private.budget.clip)
-        return {
-            name: summation.rounded_down(change)
-            + noise.draws.integers(change.shape, deviation).astype(ring)
-            for name, change in changes.items()
-        }
+        for name, change in changes.items():
+            drawn = noise.draws.integers(change.shape, deviation)
+            added[name] = np.asarray(summation.rounded_down(change) + drawn).astype(summation.dtype)
+        return added
 
     def _deviation(self, noise: Noise) -> float:
         """The standard deviation of the site's part, in units of the last bit."""
