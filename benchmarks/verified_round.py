@@ -69,9 +69,10 @@ def long_chain(rounds: int, sites: int) -> None:
     for index in range(1, rounds + 1):
         state, answers = f"{index:064x}", {}
         for site in names:
-            facts = charter, index, before, state, f"{index:064x}", f"{index:032x}"
-            signature = simulated.pledges[site].signing_key.sign(statement(*facts)).hex()
-            answers[site] = Answer(facts[4], facts[5], signature)
+            facts = f"{index:064x}", f"{index:032x}"
+            begun = Link(index, index, "training", before, state, {}, "")
+            signature = simulated.pledges[site].signing_key.sign(statement(charter, begun, *facts))
+            answers[site] = Answer(*facts, signature.hex())
         link = Link(index, index, "training", before, state, answers, f"{index:064x}")
         lines.append(link.text)
         before = link.digest

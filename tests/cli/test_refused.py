@@ -59,6 +59,7 @@ class Never(str):
 READS = Never("only reads")
 ANEW = Never("takes the data as it is")
 NO_EXTRA = Never("needs no extra")
+WRITES_NOTHING = Never("writes nothing here")
 RUNS_PROGRAMS = Never("starts or stops programs, which write their own logs")
 CHANGED, OPTION, FULL, EXTRA = "changed data", "a wrong option", "a full disk", "a missing extra"
 CAUSES = (CHANGED, OPTION, FULL, EXTRA)
@@ -143,6 +144,10 @@ REFUSALS: dict[str, dict[str, str]] = {
     "app": causes(READS, "app app", "app new", NO_EXTRA),
     "guard": causes(READS, "guard north/site.toml", "guard guard", "guard guard"),
     "audit show": causes(READS, "audit show nowhere", Works("audit show run"), NO_EXTRA),
+    "audit verify": causes(READS, "audit verify run", WRITES_NOTHING, Never("says so")),
+    "charter show": causes(READS, "charter show run", WRITES_NOTHING, Never("says so")),
+    "charter sign": causes(READS, "charter sign site", WRITES_NOTHING, Never("says so")),
+    "charter verify": causes(READS, "charter verify run", WRITES_NOTHING, Never("says so")),
     "audit export": causes(
         READS,
         "audit export run --cursor north/site.toml",

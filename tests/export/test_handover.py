@@ -288,7 +288,7 @@ def test_the_file_of_a_users_network_is_handed_over(tmp_path: Path) -> None:
 
 
 def test_a_users_network_that_needs_ramet_is_refused(tmp_path: Path) -> None:
-    result = user_run(tmp_path, "from ramet.models import NodeShape\n" + USER_NETWORK)
+    result = user_run(tmp_path, "from ramet import NodeShape\n" + USER_NETWORK)
     with pytest.raises(RametError, match=r"Net cannot be exported: mynet.py imports Ramet\. Write"):
         result.export("north", tmp_path / "model")
     assert not (tmp_path / "model").exists()

@@ -90,7 +90,7 @@ NET = """
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from ramet.models import NodeShape
+from ramet import NodeShape
 
 
 class Net(nn.Module):

@@ -113,7 +113,18 @@ def fewer_arrays(draw: random.Random, message: Payload) -> Payload:
     return replace(message, **{kind: arrays})
 
 
+def other_words(draw: random.Random, message: Payload) -> Payload:
+    """Another number or note that decides what the site does."""
+    way = draw.randrange(3)
+    if way == 0:
+        number = draw.choice([n for n in range(9) if n != message.numbers["last"]])
+        return replace(message, numbers={**message.numbers, "last": number})
+    note = ("stage", "before") if way == 1 else ("spared", json.dumps([*message.arrays][:1]))
+    return replace(message, notes={**message.notes, note[0]: note[1]})
+
+
 DEVIATIONS: list[Deviation] = [
+    other_words,
     other_values,
     other_sum,
     other_answers,

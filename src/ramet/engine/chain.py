@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -92,10 +93,10 @@ class Link:
         return link
 
 
-def statement(charter: Charter, index: int, before: str, state: str, reply: str, tag: str) -> bytes:
-    """What a site signs of a reply."""
-    facts = [charter.identity, index, before, state, reply, tag]
-    return canonical(["a reply in Ramet's chain", *facts]).encode()
+def statement(charter: Charter, link: Link, reply: str, tag: str) -> bytes:
+    """What a site signs of a reply to the exchange of a link, which has no replies yet."""
+    facts = [link.index, link.round, link.exchange, link.before, link.state, reply, tag]
+    return canonical(["a reply in Ramet's chain", charter.identity, *facts]).encode()
 
 
 def reply_digest(reply: Payload) -> str:
@@ -116,10 +117,13 @@ def slices_digest(slices: Slices) -> str:
 def link_fault(link: Link, before: Link | None, charter: Charter) -> str | None:
     """Why a link does not follow another one in a charter's chain; None if it does."""
     index, known = (before.index, before.digest) if before else (0, charter.identity)
-    if (link.index, link.before) != (index + 1, known):
+    if type(link.index) is not int or (link.index, link.before) != (index + 1, known):
         return f"link {link.index} does not follow link {index}"
-    if before and link.round < before.round:
-        return f"link {link.index} goes back to round {link.round}"
+    round_before = before.round if before else 0
+    if type(link.round) is not int or link.round - round_before not in (0, 1) or not link.round:
+        return f"link {link.index} is of round {link.round}"
+    if link.exchange == CLOSING or not all(map(_has_tag, link.answers.values())):
+        return f"link {link.index} has replies that add nothing to its sum"
     if len(link.answers) < charter.quorum:
         return f"link {link.index} has {len(link.answers)} replies, below {charter.quorum}"
     for site, answer in link.answers.items():
@@ -128,11 +132,15 @@ def link_fault(link: Link, before: Link | None, charter: Charter) -> str | None:
     return None
 
 
+def _has_tag(answer: Answer) -> bool:
+    return bool(re.fullmatch(r"[0-9a-f]{32}", answer.tag))
+
+
 def answer_fault(link: Link, site: str, answer: Answer, charter: Charter) -> str | None:
     """Why a reply is not one of a site to this exchange; None if it is."""
     if site not in charter.sites:
         return f"link {link.index} has a reply of {site}, which has not signed the charter"
-    signed = statement(charter, link.index, link.before, link.state, answer.reply, answer.tag)
+    signed = statement(charter, link, answer.reply, answer.tag)
     try:
         signature, key = bytes.fromhex(answer.signature), bytes.fromhex(charter.sites[site].signing)
     except ValueError:

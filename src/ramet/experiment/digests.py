@@ -26,7 +26,9 @@ def terms_digest(experiment: Experiment) -> str:
 
 def agreed_facts(experiment: Experiment) -> dict[str, Any]:
     """Everything that all sites agree on, as JSON values: what a charter says of a run."""
-    settings, prepared = _facts(experiment, _AGREED | {"secure", "quorum", "patience", "norm_bound"})
+    settings, prepared = _facts(
+        experiment, _AGREED | {"secure", "quorum", "patience", "norm_bound"}
+    )
     return {"settings": settings, "preparation": prepared, "version": __version__}
 
 

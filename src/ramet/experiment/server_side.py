@@ -35,6 +35,8 @@ _RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
 def rounds_of(experiment: Experiment, snapshots: Path, regional: bool = False) -> Rounds:
     """The server's side of the run; a ``regional`` coordinator evaluates nothing itself."""
     settings, sizes = experiment.settings, experiment.sizes
+    charter = _charter(snapshots.parent) if settings.verified else None
+    signed = charter.quorum if charter else 1
     return Rounds(
         method=experiment.scored_method,
         clients=experiment.clients,
@@ -43,7 +45,7 @@ def rounds_of(experiment: Experiment, snapshots: Path, regional: bool = False) -
         start=_shared_start(experiment, snapshots),
         snapshots=Snapshots(snapshots, keep=KEPT * (len(experiment.method.stages) + 1)),
         evaluate_server=None if regional else _server_evaluation(experiment),
-        quorum=max(settings.quorum, smallest_sum(experiment)),
+        quorum=max(settings.quorum, smallest_sum(experiment), signed),
         retry_delays=_RETRY_DELAYS[settings.engine],
         patience=settings.patience,
         norm_bound=settings.norm_bound,
@@ -54,7 +56,7 @@ def rounds_of(experiment: Experiment, snapshots: Path, regional: bool = False) -
         device=compute_device(settings.device),
         secure=settings.secure,
         config=agreed_digest(experiment),
-        charter=_charter(snapshots.parent) if settings.verified else None,
+        charter=charter,
         final_clients=experiment.final_clients,
     )
 

@@ -62,7 +62,7 @@ from ramet.flower.run_config import from_run_config
 from ramet.flower.sent_sums import NAME as SENT_SUMS
 from ramet.flower.sent_sums import SentSums
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
-from ramet.flower.site_charters import STEP
+from ramet.flower.site_charters import STEP, Due
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
 from ramet.flower.verified_site import site_charters, verified
 from ramet.payload import Payload
@@ -279,7 +279,7 @@ def _secured(protection: Protection, context: Context) -> SecureSite | None:
 
 def _charter_step(context: Context, request: Payload, preparation: str) -> Payload:
     """What the site answers to a step of a charter: it may sign it."""
-    from ramet.experiment.chain_parts import charter_terms  # these need an extra
+    from ramet.experiment.chain_parts import charter_quorum, charter_terms  # these need an extra
     from ramet.secure.identity import Identity, Peers
 
     experiment, _, policy = _permitted(context, preparation)
@@ -293,7 +293,8 @@ def _charter_step(context: Context, request: Payload, preparation: str) -> Paylo
     with write_errors_kept_local("write its state"):
         identity = Identity.read(Path(str(config["key"])))
         peers = Peers.read(Path(str(config[MEMBERS])))
-        reply = charters.answer(request, identity, peers, charter_terms(experiment), policy)
+        due = Due(charter_terms(experiment), charter_quorum(experiment), experiment.clients)
+        reply = charters.answer(request, identity, peers, due, policy)
     return _signed(reply, context, request, name, INTRODUCTION)
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-from ramet.disk import write_atomically
+from ramet.disk import sync, write_atomically
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 from ramet.secure.charter import (
@@ -82,6 +82,15 @@ class Proposal:
 
 
 @dataclass(frozen=True)
+class Due:
+    """What a charter of this run must say, as the site reads it in the run's settings."""
+
+    terms: Mapping[str, Any]
+    quorum: int
+    sites: Sequence[str]
+
+
+@dataclass(frozen=True)
 class SiteCharters:
     """The charters of one site.
 
@@ -98,21 +107,21 @@ class SiteCharters:
         message: Payload,
         identity: Identity,
         peers: Peers,
-        terms: Mapping[str, Any],
+        due: Due,
         policy: Policy,
     ) -> Payload:
-        """Answer a step; ``terms`` are what this site reads in the run's settings."""
+        """Answer a step."""
         step, content = message.notes[STEP], message.notes.get(CONTENT, "")
         if step == PROPOSE:
             proposal = Proposal.parse(content)
-            self._check(proposal, identity, peers, terms, policy)
+            self._check(proposal, identity, peers, due, policy)
             if policy.charters == "by hand":
                 self._require_consent(proposal)
             return Payload(notes={CONTENT: canonical(asdict(self._pledged(proposal, identity)))})
         if step == SIGN:
             charter = Charter.parse(content)
-            self._check(Proposal.of(charter), identity, peers, terms, policy)
-            return self._signed(charter, identity)
+            self._check(Proposal.of(charter), identity, peers, due, policy)
+            return self._signed(charter, identity, by_hand=policy.charters == "by hand")
         if step == BEGIN:
             self._begin(SignedCharter.parse(content), json.loads(message.notes.get(SEALED, "{}")))
             return Payload(notes={CONTENT: "begun"})
@@ -148,16 +157,20 @@ class SiteCharters:
         proposal: Proposal,
         identity: Identity,
         peers: Peers,
-        terms: Mapping[str, Any],
+        due: Due,
         policy: Policy,
     ) -> None:
         """Refuse what the site does not sign."""
-        if canonical(proposal.terms) != canonical(terms):
-            differing = _differences(proposal.terms, terms)
+        if canonical(proposal.terms) != canonical(due.terms):
+            differing = _differences(proposal.terms, due.terms)
             raise CharterError(
                 f"{self.site} reads other terms in the run's settings than the charter has: "
                 f"{', '.join(differing)}."
             )
+        if canonical(proposal.quorum) != canonical(due.quorum):
+            raise CharterError(f"{self.site} signs a quorum of {due.quorum} only.")
+        if sorted(proposal.keys) != sorted(due.sites):
+            raise CharterError(f"{self.site} signs with {', '.join(due.sites)} only.")
         if proposal.keys.get(self.site) != identity.public:
             raise CharterError(f"the charter does not name {self.site} with its key.")
         unknown = [s for s, key in proposal.keys.items() if not peers.accepts(s, key)]
@@ -167,6 +180,8 @@ class SiteCharters:
                 "`ramet deploy member`."
             )
         missing = sorted(peers.fingerprints.keys() - proposal.keys.keys())
+        if len(proposal.keys) < (policy.members or 1):
+            raise PolicyError(f"`members`: this site takes part with {policy.members} sites only.")
         if missing and policy.members is None:
             raise PolicyError(
                 f"`members`: the charter lacks {', '.join(missing)}, and this site takes part only "
@@ -180,7 +195,7 @@ class SiteCharters:
             self._write(path, {name: value.hex() for name, value in asdict(pledge).items()})
         return self._read_pledge(proposal)[0].member(self.site, identity.public)
 
-    def _signed(self, charter: Charter, identity: Identity) -> Payload:
+    def _signed(self, charter: Charter, identity: Identity, by_hand: bool) -> Payload:
         proposal = Proposal.of(charter)
         pledge, signed = self._read_pledge(proposal)
         if charter.sites[self.site] != pledge.member(self.site, identity.public):
@@ -188,9 +203,10 @@ class SiteCharters:
         if signed not in (None, charter.identity):
             raise CharterError(f"{self.site} has signed another charter with this nonce.")
         if signed is None:
+            if by_hand:
+                self._use_consent(proposal)
             facts = {name: value.hex() for name, value in asdict(pledge).items()}
             self._write(self._pledge(proposal), {**facts, "signed": charter.identity})
-            self._approved(proposal).unlink(missing_ok=True)
         return Payload(
             notes={
                 SIGNATURE: identity.sign(charter.statement).hex(),
@@ -205,6 +221,8 @@ class SiteCharters:
         if identity != charter.identity:
             raise CharterError(f"{self.site} has not signed this charter.")
         signed.check()
+        if self._path(charter.identity).exists():
+            return
         secrets = {self.site: pledge.secret}
         for sender in charter.sites:
             if sender != self.site:
@@ -214,11 +232,17 @@ class SiteCharters:
 
     def _require_consent(self, proposal: Proposal) -> None:
         """Refuse a proposal that the owner has not signed, and keep it for the owner to see."""
-        if self._pledge(proposal).exists() or self._approved(proposal).exists():
+        if self._approved(proposal).exists():
             return
         self._waiting.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(self._waiting / f"{proposal.agreement}.json", proposal.text)
         raise CharterError(f"{self.site} {WAITING}; it runs `ramet charter sign`.")
+
+    def _use_consent(self, proposal: Proposal) -> None:
+        """A consent is used up before the site signs, so that it holds for one charter."""
+        self._require_consent(proposal)
+        self._approved(proposal).unlink()
+        sync(self._approved(proposal).parent)
 
     def _complete(self, run: str) -> dict[str, Any]:
         path = self._path(run)

@@ -176,15 +176,12 @@ class Total:
         return coarse | {_FINE + name: sums.fine for name, sums in self._sums.items()}
 
     def integers(self) -> dict[str, Array]:
-        """The parts as integers, which add up exactly like the terms."""
-        return {
-            prefix + name: np.rint(part * unit).astype(np.int64)
-            for name, sums in self._sums.items()
-            for prefix, part, unit in (
-                (_COARSE, sums.coarse, OrderlessSum.COARSE_UNITS),
-                (_FINE, sums.fine, OrderlessSum.FINE_UNITS),
-            )
-        }
+        """The parts as integers, which add up exactly like the terms; an error if they are none."""
+        found: dict[str, Array] = {}
+        for name, sums in self._sums.items():
+            found[_COARSE + name] = _whole(name, sums.coarse * OrderlessSum.COARSE_UNITS)
+            found[_FINE + name] = _whole(name, sums.fine * OrderlessSum.FINE_UNITS)
+        return found
 
     def add_parts(self, parts: Arrays) -> None:
         """Add the parts of another total, as if its terms were added here."""
@@ -202,6 +199,12 @@ class Total:
         coarse, fine = under(_COARSE, arrays), under(_FINE, arrays)
         shapes = ({name: array.shape for name, array in part.items()} for part in (coarse, fine))
         return next(shapes) == next(shapes) and len(coarse) + len(fine) == len(arrays)
+
+
+def _whole(name: str, values: Array) -> Array:
+    if not (np.abs(values) < 2.0**53).all() or not (values == np.rint(values)).all():
+        raise RametError(f"the sum of '{name}' is not exact, so that nobody can check it.")
+    return values.astype(np.int64)
 
 
 class OrderlessSum:

@@ -150,6 +150,14 @@ class Pledge:
         return agreed_key(self.channel_key, bytes.fromhex(other.channel), *names)
 
 
+def _share(text: str) -> bytes:
+    """A share in its one spelling; raise ValueError for any other."""
+    share = bytes.fromhex(text)
+    if len(share) != SECRET_BYTES or share.hex() != text:
+        raise ValueError(text)
+    return share
+
+
 def commitment(site: str, share: bytes) -> str:
     return hashlib.sha256(canonical(["a share of a seed", site, share.hex()]).encode()).hexdigest()
 
@@ -165,17 +173,19 @@ class SignedCharter:
     @property
     def seed(self) -> int:
         """The run's seed, to which every site has contributed."""
-        shares = sorted(self.shares.items())
+        sites = sorted(self.charter.sites)
+        shares = [[site, bytes.fromhex(self.shares[site]).hex()] for site in sites]
         digest = hashlib.sha256(canonical([self.charter.identity, shares]).encode()).digest()
         return int.from_bytes(digest[:_SEED_BYTES])
 
     def check(self) -> None:
         """Raise CharterError unless every site has signed it and opened its commitment."""
         charter = self.charter
+        if not self.signatures.keys() == self.shares.keys() == charter.sites.keys():
+            raise CharterError("the signatures and shares are not those of the charter's sites.")
         for site, member in charter.sites.items():
             try:
-                signature = bytes.fromhex(self.signatures.get(site, ""))
-                share = bytes.fromhex(self.shares.get(site, ""))
+                signature, share = bytes.fromhex(self.signatures[site]), _share(self.shares[site])
             except ValueError:
                 signature = share = b""
             if not is_signed(charter.statement, signature, member.key):

@@ -190,16 +190,21 @@ class Tagged(SameForm):
 
 @dataclass(frozen=True)
 class Chained(SameForm):
-    """Answers only what follows from the run's chain, and signs the reply with the link before."""
+    """Answers only what follows from the run's chain, and signs the reply with the link before.
+
+    ``has_steps`` says whether the run has secure sums, whose steps are between two exchanges.
+    """
 
     chain: SiteChain
+    has_steps: bool
 
     def __call__(self, request: R, inside: Inside[R]) -> Payload:
-        if STEP in request.message.notes:  # between two exchanges
+        if self.has_steps and STEP in request.message.notes:
             return inside(request)
         message, position = self.chain.followed(request.message)
         reply = inside(replace(request, message=message))
-        return replace(reply, notes={**reply.notes, ANSWER: self.chain.signed(reply, position)})
+        signed = self.chain.signed(reply, position, message)
+        return replace(reply, notes={**reply.notes, ANSWER: signed})
 
     def form(self, form: Payload, sent: Arrays) -> Payload:  # noqa: ARG002
         return with_notes(form, ANSWER)

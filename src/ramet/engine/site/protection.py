@@ -110,7 +110,7 @@ class Protection:
             Measured() if secure is None else None,
             Permitted(self.policy, self._permission(), self.answered),
             *self._tagged(in_secret=False),
-            None if self.chain is None else Chained(self.chain),
+            None if self.chain is None else Chained(self.chain, secure is not None),
             None if self.audit is None else Audited(self.audit),
         )
 

@@ -15,10 +15,13 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from ramet.disk import write_atomically
 from ramet.engine.chain import (
     BEFORE,
     CHAIN,
+    CLOSING,
     FILE,
     TOTAL,
     ChainError,
@@ -33,10 +36,11 @@ from ramet.engine.chain import (
     slices_of,
     statement,
 )
+from ramet.engine.check import same_form
 from ramet.engine.secure_messages import TAG
 from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.events import log_event
-from ramet.payload import Payload, digest, under
+from ramet.payload import Arrays, Payload, digest, under
 from ramet.rules.extras import TRAINING
 from ramet.rules.fixed_point import prefixed
 from ramet.rules.fold import Fold
@@ -63,8 +67,19 @@ class ServerStep(Protocol):
         """The state after an exchange."""
         ...
 
-    def expected(self, slices: Slices, message: Payload) -> Payload:
-        """The message that the server sends in this state."""
+    def due(self, link: Link | None) -> tuple[int, str]:
+        """The round and the exchange that follow a link."""
+        ...
+
+    def parts(self, exchange: str) -> Arrays:
+        """The parts of a sum, with the names, shapes and types that they can have."""
+        ...
+
+    def expected(self, slices: Slices, message: Payload, counted: int) -> Payload:
+        """The message that the server sends in this state.
+
+        ``counted`` is the last round in which it has counted this site's reply.
+        """
         ...
 
 
@@ -74,8 +89,10 @@ class Position:
 
     link: Link | None
     slices: Slices
-    size: int
+    size: int = 0
     """Of the file with all links up to this one, in bytes."""
+    counted: int = 0
+    """The last round in which the site's own training was counted."""
 
     @property
     def index(self) -> int:
@@ -97,8 +114,8 @@ class SiteChain:
             position = self._follow(message, position)
         elif position.link:
             raise ChainError("the message has no links of the run's chain.")
-        _check_round(position.link, plain)
-        due = self.step.expected(position.slices, plain)
+        self._check_due(plain, position)
+        due = self.step.expected(position.slices, plain, position.counted)
         for name, given, own in (
             ("the model", plain.arrays, due.arrays),
             ("an extra", plain.extras, due.extras),
@@ -117,24 +134,41 @@ class SiteChain:
         own = self.member
         return f"{tag_of(fold.integers(), own.key, own.site, round_number, exchange):032x}"
 
-    def signed(self, reply: Payload, position: Position) -> str:
+    def signed(self, reply: Payload, position: Position, message: Payload) -> str:
         """What the site signs of a reply to the message that it has followed, as JSON."""
         own, link, index = self.member, position.link, position.index + 1
         before = link.digest if link else own.charter.identity
         state, tag = slices_digest(position.slices), reply.notes.get(TAG, "")
-        said = reply_digest(reply)
-        signature = own.signing.sign(statement(own.charter, index, before, state, said, tag))
+        said, (number, exchange) = reply_digest(reply), _exchange(message)
+        begun = Link(index, number, exchange, before, state, {}, "")
+        signature = own.signing.sign(statement(own.charter, begun, said, tag))
         self._note_answer(index, said)
         return json.dumps({"state": state, "reply": said, "tag": tag, "signature": signature.hex()})
+
+    def _check_due(self, message: Payload, position: Position) -> None:
+        """Refuse to skip or to repeat an exchange; after training, a run may end."""
+        number, exchange = self.step.due(position.link)
+        ends = position.link is not None and position.link.exchange == TRAINING
+        given = _exchange(message)
+        if given != (number, exchange) and not (ends and given == (number, CLOSING)):
+            raise ChainError(
+                f"the message is about {given[1]} in round {given[0]}, but {exchange} in round "
+                f"{number} comes next."
+            )
+        if int(message.numbers["last"]) != position.counted:
+            raise ChainError(
+                f"the message says that the site's last reply was in round "
+                f"{message.numbers['last']:g}, but its links count one in {position.counted}."
+            )
 
     def position(self) -> Position:
         """How far the site has followed the chain."""
         saved = self._snapshots.latest_valid()
         if saved is None:
-            return Position(None, self.step.first(), 0)
+            return Position(None, self.step.first())
         facts = saved.facts
         slices = slices_of(saved.arrays, facts["slices"])
-        return Position(Link.parse(facts["link"]), slices, facts["size"])
+        return Position(Link.parse(facts["link"]), slices, facts["size"], facts["counted"])
 
     def _follow(self, message: Payload, position: Position) -> Position:
         given, facts = links_in(message)
@@ -154,12 +188,18 @@ class SiteChain:
         if slices_digest(slices) != new[-1].state:
             raise ChainError("the server's state is not what the sites have signed.")
         slices = self._stepped(message, new[-1], slices)
-        return self._kept(new, slices, position.size)
+        return self._kept(new, slices, position)
 
     def _check_link(self, before: Link | None, link: Link) -> None:
         fault = link_fault(link, before, self.member.charter)
         if fault:
             raise ChainError(f"the run's chain is broken: {fault}.")
+        due = self.step.due(before)
+        if (link.round, link.exchange) != due:
+            raise ChainError(
+                f"link {link.index} is of {link.exchange} in round {link.round}, but {due[1]} in "
+                f"round {due[0]} comes next."
+            )
         own = self._answers().get(str(link.index))
         counted = link.answers.get(self.member.site)
         if own is not None and counted is None:
@@ -168,28 +208,35 @@ class SiteChain:
     def _stepped(self, message: Payload, link: Link, slices: Slices) -> Slices:
         """The state after an exchange, if its sum is that of the replies."""
         parts, fold = under(TOTAL, message.extras), self.step.fold(link.round, link.exchange)
-        if digest(parts) != link.total or fold.parts_fault(parts):
+        known = self.step.parts(link.exchange)
+        has_form = all(n in known and same_form(a, known[n]) for n, a in parts.items())
+        if digest(parts) != link.total or not has_form or fold.parts_fault(parts):
             raise ChainError(f"the sum of round {link.round} is not what its link says.")
         fold.add_parts(parts)
-        answers, integers = link.answers, fold.integers()
-        exchange = link.round, link.exchange
-        tags = [int(answer.tag, 16) for answer in answers.values() if answer.tag]
-        sites = [site for site, answer in answers.items() if answer.tag]
-        if not is_sum(integers, tags, self.member.key, sites, *exchange):
+        sites, exchange = [*link.answers], (link.round, link.exchange)
+        tags = [int(answer.tag, 16) for answer in link.answers.values()]
+        if not is_sum(fold.integers(), tags, self.member.key, sites, *exchange):
             raise ChainError(
                 f"the sum of round {link.round} is not the sum of the replies of "
                 f"{', '.join(sites)}, so this site does not go on."
             )
-        return self.step.next(slices, link, fold)
+        following = self.step.next(slices, link, fold)
+        for own in following.values():
+            for name, array in own.arrays.items():
+                if not np.isfinite(array).all():
+                    raise ChainError(f"'{name}' is not finite after round {link.round}.")
+        return following
 
-    def _kept(self, new: Sequence[Link], slices: Slices, size: int) -> Position:
+    def _kept(self, new: Sequence[Link], slices: Slices, before: Position) -> Position:
         """Keep links, and then the state that follows from them; a crash loses both or neither."""
-        position = Position(new[-1], slices, append_links(self.folder / FILE, size, new))
+        size, own = append_links(self.folder / FILE, before.size, new), self.member.site
+        mine = [link.round for link in new if link.exchange == TRAINING and own in link.answers]
+        position = Position(new[-1], slices, size, max(mine, default=before.counted))
         arrays: dict[str, Any] = {}
-        for name, own in slices.items():
-            arrays |= prefixed(f"{name}/", own.arrays)
+        for name, state in slices.items():
+            arrays |= prefixed(f"{name}/", state.arrays)
         link, known = new[-1], slices_facts(slices)
-        facts = {"slices": known, "link": link.text, "size": position.size}
+        facts = {"slices": known, "link": link.text, "size": size, "counted": position.counted}
         self._snapshots.save(Snapshot(link.index, arrays, facts))
         return position
 
@@ -210,12 +257,10 @@ class SiteChain:
         return Snapshots(self.folder, keep=_KEPT)
 
 
-def _check_round(last: Link | None, message: Payload) -> None:
-    """Refuse to skip or to repeat a round: after training comes the next one, after a stage not."""
-    due = 1 if last is None else last.round + (last.exchange == TRAINING)
-    number = int(message.numbers["round"])
-    if number != due:
-        raise ChainError(f"the message is of round {number}, but round {due} comes next.")
+def _exchange(message: Payload) -> tuple[int, str]:
+    """The round of a message, and what it asks for."""
+    training = message.notes.get("stage", TRAINING)
+    return int(message.numbers["round"]), training if message.numbers["train"] else CLOSING
 
 
 def _without_chain(message: Payload) -> Payload:

@@ -1,0 +1,169 @@
+"""Charters: what three sites sign, step by step, and what they do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ramet.flower.site_charters import (
+    BEGIN,
+    CONTENT,
+    PROPOSE,
+    SEALED,
+    SHARE,
+    SIGN,
+    SIGNATURE,
+    STEP,
+    Due,
+    Proposal,
+    SiteCharters,
+)
+from ramet.payload import Payload
+from ramet.policy import NO_RULES, Policy, PolicyError
+from ramet.secure.charter import Charter, CharterError, Member, SignedCharter
+from ramet.secure.identity import Identity, simulated_peers
+
+SITES = ("north", "south", "west")
+TERMS: dict[str, Any] = {"settings": {"method": "fedavg", "rounds": 2}, "version": "0"}
+DUE = Due(TERMS, 3, SITES)
+BY_HAND = Policy(charters="by hand")
+
+
+def identity(site: str) -> Identity:
+    return Identity.simulated(0, site)
+
+
+@dataclass(frozen=True)
+class Sites:
+    folder: Path
+    policy: Policy = NO_RULES
+
+    def charters(self, site: str) -> SiteCharters:
+        return SiteCharters(self.folder / site, site)
+
+    def answer(self, site: str, step: str, content: str, **notes: str) -> Mapping[str, str]:
+        message = Payload(notes={STEP: step, CONTENT: content, **notes})
+        peers = simulated_peers(0, SITES)
+        charters = self.charters(site)
+        return charters.answer(message, identity(site), peers, DUE, self.policy).notes
+
+    def propose(self, proposal: Proposal) -> Charter:
+        members = {
+            site: Member(**json.loads(self.answer(site, PROPOSE, proposal.text)[CONTENT]))
+            for site in proposal.keys
+        }
+        return Charter(proposal.terms, proposal.quorum, members, proposal.nonce)
+
+    def sign(self, charter: Charter) -> tuple[SignedCharter, dict[str, Any]]:
+        replies = {site: self.answer(site, SIGN, charter.text) for site in charter.sites}
+        signatures = {site: reply[SIGNATURE] for site, reply in replies.items()}
+        shares = {site: reply[SHARE] for site, reply in replies.items()}
+        sealed = {site: json.loads(reply[SEALED]) for site, reply in replies.items()}
+        return SignedCharter(charter, signatures, shares), sealed
+
+    def begin(self, signed: SignedCharter, sealed: Mapping[str, Any]) -> None:
+        for site in SITES:
+            own = {sender: given[site] for sender, given in sealed.items() if site in given}
+            self.answer(site, BEGIN, signed.text(), **{SEALED: json.dumps(own)})
+
+
+def proposal(nonce: str = "a", **changes: Any) -> Proposal:
+    keys = {site: identity(site).public for site in SITES}
+    return replace(Proposal(TERMS, 3, keys, nonce), **changes)
+
+
+def test_all_sites_begin_with_the_same_seed_and_key(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    signed, sealed = sites.sign(sites.propose(proposal()))
+    sites.begin(signed, sealed)
+    run = signed.charter.identity
+    members = [sites.charters(site).member(run) for site in SITES]
+    assert len({member.key for member in members}) == 1
+    assert {sites.charters(site).signed(run).seed for site in SITES} == {signed.seed}
+
+
+def test_two_runs_have_other_seeds(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    seeds = {sites.sign(sites.propose(proposal(nonce)))[0].seed for nonce in "abc"}
+    assert len(seeds) == 3
+
+
+@pytest.mark.parametrize(
+    "respell",
+    [
+        lambda shares: {**shares, "zz": "1"},
+        lambda shares: {**shares, "north": shares["north"].upper()},
+        lambda shares: {**shares, "north": " " + shares["north"]},
+        lambda shares: {site: share for site, share in shares.items() if site != "north"},
+        lambda shares: {**shares, "north": "00" * 32},
+    ],
+)
+def test_shares_have_one_spelling(respell: Callable[..., Any], tmp_path: Path) -> None:
+    """Otherwise the coordinator could try spellings until it likes the seed."""
+    sites = Sites(tmp_path)
+    signed, sealed = sites.sign(sites.propose(proposal()))
+    with pytest.raises(CharterError):
+        sites.begin(replace(signed, shares=respell(dict(signed.shares))), sealed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"terms": {**TERMS, "version": "1"}}, "other terms .*: version"),
+        ({"quorum": 1}, "a quorum of 3 only"),
+        ({"quorum": True}, "a quorum of 3 only"),
+        ({"keys": {"north": identity("north").public}}, "signs with north, south, west only"),
+        ({"keys": {site: identity("north").public for site in SITES}}, "does not know the keys"),
+    ],
+)
+def test_what_no_site_signs(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(CharterError, match=reason):
+        Sites(tmp_path).answer("north", PROPOSE, proposal(**changes).text)
+
+
+def test_a_policy_may_ask_for_more_members(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="with 4 sites only"):
+        Sites(tmp_path, Policy(members=4)).answer("north", PROPOSE, proposal().text)
+
+
+def test_a_site_signs_no_other_commitment_and_no_second_charter(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    charter = sites.propose(proposal())
+    other = replace(charter.sites["south"], commitment="0" * 64)
+    with pytest.raises(CharterError, match="another commitment"):
+        sites.answer("south", SIGN, replace(charter, sites={**charter.sites, "south": other}).text)
+    sites.sign(charter)
+    with pytest.raises(CharterError, match="another charter with this nonce"):
+        sites.answer("north", SIGN, replace(charter, sites={**charter.sites, "south": other}).text)
+
+
+def test_one_consent_signs_one_charter(tmp_path: Path) -> None:
+    sites = Sites(tmp_path, BY_HAND)
+    for site in SITES:
+        with pytest.raises(CharterError, match="waits for its owner"):
+            sites.answer(site, PROPOSE, proposal("a").text)
+        (waiting,) = sites.charters(site).waiting()
+        sites.charters(site).approve(waiting)
+    charters = [sites.propose(proposal(nonce)) for nonce in "abc"]
+    sites.sign(charters[0])
+    sites.sign(charters[0])  # the same again
+    for other in charters[1:]:
+        with pytest.raises(CharterError, match="waits for its owner"):
+            sites.answer("north", SIGN, other.text)
+
+
+def test_a_charter_that_was_not_signed_does_not_begin(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    charter = sites.propose(proposal())
+    signed, sealed = sites.sign(charter)
+    forged = {**signed.signatures, "south": signed.signatures["north"]}
+    with pytest.raises(CharterError, match="not signed by south"):
+        sites.begin(replace(signed, signatures=forged), sealed)
+    swapped = {**sealed, "south": sealed["west"]}
+    with pytest.raises(CharterError, match="was altered"):
+        sites.begin(signed, swapped)
