@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_secure_consortium import FIVE
@@ -72,20 +73,21 @@ def test_sites_sign_a_charter_and_keep_the_chain(tmp_path: Path) -> None:
             own = read_links(state / "clients" / opened.run_name / name / FOLDER / FILE)
             assert own == chain
             assert SiteCharters(state / CHARTERS, name).signed(opened.run_name) == signed
-        _check_by_hand(members, tmp_path)
 
 
-def _check_by_hand(members: Members, folder: Path) -> None:
-    """A site that signs by hand keeps a run from starting until its owner has signed."""
-    slow = members.sites[0]
-    (slow.folder / POLICY).write_text('secure = "required"\ncharters = "by hand"\n')
-    members.change_settings(deadline=40.0)
-    with pytest.raises(RametError, match="waits for its owner to sign the charter"):
-        run(members, folder / "unsigned")
-    charters = SiteCharters(slow.folder / "state" / CHARTERS, slow.settings.site)
-    (proposal,) = charters.waiting()
-    assert proposal.terms["settings"]["method"] == "fedstar"
-    charters.approve(proposal)
-    again = DeployRun(members, folder / "signed")
-    again.result()
-    assert read_charter(folder / "signed").charter.terms == proposal.terms
+@pytest.mark.thorough
+def test_a_site_that_signs_by_hand_is_waited_for(tmp_path: Path) -> None:
+    given: Any = {"method": "fedstar", "rounds": 1, "seed": 3, "verified": True, "deadline": 40.0}
+    with consortium(tmp_path, THREE, **given) as members:
+        know_each_other(members)
+        slow = members.sites[0]
+        (slow.folder / POLICY).write_text('charters = "by hand"\n')
+        with pytest.raises(RametError, match="waits for its owner to sign the charter"):
+            run(members, tmp_path / "unsigned")
+        charters = SiteCharters(slow.folder / "state" / CHARTERS, slow.settings.site)
+        (proposal,) = charters.waiting()
+        assert proposal.terms["settings"]["method"] == "fedstar"
+        charters.approve(proposal)
+        again = DeployRun(members, tmp_path / "signed")
+        again.result()
+        assert read_charter(tmp_path / "signed").charter.terms == proposal.terms
