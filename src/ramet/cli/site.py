@@ -140,7 +140,7 @@ def verify_audit(
     Example: ramet audit verify runs/star north/state south/state
     """
     from ramet.engine.chain_audit import compare
-    from ramet.experiment.chain_copies import chain_copies
+    from ramet.flower.chain_copies import chain_copies
 
     findings = [*compare(chain_copies(folders, run))]
     for finding in findings:

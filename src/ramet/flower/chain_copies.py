@@ -12,10 +12,8 @@ from ramet.engine.site.site_chain import FOLDER
 from ramet.errors import RametError
 from ramet.experiment.chain_parts import CHARTER, read_charter
 from ramet.experiment.run_folder import RunFolder
+from ramet.flower.site_charters import FOLDER as CHARTERS
 from ramet.secure.charter import SignedCharter
-
-_CHARTERS = "charters"
-"""The folder of a site's charters in its state."""
 
 
 def chain_copies(folders: Sequence[Path], run: str | None = None) -> list[Copy]:
@@ -39,7 +37,7 @@ def _below(folder: Path) -> Iterator[Copy]:
         for chain in sorted(clients.glob(f"*/{FOLDER}/{FILE}")):
             yield read_copy(chain.parent.parent.name, chain, charter)
         return
-    for path in sorted((folder / _CHARTERS).glob("*.json")):
+    for path in sorted((folder / CHARTERS).glob("*.json")):
         charter = SignedCharter.parse(json.loads(path.read_text())["signed"])
         clients = folder / "clients" / charter.charter.identity
         for chain in sorted(clients.glob(f"*/{FOLDER}/{FILE}")):
