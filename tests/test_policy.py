@@ -40,7 +40,7 @@ def test_the_file_that_join_writes_limits_runs_only(tmp_path: Path) -> None:
     policy = checked_policy(tmp_path / "policy.toml")
     assert policy.numbers.scores == 0.01
     assert policy.versions == 1
-    assert policy.limits == {"runs": 20, "rounds": 500, "bytes": 10**9}
+    assert policy.limits == {"runs": 20, "rounds": 500, "evaluations": 500, "bytes": 10**9}
 
 
 def test_join_writes_the_budget_of_the_invitation_as_the_ceiling(tmp_path: Path) -> None:

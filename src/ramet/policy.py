@@ -127,10 +127,14 @@ class Totals:
 
     runs: int
     rounds: int
+    evaluations: int
     bytes: int
 
     def __str__(self) -> str:
-        return f"{self.runs} runs, {self.rounds} rounds, {self.bytes} bytes of arrays"
+        return (
+            f"{self.runs} runs, {self.rounds} rounds, {self.evaluations} evaluations, "
+            f"{self.bytes} bytes of arrays"
+        )
 
 
 class Policy(_Table):
@@ -154,6 +158,8 @@ class Policy(_Table):
     """The largest number of runs that the site answers."""
     rounds: int | None = Field(None, ge=0)
     """The largest number of rounds that the site answers, over all runs."""
+    evaluations: int | None = Field(None, ge=0)
+    """The largest number of messages after which scores may leave, over all runs."""
     bytes: int | None = Field(None, ge=0)
     """The largest number of bytes of arrays that leave, over all runs."""
     versions: int | None = Field(None, ge=0)
@@ -205,7 +211,7 @@ class Policy(_Table):
     @property
     def limits(self) -> dict[str, int]:
         """The rules about totals over all runs."""
-        given = {key: getattr(self, key) for key in ("runs", "rounds", "bytes")}
+        given = {key: getattr(self, key) for key in Totals.__annotations__}
         return {key: limit for key, limit in given.items() if limit is not None}
 
     def check_totals(self, totals: Totals) -> None:
@@ -336,6 +342,7 @@ _FIRST_POLICY = """\
 # samples = 50                     # the smallest number of training samples here
 runs = 20                          # the most runs, whatever their names; raise it for more
 # rounds = 500                     # the most rounds over all runs
+# evaluations = 500                # the most messages that ask for scores, over all runs
 # bytes = 1_000_000_000            # the most bytes of arrays over all runs
 # versions = 1                     # of the data, about whose columns sums may leave
 
@@ -344,7 +351,8 @@ runs = 20                          # the most runs, whatever their names; raise 
 [numbers]                          # true, false, or the step to round to
 # weight = 10
 # loss = false
-# scores = 0.01                    # with differential privacy, scores leave only if this is set
+# scores = 0.01                    # with differential privacy, scores do not leave, but for
+                                   # unit="link", if this is set
 # work = false                     # counted operations and peak memory
 # columns = false                  # sums of declared columns and whether a class is rare
 """

@@ -81,7 +81,9 @@ def test_limits_hold_over_all_names_of_runs(tmp_path: Path) -> None:
     other.client("a").answer(again)
     with pytest.raises(PolicyError, match=r"^`rounds`: .* 4 rounds .* allows 3"):
         federation.client("a").answer(again)
-    assert answered_totals(tmp_path / "answered.json") == Totals(runs=2, rounds=3, bytes=12)
+    assert answered_totals(tmp_path / "answered.json") == Totals(
+        runs=2, rounds=3, evaluations=1, bytes=12
+    )
 
 
 def test_a_message_that_is_sent_again_is_no_other_round(tmp_path: Path) -> None:

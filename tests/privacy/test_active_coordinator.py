@@ -18,7 +18,7 @@ from ramet.engine.secure_messages import Participants, SecureError
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.run_answers import AnsweredError
 from ramet.payload import Array, Arrays, Payload, digest
-from ramet.policy import WITHHELD
+from ramet.policy import WITHHELD, PolicyError
 
 FIVE = ("north", "south", "east", "west", "centre")
 RUN, OTHER = "a" * 32, "b" * 32
@@ -152,18 +152,36 @@ def test_evaluation_is_no_oracle(
     assert "scores" in third.notes[WITHHELD]
 
 
-def test_scores_leave_a_private_run_only_if_the_policy_says_so(
-    site: Callable[..., JoinedConsortium],
+@pytest.mark.parametrize(("unit", "permitted"), [("site", set()), ("link", {"val", "test"})])
+def test_no_scores_leave_a_private_run_that_the_budget_does_not_cover(
+    unit: str, permitted: set[str], site: Callable[..., JoinedConsortium]
 ) -> None:
-    asked = site(dp=DP, options={"hidden": "2"})
+    """Links are covered in scores too; held-out data is not, whatever the policy says."""
+    network = {"network": "hops"} if unit == "link" else {"options": {"hidden": "2"}}
+    asked = site(dp=f"unit={unit},epsilon=1,delta=1e-5", **network)
     closing, folder = request(2, False, asked.start), asked.sites["north"].folder
     reply = asked.ask("north", closing, RUN)
     assert not scores_of(reply)
     assert "scores" in reply.notes[WITHHELD]
     for run, rule in (("b" * 32, "true"), ("c" * 32, "0.25")):
         (folder / POLICY).write_text(f"[numbers]\nscores = {rule}\n")
-        assert scores_of(asked.ask("north", closing, run)) == {"val", "test"}
-    assert not (folder / "state" / LEDGER).exists()  # nothing was trained, so nothing is spent
+        assert scores_of(asked.ask("north", closing, run)) == permitted
+    assert (folder / "state" / LEDGER).exists() == (unit == "link")
+
+
+def test_a_stage_that_does_not_train_is_an_evaluation(
+    site: Callable[..., JoinedConsortium],
+) -> None:
+    """Its note would otherwise make it another question, and one that no limit counts."""
+    asked = site(options={"hidden": "2"})
+    closing = request(2, False, asked.start)
+    disguised = replace(closing, notes={"stage": "statistics"})
+    (asked.sites["north"].folder / POLICY).write_text("evaluations = 2\n")
+    assert scores_of(asked.ask("north", closing, RUN)) == {"val", "test"}
+    with pytest.raises(AnsweredError, match=r"already answered round 2"):
+        asked.ask("north", disguised, RUN)
+    with pytest.raises(PolicyError, match=r"^`evaluations`: .* 3 evaluations .* allows 2"):
+        asked.ask("north", replace(disguised, numbers={**closing.numbers, "round": 3}), RUN)
 
 
 def test_a_simulation_shows_scores_with_privacy(tmp_path: Path) -> None:

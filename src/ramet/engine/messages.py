@@ -10,6 +10,8 @@ from ramet.rules.extras import Stage
 
 PRIVATE_STATE = "private"
 """The note of a reply with a digest of the private part of a client's state."""
+TRAINING, EVALUATION = "training", "evaluation"
+"""What a message asks for, unless it is a stage."""
 
 
 def request(
@@ -36,6 +38,19 @@ def request(
         notes["stage"] = stage.name
     numbers = {"round": round_number, "train": int(train), "last": last}
     return Payload(arrays, numbers, notes, extras or {})
+
+
+def kind_of(message: Payload) -> str:
+    """What a message asks for; one that asks not to train is an evaluation, whatever its notes."""
+    if not message.numbers["train"]:
+        return EVALUATION
+    return f"stage {message.notes['stage']}" if "stage" in message.notes else TRAINING
+
+
+def asks_for_scores(message: Payload) -> bool:
+    """Whether a reply has scores: of the model that a message has, which round 1 has not."""
+    kind = kind_of(message)
+    return kind == EVALUATION or (kind == TRAINING and message.numbers["round"] > 1)
 
 
 def omitted_arrays(message: Payload) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from ramet.engine.messages import asks_for_scores, kind_of
 from ramet.engine.secure_messages import STEP, request_digest
 from ramet.engine.site.run_entries import RunEntries
 from ramet.payload import Payload
@@ -29,6 +30,8 @@ class AnsweredRun(BaseModel):
 
     messages: dict[str, int] = {}
     """The number of different messages that were answered, by kind."""
+    evaluations: int = 0
+    """How many of them asked for scores: to train after round 1, and to evaluate."""
     recent: tuple[str, ...] = ()
     """Digests of the last ones; the same message again is not another one."""
     bytes: int = 0
@@ -38,12 +41,14 @@ class AnsweredRun(BaseModel):
         """A message of each kind belongs to a round, but a coordinator may send more of one."""
         return max(self.messages.values(), default=0)
 
-    def with_message(self, kind: str, digest: str) -> AnsweredRun:
+    def with_message(self, kind: str, digest: str, evaluates: bool) -> AnsweredRun:
         if digest in self.recent:
             return self
         messages = {**self.messages, kind: self.messages.get(kind, 0) + 1}
         recent = (*self.recent, digest)[-_RECENT:]
-        return self.model_copy(update={"messages": messages, "recent": recent})
+        evaluations = self.evaluations + evaluates
+        update = {"messages": messages, "recent": recent, "evaluations": evaluations}
+        return self.model_copy(update=update)
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,11 @@ class Answered:
 
     def begin(self, message: Payload, policy: Policy) -> None:
         """Add a message before its reply is computed; raise an error if it exceeds the policy."""
-        step = message.notes.get("stage", message.notes.get(STEP, ""))
-        kind = step or ("train" if message.numbers["train"] else "evaluate")
+        step = message.notes.get(STEP, "")
+        kind = step or kind_of(message)
+        evaluates = not step and asks_for_scores(message)
         digest = f"{kind} {request_digest(message)}"
-        self._change(lambda entry: entry.with_message(kind, digest), policy)
+        self._change(lambda entry: entry.with_message(kind, digest, evaluates), policy)
 
     def leave(self, count: int, policy: Policy) -> None:
         """Add the bytes of a reply before it leaves; raise an error if they exceed the policy."""
@@ -94,5 +100,6 @@ def _totals(runs: Mapping[str, AnsweredRun]) -> Totals:
     return Totals(
         runs=len(runs),
         rounds=sum(entry.rounds for entry in entries),
+        evaluations=sum(entry.evaluations for entry in entries),
         bytes=sum(entry.bytes for entry in entries),
     )

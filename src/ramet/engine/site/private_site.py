@@ -73,10 +73,12 @@ class PrivateSite:
     def numbers(self, allowed: Numbers) -> Numbers:
         """Which numbers may leave: none that depend on the data and that no noise covers.
 
-        These are the loss and counted work, which depend on training data. Scores depend on
-        held-out data: they leave a deployed site only if its policy says so explicitly.
+        These are the loss and counted work, which depend on training data, and scores, which depend
+        on held-out data. Only scores of networks that never see links are covered, and leave a
+        deployed site if its policy says so explicitly. A simulation shows scores.
         """
-        scores = not self.deployed or "scores" in allowed.model_fields_set
+        is_covered = self.budget.unit == "link" and "scores" in allowed.model_fields_set
+        scores = is_covered or not self.deployed
         return Numbers(loss=False, work=False, scores=scores, log=False)
 
     def without_links(self, samples: Any, hops: int, randomness: Randomness) -> NodeSamples:

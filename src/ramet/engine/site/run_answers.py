@@ -20,6 +20,7 @@ from filelock import FileLock
 from safetensors.numpy import load, save
 
 from ramet.disk import write_atomically
+from ramet.engine.messages import EVALUATION, TRAINING, kind_of
 from ramet.engine.secure_messages import request_digest
 from ramet.engine.store.checkpoint import KEPT
 from ramet.errors import RametError
@@ -31,7 +32,7 @@ ANSWERS = "answers"
 Kept: TypeAlias = tuple[Payload, Mapping[str, Any]]
 """A reply, and what the site keeps with it."""
 _ARRAYS, _EXTRAS = "arrays/", "extras/"
-_TRAINING, _EVALUATION = _KINDS = ("training", "evaluation")
+_SCORED = TRAINING, EVALUATION
 """Kinds of replies whose scores are in the clear, so that they can be left out."""
 _WITHOUT_SCORES = Numbers(scores=False)
 
@@ -60,14 +61,14 @@ class RunAnswers:
 
         ``kind`` is what a round has one answer of; by default what the message asks for.
         """
-        kind = kind or _kind(message)
+        kind = kind or kind_of(message)
         with self.locked():
             known = self.entry(int(message.numbers["round"]), kind)
             if known is not None:
                 return self._again(message, kind, known)
             self._check_new(message)
             has_scored = self._has_scored(message)
-            if has_scored and kind not in _KINDS:
+            if has_scored and kind not in _SCORED:
                 raise AnsweredError(
                     f"this site has not trained since it evaluated the model of round "
                     f"{self._ledger()['evaluated']}, so it evaluates no other."
@@ -140,8 +141,9 @@ class RunAnswers:
         ledger["rounds"] = {
             old: own for old, own in ledger["rounds"].items() if int(old) > number - KEPT
         } | {str(number): known}
-        if "stage" not in message.notes:
-            ledger["trained" if message.numbers["train"] else "evaluated"] = number
+        asked = kind_of(message)
+        if asked in _SCORED:
+            ledger["trained" if asked == TRAINING else "evaluated"] = number
         self._write(ledger)
         for path in self.folder.glob("*.safetensors"):
             if int(path.name.partition("-")[0]) <= number - KEPT:
@@ -162,9 +164,3 @@ class RunAnswers:
 
     def _write(self, ledger: Mapping[str, Any]) -> None:
         write_atomically(self.folder / "ledger.json", json.dumps(ledger).encode())
-
-
-def _kind(message: Payload) -> str:
-    if "stage" in message.notes:
-        return f"stage {message.notes['stage']}"
-    return _TRAINING if message.numbers["train"] else _EVALUATION
