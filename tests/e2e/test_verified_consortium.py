@@ -39,10 +39,10 @@ def know_each_other(members: Members, policy: str = "") -> None:
         (site.folder / POLICY).write_text(policy)
 
 
-def local_run(members: Members, seed: int, folder: Path) -> ramet.Result:
+def local_run(members: Members, seed: int, folder: Path, rounds: int = 2) -> ramet.Result:
     files = shlex.join(str(site.settings.data) for site in members.sites)
     return ramet.run(
-        "fedstar", "own", rounds=2, seed=seed, out=folder, sites=files, merge="fixed-point"
+        "fedstar", "own", rounds=rounds, seed=seed, out=folder, sites=files, merge="fixed-point"
     )
 
 
