@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ from ramet.training.graph_gradients import clipped_sum
 from ramet.training.local import LocalTraining, Session
 from ramet.training.private import fit_privately
 
-COPIES, TRIALS = 16_384, 10
+COPIES = 32_768
 NOISE = 3.73
 """What ε = 1 at δ = 1e-5 needs, in clipping norms."""
 TASK = GraphClassification()
@@ -81,8 +82,9 @@ def _all_possible(sums: Floats, gradient: Floats) -> bool:
     return bool(np.any([noise + added == seen for noise in tried], axis=0).all())
 
 
+@pytest.mark.parametrize("trials", [10, pytest.param(200, marks=pytest.mark.thorough)])
 def test_the_last_bits_do_not_tell_whether_a_graph_is_there(
-    tiny_samples: Callable[[str, Method], Any],
+    trials: int, tiny_samples: Callable[[str, Method], Any]
 ) -> None:
     samples = tiny_samples("rings", fedavg())
     train = samples.split.train
@@ -91,7 +93,7 @@ def test_the_last_bits_do_not_tell_whether_a_graph_is_there(
     found = clipped_sum(_model(samples), TASK, samples, train[:1], 1.0).gradients["map.weight"]
     gradient = found.numpy().ravel()
     for data in (present, absent):
-        verdicts = [_all_possible(_noisy_sum(data, SystemDraws()), gradient) for _ in range(TRIALS)]
+        verdicts = [_all_possible(_noisy_sum(data, SystemDraws()), gradient) for _ in range(trials)]
         assert not any(verdicts)
 
 
