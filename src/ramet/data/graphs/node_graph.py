@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from ramet.data.graphs.channel import Channel, by_row, scale
 from ramet.data.graphs.copies import copy_on, has_csr_products
+from ramet.data.graphs.outside import Outside
 
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
@@ -51,6 +52,8 @@ class NodeGraph:
     hops: Tensor | None = None
     """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
     see :mod:`ramet.models.hops`."""
+    outside: Outside | None = None
+    """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -145,6 +148,7 @@ class NodeGraph:
             left=torch.minimum(left, right),
             right=torch.maximum(left, right),
             kinds=self.kinds[links],
+            outside=None,
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
@@ -192,6 +196,8 @@ class NodeGraph:
         moved = replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
         if self.hops is not None:
             moved = replace(moved, hops=self.hops.to(device))
+        if self.outside is not None:
+            moved = replace(moved, outside=self.outside.to(device))
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)

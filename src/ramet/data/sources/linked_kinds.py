@@ -37,7 +37,7 @@ def read_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
         [_FORMAT, subjects, noise],
         lambda: _make_acm_links(root, subjects, noise).tensors(),
     )
-    return NodeGraph(**tensors, classes=3, kind_names=_ACM_KINDS)
+    return NodeGraph(**tensors, classes=3, kind_names=_ACM_KINDS, outside=None)
 
 
 def _make_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
