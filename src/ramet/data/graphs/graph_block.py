@@ -100,6 +100,8 @@ class GraphBlock:
     node_starts: Tensor  # [graphs + 1]
     labels: Tensor  # [graphs]
     class_count: int = 0  # 0: derived from the labels
+    aligned: int = 0
+    """The number of nodes, where a node means the same in every graph; 0 otherwise."""
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))  # rows as in Batch, unpadded
 
     @property
@@ -211,7 +213,7 @@ class GraphBlock:
 
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor], feature_width: int) -> GraphBlock:
-        return GraphBlock(**tensors, feature_width=feature_width, class_count=0)
+        return GraphBlock(**tensors, feature_width=feature_width, class_count=0, aligned=0)
 
     @staticmethod
     def from_links(
