@@ -31,10 +31,12 @@ class GraphShape:
 
 @dataclass(frozen=True)
 class NodeShape:
-    """Width of a client's node features, and its number of classes."""
+    """Width of a client's node features, its number of classes, and nodes linked across sites."""
 
     features: int
     classes: int
+    outside: int = 0
+    """The number of nodes, at all sites, with links to other sites; 0 if they are unknown."""
 
     def plain(self) -> NodeShape:
         """The smallest shape."""

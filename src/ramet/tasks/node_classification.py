@@ -80,7 +80,9 @@ class NodeClassification(Task):
         return NodeShape(0, 0).plain()
 
     def shape(self, samples: NodeSamples) -> NodeShape:
-        return NodeShape(samples.graph.features.size(1), samples.graph.classes)
+        graph = samples.graph
+        rows = graph.outside.rows if graph.outside else 0
+        return NodeShape(graph.features.size(1), graph.classes, rows)
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
         check_task(schema, self.name)

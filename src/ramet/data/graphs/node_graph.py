@@ -13,6 +13,7 @@ from torch.nn import functional
 from ramet.data.graphs.channel import Channel, by_row
 from ramet.data.graphs.copies import copy_on, has_csr_products
 from ramet.data.graphs.link_values import NO_VALUES, Edges, HasEdges, LinkValues
+from ramet.data.graphs.outside import Outside
 
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
@@ -56,6 +57,8 @@ class NodeGraph(HasEdges):
     link_values: LinkValues = NO_VALUES
     """What links carry; those of direction 1 go from left to right. Links with values may join the
     same two nodes, and each counts."""
+    outside: Outside | None = None
+    """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -163,6 +166,7 @@ class NodeGraph(HasEdges):
             right=torch.maximum(left, right),
             kinds=self.kinds[links],
             link_values=self.link_values[links].turned(left > right),
+            outside=None,
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
@@ -219,6 +223,8 @@ class NodeGraph(HasEdges):
         moved = replace(moved, link_values=self.link_values.to(device))
         if self.hops is not None:
             moved = replace(moved, hops=self.hops.to(device))
+        if self.outside is not None:
+            moved = replace(moved, outside=self.outside.to(device))
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)
