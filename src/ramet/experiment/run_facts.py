@@ -110,7 +110,8 @@ def _remarks(experiment: Experiment) -> list[str]:
         if experiment.has_data_of(client)
         for remark in experiment.setting.remarks(client, experiment.reading)
     ]
-    return [*of_sites, *distant_sums(experiment.told)]
+    in_the_open = not experiment.settings.secure
+    return [*of_sites, *(distant_sums(experiment.told) if in_the_open else ())]
 
 
 def _log_introductions(experiment: Experiment, path: Path, run: str) -> None:
@@ -132,5 +133,6 @@ def _introductions(experiment: Experiment) -> dict[str, tuple[str, ...]]:
     """What the sites on this machine tell before round 1, in words; only those that do."""
     own = experiment.setting.user_defined
     here = [client for client in experiment.clients if own and experiment.has_data_of(client)]
-    words = {client: experiment.sums(client).in_words() for client in here}
+    masked = experiment.settings.secure
+    words = {client: experiment.sums(client).in_words(masked) for client in here}
     return {client: told for client, told in words.items() if told}

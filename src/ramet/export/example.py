@@ -70,10 +70,15 @@ class Example:
 
 
 def invented(form: Form, nodes: int, seed: int) -> Example:
-    """Draw an example with about this number of nodes, of each type if there are several."""
+    """Draw an example with about this number of nodes, of each type if there are several.
+
+    Where all graphs have the same nodes, it has two or three graphs.
+    """
     draw = np.random.default_rng(seed)
     if isinstance(form.shape, LinkShape):
         return _links(form, nodes, draw)
+    if isinstance(form.shape, GraphShape) and form.shape.nodes:
+        nodes = form.shape.nodes * (2 + nodes % 2)
     node_type = next(iter(form.schema.nodes)) if form.schema else "node"
     features, tables = _features(form, node_type, form.shape.features, nodes, draw)
     ends = _ends(nodes, draw)
@@ -103,18 +108,22 @@ def _ends(nodes: int, draw: np.random.Generator) -> Tensor:  # [2, links]
 
 
 def _block(form: Form, features: Tensor, ends: Tensor) -> GraphBlock:
-    """Two graphs; links between them are dropped."""
-    nodes = features.size(0)
-    first = nodes // 3
-    ends = ends[:, (ends[0] < first) == (ends[1] < first)]
+    """Two graphs, or as many as the nodes are for; links between them are dropped."""
+    assert isinstance(form.shape, GraphShape)
+    nodes, aligned = features.size(0), form.shape.nodes
+    starts = torch.tensor([0, nodes // 3, nodes])
+    if aligned:
+        starts = torch.arange(0, nodes + 1, aligned)
+    graph = torch.bucketize(ends.contiguous(), starts, right=True)
+    ends = ends[:, graph[0] == graph[1]]
     both = torch.cat([ends, ends.flip(0)], dim=1)
     block = GraphBlock.from_links(
         rows=both[0],
         columns=both[1],
-        node_starts=torch.tensor([0, first, nodes]),
+        node_starts=starts,
         features=features,
         feature_width=features.size(1),
-        labels=torch.zeros(2, dtype=torch.int64),
+        labels=torch.zeros(starts.numel() - 1, dtype=torch.int64),
         name="the example",
     )
     return form.encoding.added_to(block)

@@ -25,6 +25,7 @@ from typing import Any
 from torch import nn
 
 from ramet.errors import RametError
+from ramet.models.aligned import AlignedGCN, Linear
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE
@@ -51,11 +52,16 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, LinkShape: LinkGCN},
     "sage": {GraphShape: GraphSAGE, NodeShape: PlainNodeSAGE, LinkShape: LinkSAGE},
     "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, LinkShape: LinkGAT},
+    "linear": {GraphShape: Linear},
+    "aligned-gcn": {GraphShape: AlignedGCN},
     "hops": {NodeShape: NodeHops},
     "fedlit-gcn": {NodeShape: GCN},
     "fedsage-sage": {NodeShape: NodeSAGE},
     "simple-hgn": {LinkShape: SimpleHGN},
 }
+
+ALIGNED = ("linear", "aligned-gcn")
+"""Networks for graphs that all have the same nodes."""
 
 DEFAULT_NETWORKS: dict[type[Any], str] = {
     GraphShape: "gin",

@@ -12,17 +12,21 @@ class GraphShape:
     features: int
     structure: int
     classes: int
+    nodes: int = 0
+    """The number of nodes, if they are the same in every graph; 0 otherwise."""
 
     def plain(self) -> GraphShape:
         """The smallest shape with the same structure encodings.
 
         Parts of a model that do not depend on features or classes have their usual size in it.
         """
-        return GraphShape(features=1, structure=self.structure, classes=2)
+        return replace(self, features=1, classes=2, nodes=1)
 
     def other(self) -> GraphShape:
         """A shape that differs from this one wherever two clients may differ."""
-        return replace(self, features=self.features + 1, classes=self.classes + 1)
+        return replace(
+            self, features=self.features + 1, classes=self.classes + 1, nodes=self.nodes + 1
+        )
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ class GraphClassification(Task):
 
     def shape(self, samples: GraphSamples) -> GraphShape:
         block = samples.block
-        return GraphShape(block.feature_width, block.structure.size(1), block.classes)
+        width = block.structure.size(1)
+        return GraphShape(block.feature_width, width, block.classes, block.aligned)
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
         check_task(schema, self.name)
