@@ -88,8 +88,6 @@ class NodeGraph(HasEdges):
         """The links as PyG has them, and which link each edge is."""
         columns, rows, values = self.whole.columns, self.whole.rows, self.link_values[self._link_of]
         values = values.turned(columns > rows) if values.directed else values
-        columns, rows, values = self.whole.columns, self.whole.rows, self.link_values[self._link_of]
-        values = values.turned(columns > rows) if values.directed else values
         return Edges.of_rows(columns, rows, values, self._link_of)
 
     @property
@@ -244,7 +242,9 @@ def node_graph_of(
 ) -> NodeGraph:
     """The graph of stored tensors."""
     values, own = LinkValues.taken_from(tensors)
-    return NodeGraph(**own, classes=classes, kind_names=kind_names, link_values=values)
+    return NodeGraph(
+        **own, classes=classes, kind_names=kind_names, link_values=values, outside=None
+    )
 
 
 def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:
