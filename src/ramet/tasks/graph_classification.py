@@ -62,8 +62,9 @@ class GraphClassification(Task):
         return GraphShape(0, inputs.width, 0).plain()
 
     def shape(self, samples: GraphSamples) -> GraphShape:
-        block = samples.block
-        return GraphShape(block.feature_width, block.structure.size(1), block.classes)
+        block, values = samples.block, samples.block.link_values
+        widths = block.feature_width, block.structure.size(1)
+        return GraphShape(*widths, block.classes, values.width, values.directed)
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
         check_task(schema, self.name)

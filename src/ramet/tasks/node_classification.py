@@ -80,7 +80,8 @@ class NodeClassification(Task):
         return NodeShape(0, 0).plain()
 
     def shape(self, samples: NodeSamples) -> NodeShape:
-        return NodeShape(samples.graph.features.size(1), samples.graph.classes)
+        graph, values = samples.graph, samples.graph.link_values
+        return NodeShape(graph.features.size(1), graph.classes, values.width, values.directed)
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
         check_task(schema, self.name)
