@@ -13,6 +13,7 @@ from torch.nn import functional
 from ramet.data.graphs.graph_block import Batch
 from ramet.models.attention import GATLayer
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, SAGELayer, graph_sums
+from ramet.models.link_values import Value
 from ramet.models.settings import GraphAttentionNetwork, GraphNetwork
 from ramet.models.shape import GraphShape
 
@@ -24,6 +25,7 @@ class SingleChannel(nn.Module):
     """
 
     together: ClassVar[tuple[str, ...]] = ("hidden", "classify")
+    reads: ClassVar[tuple[Value, ...]] = ()
 
     def __init__(
         self,
@@ -44,8 +46,9 @@ class SingleChannel(nn.Module):
 
     def encode(self, batch: Batch) -> Tensor:  # [graphs, hidden]
         x = self.embed(batch.features)  # [nodes, hidden]
+        links = batch.weighted if "weights" in self.reads else batch.whole
         for layer in self.layers:
-            x = self.dropout.after(self.activation, layer(x, batch.whole))
+            x = self.dropout.after(self.activation, layer(x, links))
         pooled: Tensor = self.hidden(self.pool(x, batch)).relu_()
         return pooled
 
@@ -68,7 +71,9 @@ class GIN(SingleChannel):
 
 
 class GraphGCN(SingleChannel):
-    """Graph convolutional network."""
+    """Graph convolutional network, with weights of links if there are any."""
+
+    reads = ("weights",)
 
     def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GCNLayer)

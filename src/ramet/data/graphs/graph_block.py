@@ -83,9 +83,10 @@ class Batch(HasEdges):
         return Channel(self.row_starts, self.columns, self.link_values.weights)
 
     @cached_property
-    def edges(self) -> Edges:
-        """The links as PyG has them."""
-        return Edges.of_rows(self.columns, self.whole.rows, self.link_values, self.graph[:0])
+    def both_ways(self) -> Edges:
+        """Each link in both directions, sorted by target."""
+        index = torch.stack([self.columns.to(torch.int64), self.whole.rows])
+        return Edges(index, self.link_values, self.graph[:0])
 
     @property
     def batch(self) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -108,25 +109,22 @@ NO_VALUES = LinkValues()
 
 @dataclass(frozen=True)
 class Edges:
-    """Links as PyG has them: from source to target; a link that goes both ways is there twice."""
+    """Links from source to target; a link that goes both ways is there twice."""
 
     index: Tensor  # [2, edges]
-    values: LinkValues  # [edges] without directions, which the index has
+    values: LinkValues  # [edges]
     links: Tensor
     """[edges] which link an edge is; empty where links have no numbers."""
 
-    @staticmethod
-    def of_rows(columns: Tensor, rows: Tensor, values: LinkValues, links: Tensor) -> Edges:
-        """The edges among entries in CSR order, in which each link has two.
-
-        ``values`` are those of the entries, and an entry of direction 1 goes to its row.
-        """
-        plain = LinkValues(values.attributes, values.weights, None, values.times)
-        index = torch.stack([columns.to(torch.int64), rows])
-        if values.directions is None:
-            return Edges(index, plain, links)
-        going = (values.directions >= 0).nonzero().flatten()
-        return Edges(index[:, going], plain[going], links[going] if links.numel() else links)
+    @property
+    def going(self) -> Edges:
+        """Without the edges against the direction of their links, and without directions."""
+        ways, values = self.values.directions, replace(self.values, directions=None)
+        if ways is None:
+            return self
+        kept = (ways >= 0).nonzero().flatten()
+        links = self.links[kept] if self.links.numel() else self.links
+        return Edges(self.index[:, kept], values[kept], links)
 
 
 class HasEdges(ABC):
@@ -136,8 +134,13 @@ class HasEdges(ABC):
 
     @property
     @abstractmethod
+    def both_ways(self) -> Edges:
+        """Each link in both directions; an edge of direction -1 is against that of its link."""
+
+    @cached_property
     def edges(self) -> Edges:
         """The links as PyG has them."""
+        return self.both_ways.going
 
     @property
     def directed(self) -> bool:

@@ -84,11 +84,11 @@ class NodeGraph(HasEdges):
         return self.features
 
     @cached_property
-    def edges(self) -> Edges:
-        """The links as PyG has them, and which link each edge is."""
-        columns, rows, values = self.whole.columns, self.whole.rows, self.link_values[self._link_of]
-        values = values.turned(columns > rows) if values.directed else values
-        return Edges.of_rows(columns, rows, values, self._link_of)
+    def both_ways(self) -> Edges:
+        """Each link in both directions, sorted by target, and which link each edge is."""
+        sources, targets = self.whole.columns, self.whole.rows
+        values = self.link_values[self._link_of].turned(sources > targets)
+        return Edges(torch.stack([sources.long(), targets]), values, self._link_of)
 
     @property
     def edge_type(self) -> Tensor:
@@ -206,7 +206,11 @@ class NodeGraph(HasEdges):
         trained[ascending] = True
         marked = replace(self, trained=trained)
         marked.__dict__["trained_nodes"] = ascending
-        shared = ("_by_row", "sparse_features", *(("edges",) if self.link_values else ()))
+        shared = (
+            "_by_row",
+            "sparse_features",
+            *(("both_ways", "edges") if self.link_values else ()),
+        )
         for computed in shared:
             marked.__dict__[computed] = getattr(self, computed)
         return marked
@@ -243,7 +247,7 @@ def node_graph_of(
     """The graph of stored tensors."""
     values, own = LinkValues.taken_from(tensors)
     return NodeGraph(
-        **own, classes=classes, kind_names=kind_names, link_values=values, outside=None
+        **own, classes=classes, kind_names=kind_names, outside=None, link_values=values
     )
 
 
