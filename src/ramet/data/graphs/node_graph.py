@@ -18,6 +18,7 @@ from ramet.data.graphs.outside import Outside
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
+_OPTIONAL = ("hops", "outside")
 
 
 @dataclass(frozen=True)
@@ -206,12 +207,8 @@ class NodeGraph(HasEdges):
         trained[ascending] = True
         marked = replace(self, trained=trained)
         marked.__dict__["trained_nodes"] = ascending
-        shared = (
-            "_by_row",
-            "sparse_features",
-            *(("both_ways", "edges") if self.link_values else ()),
-        )
-        for computed in shared:
+        edges = ("both_ways", "edges") if self.link_values else ()
+        for computed in ("_by_row", "sparse_features", *edges):
             marked.__dict__[computed] = getattr(self, computed)
         return marked
 
@@ -221,12 +218,10 @@ class NodeGraph(HasEdges):
 
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
-        moved = replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
-        moved = replace(moved, link_values=self.link_values.to(device))
-        if self.hops is not None:
-            moved = replace(moved, hops=self.hops.to(device))
-        if self.outside is not None:
-            moved = replace(moved, outside=self.outside.to(device))
+        parts = {name: getattr(self, name) for name in (*_TENSORS, "link_values", *_OPTIONAL)}
+        moved = replace(
+            self, **{n: part.to(device) for n, part in parts.items() if part is not None}
+        )
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)
