@@ -219,9 +219,7 @@ class NodeGraph(HasEdges):
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
         parts = {name: getattr(self, name) for name in (*_TENSORS, "link_values", *_OPTIONAL)}
-        moved = replace(
-            self, **{n: part.to(device) for n, part in parts.items() if part is not None}
-        )
+        moved = replace(self, **{n: p.to(device) for n, p in parts.items() if p is not None})
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)
