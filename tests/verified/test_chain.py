@@ -178,6 +178,12 @@ def test_sites_do_not_answer_a_lie(lie: Lie, reason: str, secure: bool, tmp_path
     assert re.search(reason, said), said
 
 
+def test_no_model_is_chosen_in_round_1(tmp_path: Path) -> None:
+    """It follows from the seed, to which all sites have contributed."""
+    said = refused(created(tmp_path / "run"), in_round(1, prepared_model))
+    assert said.count("do not follow from the sums") == 3
+
+
 def test_no_message_goes_back_in_the_chain(tmp_path: Path) -> None:
     folder = created(tmp_path / "run")
     wire = executed(folder)
