@@ -214,3 +214,23 @@ def test_nobody_chooses_a_share_of_the_seed_after_others_have_opened_theirs(
     chosen = {**signed.shares, "south": "00" * 32}
     with pytest.raises(CharterError, match="south has not opened its commitment"):
         sites.begin(replace(signed, shares=chosen), sealed)
+
+
+def test_proposals_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what belongs to a run is kept for good; what is about to be signed is the newest."""
+    monkeypatch.setattr("ramet.flower.site_charters._KEPT", 3)
+    sites, waiting = Sites(tmp_path), Sites(tmp_path / "by hand", BY_HAND)
+    begun, sealed = sites.sign(sites.propose(proposal("begun")))
+    sites.begin(begun, sealed)
+    for number in range(6):
+        last = sites.propose(proposal(f"{number}"))
+        other = {**TERMS, "settings": {"method": "fedavg", "rounds": number + 2}}
+        due = replace(waiting, due=replace(DUE, terms=other))
+        with pytest.raises(CharterError, match="waits for its owner"):
+            due.answer("north", PROPOSE, proposal(terms=other).text)
+    north = sites.charters("north")
+    assert len([*(north.folder / "pledges").glob("*.json")]) == 3 + 1
+    assert north.member(begun.charter.identity).charter == begun.charter
+    assert [p.terms["settings"]["rounds"] for p in waiting.charters("north").waiting()] != []
+    assert len(waiting.charters("north").waiting()) == 3
+    sites.sign(last)
