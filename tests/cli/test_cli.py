@@ -194,7 +194,8 @@ def test_methods_describes_one_method() -> None:
     assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
     assert "shares: extras of a stage only" in ramet("methods", "o-pfgl").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
-    assert "Choose one of: fedlit-gcn, fedsage-sage, gat" in refused("networks", "transformer")
+    names = "aligned-gcn, fedlit-gcn, fedsage-sage, gat"
+    assert f"Choose one of: {names}" in refused("networks", "transformer")
 
 
 @pytest.mark.parametrize("width", [30, 80])
