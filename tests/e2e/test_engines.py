@@ -194,7 +194,7 @@ def test_verified_runs_agree_to_the_last_bit(
         ramet.run("fedstar", "tiny", engine=one, out=tmp_path / one, **given)
         for one in ("local", engine)
     )
-    plain = {"merge": "fixed-point"} if secure else {}
+    plain: dict[str, Any] = {"merge": "fixed-point"} if secure else {}
     alone = ramet.run("fedstar", "tiny", rounds=2, seed=3, out=tmp_path / "plain", **plain)
     assert remote.summary.sha256 == local.summary.sha256
     assert remote.summary.scores == local.summary.scores == alone.summary.scores
