@@ -190,9 +190,9 @@ def _columns_step(context: Context, request: Payload) -> Payload:
     experiment, _, policy = _permitted(context)
     if not experiment.settings.secure:
         raise NotAllowedError("`secure`: only runs with secure sums have columns under masks.")
-    name, states = _name(context, experiment), _states(context, request)
+    name, states = _name(context, experiment), _states(context, request, COLUMNS)
     with write_errors_kept_local("write its state"):
-        secure = secure_site(experiment, name, states, COLUMNS)
+        secure = secure_site(experiment, name, states, "secure")
         own = _secured(Protection(secure=secure, policy=policy), context)
         assert own is not None
         sums = _site_columns(context, experiment, name)
@@ -367,7 +367,7 @@ def _signed(
     return signed(reply, request_id, Path(str(key)))
 
 
-def _states(context: Context, request: Payload) -> Path:
+def _states(context: Context, request: Payload, kind: str = "clients") -> Path:
     """The folder for this run's private state; every run has its own."""
     run = request.notes.get("run", "")
     if not re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", run):
@@ -377,4 +377,4 @@ def _states(context: Context, request: Payload) -> Path:
         raise RametError(
             'this SuperNode has no folder for its state. Add state="FOLDER" to its --node-config.'
         )
-    return Path(str(folder)) / "clients" / run
+    return Path(str(folder)) / kind / run

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -41,6 +43,8 @@ from ramet.run_options import Engine
 
 _TOTALS, _SPREADS = 1, 2
 """The rounds of the two sums."""
+_KEPT = 20
+"""Of how many such sums a site keeps its keys."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -102,6 +106,7 @@ def columns_answer(secure: SecureSite, message: Payload, sums: SiteSums, version
     own list of members is the same: two sums over different sites would tell those of one.
     """
     if STEP in message.notes:
+        _forget_old(secure.folder.parents[2])
         return secure.answer(message)
     known = sorted(secure.members.peers.fingerprints.items())
     question = hashlib.sha256(json.dumps([version, known]).encode()).hexdigest()
@@ -113,6 +118,13 @@ def columns_answer(secure: SecureSite, message: Payload, sums: SiteSums, version
         return replace(masked, notes={}), {n: masked.notes[n] for n in (BATCH, QUESTIONS)}
 
     return secure.answers.once(message, answer, SUM)
+
+
+def _forget_old(folder: Path) -> None:
+    """Keep the keys of the newest sums of columns; each has a folder of its own."""
+    names = sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime_ns)
+    for path in names[:-_KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _terms(message: Payload, sums: SiteSums) -> Wholes:

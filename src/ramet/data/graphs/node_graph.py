@@ -191,9 +191,9 @@ class NodeGraph(HasEdges):
 
     def with_links(self, left: Tensor, right: Tensor) -> NodeGraph:
         """Return a copy with these links in place of the graph's own, all of one kind."""
-        kinds, values = self.kinds.new_zeros(left.numel()), self.link_values[:0]
-        made_up = values.lengthened(left.numel())
-        return replace(self, left=left, right=right, kinds=kinds, link_values=made_up)
+        kinds, made_up = self.kinds.new_zeros(left.numel()), self.link_values[:0]
+        values = made_up.lengthened(left.numel())
+        return replace(self, left=left, right=right, kinds=kinds, link_values=values)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, for storing."""
