@@ -139,7 +139,7 @@ def test_the_output_is_that_of_a_gcn_on_the_whole_graph(
     parts = members("label", cora, 10, 0, 0.5)
     graphs = parts_of(cora, parts)
     assert graphs[0].outside is not None
-    shape = NodeShape(cora.features.size(1), cora.classes, graphs[0].outside.rows)
+    shape = NodeShape(cora.features.size(1), cora.classes, outside=graphs[0].outside.rows)
     model = with_sums(BorderGCN(shape, settings, hops).eval(), graphs)
     gcn = NodeGCN(shape, settings).eval()
     gcn.load_state_dict({name: v for name, v in model.state_dict().items() if "layers" in name})
@@ -155,7 +155,7 @@ def test_one_hop_differs_from_the_whole_graph_in_the_second_layer_only(cora: Nod
     parts = members("label", cora, 10, 0, 0.5)
     graphs = parts_of(cora, parts)
     assert graphs[0].outside is not None
-    shape = NodeShape(cora.features.size(1), cora.classes, graphs[0].outside.rows)
+    shape = NodeShape(cora.features.size(1), cora.classes, outside=graphs[0].outside.rows)
     model = with_sums(BorderGCN(shape, NodeNetwork(hidden=16), hops=1).eval(), graphs)
     with torch.no_grad():
         hidden = whole_of(parts, [model.encode(graph) for graph in graphs])

@@ -28,6 +28,7 @@ class BorderGCN(NodeGCN):
     Parameters: ``layers.0`` …; buffers: ``sums``, ``degrees`` of the nodes linked across sites.
     """
 
+    reads = ()  # sums of sites do not count weights
     sums: Tensor
     degrees: Tensor
 
