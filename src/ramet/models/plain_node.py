@@ -73,7 +73,7 @@ class NodeGIN(_PlainNode):
 class NodeGCN(_PlainNode):
     """Graph convolutional network with self loops and the symmetric norm of the weights."""
 
-    reads = ("weights",)
+    reads: ClassVar[tuple[Value, ...]] = ("weights",)
 
     def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GCNLayer)
