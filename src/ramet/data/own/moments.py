@@ -57,8 +57,8 @@ class Moments:
     @staticmethod
     def of_wholes(count: int, total: int, of_squares: int) -> Moments:
         """The moments of all rows; each number is rounded once."""
-        squares = of_squares - Fraction(total**2, count * _STEPS)
-        return Moments(count, float(Fraction(total, _STEPS)), float(max(squares, 0) / _STEPS))
+        squares = max(of_squares - Fraction(total**2, count * _STEPS), Fraction())
+        return Moments(count, float(Fraction(total, _STEPS)), float(squares / _STEPS))
 
     def lighter(self, others: int) -> Moments:
         """The same mean and scale, of fewer rows if there are far more than at all others."""
