@@ -525,7 +525,7 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     assert "fedstar is for graph-classification, but the data of planted are for node-" in line
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
-        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
+        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgcn, fedgta, fedpub, "
         "fgssl, fedtad, fedspray, o-pfgl, adafgl"
     )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line

@@ -91,6 +91,7 @@ def test_engines_agree_on_nodes_and_latent_link_kinds(
 
 
 OF_THE_FIELD: dict[str, dict[str, Any]] = {
+    "fedgcn": {},
     "fedgta": {},
     "fedpub": {},
     "fgssl": {},

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import ramet
+from federations import stopped_and_resumed
 from ramet.data import NodeGraph
 from ramet.data.graphs.neighbour_sums import near, outside_of, sums_for_others, sums_of_all
 from ramet.data.sources.node_graphs import read_graph
+from ramet.errors import RametError
+from ramet.experiment import checked_settings
 from ramet.metrics import Record
 from ramet.models.border_gcn import BorderGCN, all_degrees, scaled_features
 from ramet.models.plain_node import NodeGCN
@@ -159,6 +163,44 @@ def test_one_hop_differs_from_the_whole_graph_in_the_second_layer_only(cora: Nod
         assert not torch.allclose(
             whole_of(parts, [model(graph) for graph in graphs]), model(cora), atol=1e-2
         )
+
+
+def test_runs_end_alike_with_workers_and_after_a_stop(tmp_path: Path, data_root: Path) -> None:
+    given: dict[str, Any] = {
+        "setting": "cora",
+        "rounds": 3,
+        "data": data_root,
+        "partition": "label",
+        "hidden": 4,
+    }
+    whole = ramet.run("fedgcn", out=tmp_path / "whole", **given)
+    workers = ramet.run("fedgcn", out=tmp_path / "workers", workers=2, **given)
+    assert workers.summary.sha256 == whole.summary.sha256
+    assert stopped_and_resumed(whole, tmp_path / "stopped") == whole.summary.sha256
+
+
+def test_it_does_not_train_on_the_sums_of_some_sites(tmp_path: Path, data_root: Path) -> None:
+    with pytest.raises(RametError, match="those of some are missing"):
+        ramet.run(
+            "fedgcn", "cora", rounds=2, activation="random-clients,count=2", data=data_root,
+            out=tmp_path / "some",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ({"secure": True}, "its stages are exchanged one by one"),
+        ({"dp": "unit=link,epsilon=8,delta=1e-5"}, "buffers"),
+        ({"dp": "unit=site,epsilon=8,delta=1e-5"}, "buffers"),
+        ({"merge": "median"}, "but not the extras of fedgcn"),
+    ],
+)
+def test_what_it_does_not_work_with_is_refused(
+    more: dict[str, Any], refusal: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RametError, match=refusal):
+        checked_settings(method="fedgcn", setting="cora", data=tmp_path, **more)
 
 
 def test_without_links_between_sites_it_is_fedavg(

@@ -17,7 +17,7 @@ symbol                                           name here
 :math:`N_i, d_i`                                 its neighbours at all sites, and their number
 :math:`V_k`                                      the nodes of site k
 :math:`\sum_j (d_j + 1)^{-1/2} x_j`              the extra ``sums``, a row for each such node
-:math:`d_i`                                      the extra ``degrees``
+:math:`d_i`                                      the extra ``degrees``, added up in the same way
 L-hop                                            ``hops``: 1 or 2
 ===============================================  ===============================================
 
@@ -45,6 +45,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ramet.data.graphs.neighbour_sums import sums_for_others
+from ramet.errors import RametError
 from ramet.models.border_gcn import BorderGCN, all_degrees, scaled_features
 from ramet.models.settings import NodeNetwork
 from ramet.payload import Arrays, Payload, only
@@ -83,7 +84,7 @@ def invalid_degrees(extras: Arrays) -> str | None:
 
 @torch.no_grad()
 def send_sums(session: Session) -> None:
-    """Send the sums over the site's nodes, and the degrees of those with links to other sites."""
+    """Send the sums over the site's nodes, and how many neighbours they are of."""
     samples = session.samples
     assert isinstance(samples, NodeSamples)
     graph, outside = samples.graph, samples.graph.outside
@@ -92,7 +93,7 @@ def send_sums(session: Session) -> None:
         scaled = scaled_features(graph)
         sums = sums_for_others(graph, scaled)
         sums.index_add_(0, outside.row, scaled[outside.nodes])
-        degrees[outside.row] = all_degrees(graph)[outside.nodes].to(degrees)
+        degrees = sums_for_others(graph, torch.ones_like(scaled[:, :1])).flatten().to(degrees)
     session.sending.update(sums=sums, degrees=degrees)
 
 
@@ -102,11 +103,24 @@ def read_sums(session: Session) -> Term:
     assert isinstance(model, BorderGCN)
     for name in _EXCHANGED:
         getattr(model, name).copy_(session.received[name])
+    _check_complete(session.samples, model)
 
     def term(batch: Any, output: Tensor) -> Tensor:  # noqa: ARG001
         return output.new_zeros(())
 
     return term
+
+
+def _check_complete(samples: Any, model: BorderGCN) -> None:
+    graph, outside = samples.graph, samples.graph.outside
+    if outside is None or not outside.rows:
+        return
+    counted, known = model.degrees[outside.row], all_degrees(graph)[outside.nodes]
+    if not counted.equal(known.to(counted)):
+        raise RametError(
+            "fedgcn needs the sums of all sites in round 1, but those of some are missing: a site "
+            "did not reply, or was not asked. Run it with all sites, without --activation."
+        )
 
 
 def fedgcn(

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ramet.data.graphs.link_values import Edges, HasEdges, LinkValues
+from ramet.data.graphs.link_values import NO_VALUES, Edges, HasEdges, LinkValues
 from ramet.errors import RametError
 from ramet.models.shape import GraphShape, NodeShape
 
@@ -26,8 +26,10 @@ def values_read(model: object) -> frozenset[Value]:
     return frozenset(getattr(network, "reads", () if own else VALUES))
 
 
-def values_in(values: LinkValues) -> frozenset[Value]:
-    """What there is to read."""
+def values_in(samples: object) -> frozenset[Value]:
+    """What the links of a client's samples have to read."""
+    graph = getattr(samples, "graph", getattr(samples, "block", None))
+    values: LinkValues = getattr(graph, "link_values", NO_VALUES)
     given: dict[Value, bool] = {
         "attributes": values.attributes is not None,
         "weights": values.weights is not None,

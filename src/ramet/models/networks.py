@@ -35,6 +35,7 @@ from ramet.models.link_aware import (
     NodeGATv2,
     NodeGINE,
 )
+from ramet.models.link_values import Value, values_read
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE
@@ -80,3 +81,8 @@ DEFAULT_NETWORKS: dict[type[Any], str] = {
     NodeShape: "gcn",
     LinkShape: "simple-hgn",
 }
+
+
+def reads_value(name: str, value: Value) -> bool:
+    """Whether a network of this name reads a value of links, for any task."""
+    return any(value in values_read(network) for network in NETWORKS[name].values())

@@ -19,10 +19,10 @@ class GraphShape:
     features: int
     structure: int
     classes: int
-    nodes: int = 0
-    """The number of nodes, if they are the same in every graph; 0 otherwise."""
     link_width: int = 0
     directed: bool = False
+    nodes: int = 0
+    """The number of nodes, if they are the same in every graph; 0 otherwise."""
 
     def plain(self) -> GraphShape:
         """The smallest shape with the same structure encodings.
@@ -42,10 +42,10 @@ class NodeShape:
 
     features: int
     classes: int
-    outside: int = 0
-    """The number of nodes, at all sites, with links to other sites; 0 if they are unknown."""
     link_width: int = 0
     directed: bool = False
+    outside: int = 0
+    """The number of nodes, at all sites, with links to other sites; 0 if they are unknown."""
 
     def plain(self) -> NodeShape:
         """The smallest shape."""

@@ -8,7 +8,7 @@ Site A has the ids x and a secret a, site B has y and b. H maps an id to a point
 3. finish: A sends ab·H(y) in B's order, so that B finds the same ids.
 
 The last two bodies are encrypted under a key of both sites, so that whoever passes them on does not
-see how many points are equal. See docs/decisions/33-linking.md for what is revealed.
+see how many points are equal. See docs/decisions/32-linking.md for what is revealed.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class GraphClassification(Task):
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
         check_task(schema, self.name)
-        return GraphShape(schema.width, inputs.width, len(schema.classes))
+        links = schema.link_width, bool(schema.directed)
+        return GraphShape(schema.width, inputs.width, len(schema.classes), *links)
 
     def weight(self, samples: GraphSamples) -> int:
         """The number of training graphs."""

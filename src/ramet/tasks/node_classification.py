@@ -91,7 +91,8 @@ class NodeClassification(Task):
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
         check_task(schema, self.name)
-        return NodeShape(schema.width, len(schema.classes))
+        links = schema.link_width, bool(schema.directed)
+        return NodeShape(schema.width, len(schema.classes), *links)
 
     def weight(self, samples: NodeSamples) -> int:
         """The number of nodes, labelled or not (eq. 2 of FedLIT)."""

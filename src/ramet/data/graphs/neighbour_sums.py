@@ -53,5 +53,5 @@ def sums_of_all(graph: NodeGraph, values: Tensor, total: Tensor) -> Tensor:
 
 def near(graph: NodeGraph, values: Tensor) -> Tensor:
     """[nodes, width] the sum over each node's neighbours in the graph."""
-    columns, rows = graph.edge_index
-    return torch.zeros_like(values).index_add_(0, rows, values[columns])
+    links = graph.whole
+    return torch.zeros_like(values).index_add_(0, links.rows, values[links.columns])

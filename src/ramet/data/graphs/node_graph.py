@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -190,9 +191,9 @@ class NodeGraph(HasEdges):
 
     def with_links(self, left: Tensor, right: Tensor) -> NodeGraph:
         """Return a copy with these links in place of the graph's own, all of one kind."""
-        kinds, values = self.kinds.new_zeros(left.numel()), self.link_values[:0]
-        made_up = values.lengthened(left.numel())
-        return replace(self, left=left, right=right, kinds=kinds, link_values=made_up)
+        kinds, made_up = self.kinds.new_zeros(left.numel()), self.link_values[:0]
+        values = made_up.lengthened(left.numel())
+        return replace(self, left=left, right=right, kinds=kinds, link_values=values)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, for storing."""
@@ -206,12 +207,8 @@ class NodeGraph(HasEdges):
         trained[ascending] = True
         marked = replace(self, trained=trained)
         marked.__dict__["trained_nodes"] = ascending
-        shared = (
-            "_by_row",
-            "sparse_features",
-            *(("both_ways", "edges") if self.link_values else ()),
-        )
-        for computed in shared:
+        edges = ("both_ways", "edges") if self.link_values else ()
+        for computed in ("_by_row", "sparse_features", *edges):
             marked.__dict__[computed] = getattr(self, computed)
         return marked
 
@@ -221,8 +218,8 @@ class NodeGraph(HasEdges):
 
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
-        moved = replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
-        moved = replace(moved, link_values=self.link_values.to(device))
+        own: dict[str, Any] = {name: getattr(self, name).to(device) for name in _TENSORS}
+        moved = replace(self, **own, link_values=self.link_values.to(device))
         if self.hops is not None:
             moved = replace(moved, hops=self.hops.to(device))
         if self.outside is not None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, Values
 from ramet.data.own.moments import Moments, bounded, pooled
-from ramet.data.own.schema import Column, Kind, Schema, TypeName, parsed
+from ramet.data.own.schema import OF_EDGES, Column, Kind, Schema, TableName, parsed
 from ramet.errors import RametError
 
 SMALLEST_COUNT = 10
@@ -76,7 +76,7 @@ class ColumnSums(_Frozen):
 class SiteSums(_Frozen):
     """What a site tells before round 1: the sums of its columns, and whether a class is rare."""
 
-    types: dict[TypeName, dict[Column, ColumnSums]] = {}
+    types: dict[TableName, dict[Column, ColumnSums]] = {}
     rare_classes: bool = False
     """Whether a class is so rare that accuracy says little; which one and how rare is not told."""
 
@@ -173,7 +173,7 @@ class PreparedColumn(_Frozen):
 class Preparation(_Frozen):
     """How all sites prepare their columns, by node type and column, and their default metric."""
 
-    types: dict[TypeName, dict[Column, PreparedColumn]] = {}
+    types: dict[TableName, dict[Column, PreparedColumn]] = {}
     metric: Literal["balanced-accuracy"] | None = None
     """None for the default of the task."""
 
@@ -218,7 +218,13 @@ class Preparation(_Frozen):
             else names
             for node_type, names in schema.nodes.items()
         }
-        return schema.model_copy(update={"nodes": nodes})
+        links = {
+            name: self.names(f"{OF_EDGES}{name}", schema.columns[f"{OF_EDGES}{name}"])
+            if f"{OF_EDGES}{name}" in schema.columns
+            else names
+            for name, names in schema.links.items()
+        }
+        return schema.model_copy(update={"nodes": nodes, "links": links})
 
 
 @dataclass(frozen=True)
@@ -335,9 +341,9 @@ def distant_sums(sums: Mapping[str, SiteSums]) -> list[str]:
 
 def _by_column(
     sums: Mapping[str, SiteSums],
-) -> dict[TypeName, dict[Column, dict[str, ColumnSums]]]:
+) -> dict[TableName, dict[Column, dict[str, ColumnSums]]]:
     """What sites told, by node type, column and site."""
-    found: dict[TypeName, dict[Column, dict[str, ColumnSums]]] = {}
+    found: dict[TableName, dict[Column, dict[str, ColumnSums]]] = {}
     for site in sorted(sums):
         for node_type, columns in sums[site].types.items():
             for column, told in columns.items():
