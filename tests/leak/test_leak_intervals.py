@@ -70,7 +70,7 @@ def test_likelihood_ratios_of_margins_that_tell_nothing_contain_one_half() -> No
 
 
 def test_likelihood_ratios_see_through_the_difficulty_of_samples() -> None:
-    """The loss alone would give an AUC of 0.68: 2 / √(2 · (9 + 1)) standard deviations apart."""
+    """The loss alone would give an AUC of 0.67: 2 / √(2 · (9 + 1)) standard deviations apart."""
     draw = np.random.default_rng(4)
     found = np.mean([auc(drawn_ratios(draw, 2.0)) for _ in range(20)])
     assert found > 0.8
