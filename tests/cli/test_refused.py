@@ -37,7 +37,7 @@ options = {{ task = "node-classification" }}
 """
 EXTRAS = {
     *("Crypto", "alembic", "captum", "cryptography", "dp_accounting", "dtaidistance", "flwr"),
-    *("jinja2", "matplotlib", "mlflow", "onnx", "onnxruntime", "onnxscript", "optuna"),
+    *("jinja2", "matplotlib", "mlflow", "nacl", "onnx", "onnxruntime", "onnxscript", "optuna"),
     *("prometheus_client", "psutil", "pyarrow", "pymetis", "ray", "sqlalchemy", "tensorboard"),
     *("tomli_w", "wandb", "yaml"),
 }
@@ -158,6 +158,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "policy check": causes(
         READS, "policy check run north", Works("policy check run site"), "policy check run site"
     ),
+    "link start": causes(ANEW, *3 * ("link start north north/patients.csv site",)),
+    "link answer": causes(ANEW, *3 * ("link answer consortium.toml north/patients.csv site",)),
+    "link finish": causes(READS, *3 * ("link finish consortium.toml site",)),
     "doctor": causes(READS, Never("has none"), Either("doctor coordinator"), "doctor coordinator"),
     "deploy init": causes(READS, "deploy init wrong.toml --out coordinator", INIT, INIT),
     "deploy join": causes(ANEW, JOIN.replace("--data north", "--data south"), JOIN, JOIN),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GCNConv
 
-from ramet.data import Batch, GraphBlock, NodeGraph, StructureEncoding
+from ramet.data import Batch, NodeGraph, StructureEncoding
+from ramet.data.graphs.graph_block import block_with_values
+from ramet.data.graphs.link_values import LinkValues
 from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.multi_channel_gcn import MultiChannelGCN
-from ramet.models.networks import NETWORKS
+from ramet.models.networks import ALIGNED, NETWORKS
 from ramet.models.node_sage import MendedSAGE
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
 from ramet.models.settings import LinkClustering
@@ -39,11 +42,15 @@ def _graph() -> NodeGraph:
         kinds=torch.randint(4, left.shape, generator=draw).to(torch.uint8),
         kind_names=("a", "b", "c", "d"),
         trained=torch.zeros(NODES, dtype=torch.bool),
+        link_values=LinkValues(
+            torch.randn((left.numel(), 2), generator=draw),
+            torch.rand(left.numel(), generator=draw),
+        ),
     )
 
 
 def _node_networks() -> Iterator[tuple[str, nn.Module]]:
-    shape = NodeShape(FEATURES, CLASSES)
+    shape = NodeShape(FEATURES, CLASSES, link_width=2)
     for name, by_shape in NETWORKS.items():
         if NodeShape in by_shape:
             yield name, by_shape[NodeShape](shape)
@@ -54,34 +61,74 @@ def _node_networks() -> Iterator[tuple[str, nn.Module]]:
     yield "fedsage+", MendedSAGE(shape)
 
 
-def _shuffled(graph: NodeGraph) -> tuple[Tensor, Tensor]:
-    """The edges in another order, and the kind of each."""
-    ends = torch.stack([graph.left, graph.right]).long()
-    edges = torch.cat([ends, ends.flip(0)], dim=1)
-    order = torch.randperm(edges.size(1), generator=torch.Generator().manual_seed(1))
-    return edges[:, order], torch.cat([graph.kinds, graph.kinds])[order]
+def _shuffled(graph: NodeGraph | Batch) -> tuple[dict[str, Any], Tensor]:
+    """The edges in another order with what they carry, and that order."""
+    order = torch.randperm(graph.edge_index.size(1), generator=torch.Generator().manual_seed(1))
+    assert graph.edge_attr is not None
+    assert graph.edge_weight is not None
+    return {
+        "edge_index": graph.edge_index[:, order],
+        "edge_attr": graph.edge_attr[order],
+        "edge_weight": graph.edge_weight[order],
+    }, order
+
+
+def _masked(adapted: nn.Module, x: Tensor, given: dict[str, Any]) -> Tensor:
+    """The logits if no message passes along any link."""
+    nothing = torch.zeros(given["edge_index"].size(1))
+    set_masks(adapted, nothing, given["edge_index"], apply_sigmoid=False)
+    logits: Tensor = adapted(x, **given)
+    clear_masks(adapted)
+    return logits
 
 
 @pytest.mark.parametrize(("name", "network"), list(_node_networks()))
 def test_node_networks_give_the_same_logits(name: str, network: nn.Module) -> None:
     graph, network = _graph(), network.eval()
-    edge_index, edge_type = _shuffled(graph)
+    given, order = _shuffled(graph)
+    given["edge_type"] = graph.edge_type[order]
     adapted = PyGNodeNetwork(network).eval()
     with torch.no_grad():
         expected = network(graph)
-        torch.testing.assert_close(adapted(graph.x, edge_index, edge_type), expected)
-        without_links = adapted(graph.x, edge_index[:, :0], edge_type[:0])
-        set_masks(adapted, torch.zeros(edge_index.size(1)), edge_index, apply_sigmoid=False)
-        masked = adapted(graph.x, edge_index, edge_type)
-        clear_masks(adapted)
+        torch.testing.assert_close(adapted(graph.x, **given), expected)
+        none = {key: one[:, :0] if "index" in key else one[:0] for key, one in given.items()}
+        without_links = adapted(graph.x, **none)
+        masked = _masked(adapted, graph.x, given)
     assert not torch.allclose(masked, expected), f"{name} ignores the mask"
     assert masked.shape == without_links.shape
 
 
+DIRECTED = [name for name, of in NETWORKS.items() if hasattr(of.get(NodeShape), "one_way")]
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_networks_that_read_directions_take_each_link_once_or_both_ways(name: str) -> None:
+    ways = torch.arange(_graph().links).remainder(2).mul(2).sub(1).to(torch.int8)
+    graph = replace(_graph(), link_values=replace(_graph().link_values, directions=ways))
+    network = NETWORKS[name][NodeShape](NodeShape(FEATURES, CLASSES, 2, directed=True)).eval()
+    adapted, (given, _) = PyGNodeNetwork(network).eval(), _shuffled(graph)
+    assert given["edge_index"].size(1) == graph.links
+    turned = replace(graph, link_values=replace(graph.link_values, directions=-ways))
+    with torch.no_grad():
+        expected = network(graph)
+        torch.testing.assert_close(adapted(graph.x, **given), expected)
+        assert not torch.allclose(network(turned), expected), f"{name} ignores directions"
+        if network.one_way:
+            both = graph.both_ways
+            given = {
+                "edge_index": both.index,
+                "edge_attr": graph.link_values[both.links].attributes,
+            }
+            given["edge_direction"] = both.values.directions
+            torch.testing.assert_close(adapted(graph.x, **given), expected)
+        masked = _masked(adapted, graph.x, given)
+    assert not torch.allclose(masked, expected), f"{name} ignores the mask"
+
+
 def _graph_networks() -> Iterator[tuple[str, nn.Module]]:
-    shape = GraphShape(FEATURES, 8, CLASSES)
+    shape = GraphShape(FEATURES, 8, CLASSES, link_width=2)
     for name, by_shape in NETWORKS.items():
-        if GraphShape in by_shape:
+        if GraphShape in by_shape and name not in ALIGNED:
             yield name, by_shape[GraphShape](shape)
     yield "fedstar", DualChannel(shape)
     yield "feddense", DenseDualChannel(shape)
@@ -89,14 +136,13 @@ def _graph_networks() -> Iterator[tuple[str, nn.Module]]:
 
 def _batch() -> Batch:
     graph = _graph()
-    block = GraphBlock.from_links(
-        rows=torch.cat([graph.left, graph.right]).long(),
-        columns=torch.cat([graph.right, graph.left]).long(),
-        node_starts=torch.tensor([0, NODES]),
+    block = block_with_values(
+        torch.stack([graph.left, graph.right]).long(),
+        graph.link_values,
+        torch.tensor([0, NODES]),
         features=graph.features,
         feature_width=FEATURES,
         labels=torch.zeros(1, dtype=torch.int64),
-        name="test",
     )
     block = block.with_structure(StructureEncoding(4, 4)(block))
     return block.cut(torch.tensor([0, 0]))
@@ -105,15 +151,13 @@ def _batch() -> Batch:
 @pytest.mark.parametrize(("name", "network"), list(_graph_networks()))
 def test_graph_networks_give_the_same_logits(name: str, network: nn.Module) -> None:
     batch, network = _batch(), network.eval()
-    order = torch.randperm(batch.edge_index.size(1), generator=torch.Generator().manual_seed(1))
-    edge_index, adapted = batch.edge_index[:, order], PyGGraphNetwork(network).eval()
+    (given, _), adapted = _shuffled(batch), PyGGraphNetwork(network).eval()
+    given |= {"batch": batch.batch, "structure": batch.structure}
     with torch.no_grad():
         expected = network(batch)
-        given = batch.x, edge_index, batch.batch, batch.structure
-        torch.testing.assert_close(adapted(*given), expected)
-        set_masks(adapted, torch.zeros(edge_index.size(1)), edge_index, apply_sigmoid=False)
-        assert not torch.allclose(adapted(*given), expected), f"{name} ignores the mask"
-        clear_masks(adapted)
+        torch.testing.assert_close(adapted(batch.x, **given), expected)
+        masked = _masked(adapted, batch.x, given)
+    assert not torch.allclose(masked, expected), f"{name} ignores the mask"
 
 
 def test_gnn_explainer_finds_the_link_that_matters() -> None:
@@ -155,7 +199,7 @@ def test_a_network_of_pygs_layers_gets_the_edges_as_given() -> None:
             return logits
 
     graph, network = _graph(), Plain().eval()
-    edge_index, _ = _shuffled(graph)
+    edge_index = _shuffled(graph)[0]["edge_index"]
     adapted = PyGNodeNetwork(network)
     with torch.no_grad():
         torch.testing.assert_close(adapted(graph.x, edge_index), network(graph))

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ramet.data.client_data import ClientData
+from ramet.data.graphs.link_values import LinkValues
 
 _DERIVED = ("structure", "spectrum")
 """The fields with encodings that a method computes from the links."""
@@ -27,10 +28,16 @@ def _add(sha256: Any, name: str, value: Any) -> None:
         sha256.update(value.contiguous().numpy().data)
     elif is_dataclass(value):
         for field in fields(value):
-            if field.name not in _DERIVED:
-                _add(sha256, f"{name}.{field.name}", getattr(value, field.name))
+            given = getattr(value, field.name)
+            if field.name not in _DERIVED and not _is_empty(given):
+                _add(sha256, f"{name}.{field.name}", given)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             _add(sha256, f"{name}.{index}", item)
     else:
         sha256.update(f"{name} {value!r};".encode())
+
+
+def _is_empty(given: object) -> bool:
+    """Whether these are the values of links that have none."""
+    return isinstance(given, LinkValues) and not given

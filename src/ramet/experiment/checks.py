@@ -21,6 +21,7 @@ from ramet.experiment.named import NamedParts
 from ramet.experiment.noise_share import check_noise_share
 from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
+from ramet.models.link_values import values_read
 from ramet.models.node_hops import NodeHops
 from ramet.options import absolute_file
 from ramet.partition import SETTINGS, absolute_sites
@@ -281,6 +282,8 @@ def _check_schemas(experiment: Experiment) -> None:
     if "relations" in shape_fields:
         changed = {"types": plain.other(), "features": plain.other()}
     dependent = {aspect: sizes.changed_by(shape) for aspect, shape in changed.items()}
+    if values_read(experiment.method.model):
+        dependent["links"] = [*sizes.shared_names()]
     check_fit(
         experiment.schemas, {aspect: names[0] for aspect, names in dependent.items() if names}
     )

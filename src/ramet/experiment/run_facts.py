@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from ramet.engine.site.audit import NAME as AUDIT
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.files import write_json
 from ramet.metrics.summary import Baseline
+from ramet.models.link_values import values_in, values_read
+from ramet.models.networks import NETWORKS, reads_value
 from ramet.payload import Payload
 from ramet.tasks.baselines import baseline
 from ramet.version import provenance, versions
@@ -56,10 +58,11 @@ def write_facts(experiment: Experiment, path: Path, charter: SignedCharter | Non
         write_atomically(path / CHARTER, signed.text())
     baselines = _baselines(experiment)
     write_json(path / BASELINES, {site: one.model_dump() for site, one in baselines.items()})
+    if remarks := _remarks(experiment):
+        write_json(path / REMARKS, {"data": remarks})
     if experiment.raw_schemas:
         schemas = {site: schema.model_dump() for site, schema in experiment.raw_schemas.items()}
         write_json(path / SCHEMAS, schemas)
-        write_json(path / REMARKS, {"data": _remarks(experiment)})
         write_json(path / PREPARATION, experiment.preparation.model_dump(mode="json"))
         if experiment.settings.engine != "superlink":  # there, each site logs it
             _log_introductions(experiment, path, str(about["run"]))
@@ -110,7 +113,31 @@ def _remarks(experiment: Experiment) -> list[str]:
         if experiment.has_data_of(client)
         for remark in experiment.setting.remarks(client, experiment.reading)
     ]
-    return [*of_sites, *distant_sums(experiment.told)]
+    in_the_open = not experiment.settings.secure
+    distant = distant_sums(experiment.told) if in_the_open else ()
+    return [*of_sites, *distant, *_ignored(experiment)]
+
+
+def _ignored(experiment: Experiment) -> Iterator[str]:
+    """What links on this machine carry and the network does not read."""
+    model = experiment.method.model
+    read, by_client = values_read(model), {}
+    for client in experiment.final_clients:
+        if experiment.has_data_of(client):
+            by_client[client] = values_in(experiment.samples(client)) - read
+    ignored = sorted(frozenset().union(*by_client.values()))
+    if not ignored:
+        return
+    clients = ", ".join(client for client, values in by_client.items() if values)
+    suited = "; ".join(
+        f"{value}: {', '.join(name for name in NETWORKS if reads_value(name, value))}"
+        for value in ignored
+    )
+    name = experiment.settings.network or getattr(model, "func", model).__name__
+    yield (
+        f"the network {name} ignores the {' and '.join(ignored)} of links, which {clients} "
+        f"{'has' if len(by_client) == 1 else 'have'}. Networks that read them: {suited}"
+    )
 
 
 def _log_introductions(experiment: Experiment, path: Path, run: str) -> None:
@@ -132,5 +159,6 @@ def _introductions(experiment: Experiment) -> dict[str, tuple[str, ...]]:
     """What the sites on this machine tell before round 1, in words; only those that do."""
     own = experiment.setting.user_defined
     here = [client for client in experiment.clients if own and experiment.has_data_of(client)]
-    words = {client: experiment.sums(client).in_words() for client in here}
+    masked = experiment.settings.secure
+    words = {client: experiment.sums(client).in_words(masked) for client in here}
     return {client: told for client, told in words.items() if told}

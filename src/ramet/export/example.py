@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph, StructureEncoding
+from ramet.data.graphs.graph_block import block_with_values
 from ramet.data.graphs.hetero_graph import Links, NodeType, Relation
+from ramet.data.graphs.link_values import LinkValues
 from ramet.data.own.columns import EPOCH, ColumnPart, ColumnValues, parsed
 from ramet.data.own.preparation import Preparation, PreparedColumn
 from ramet.data.own.schema import Schema
@@ -34,6 +36,7 @@ class Form:
         relations: the edge types, for link prediction; else empty.
         fixed: number of nodes of the types that have no features, by name.
         kinds: number of edge types, for networks that read them.
+    weighted: whether links have weights.
         schema: of the site's own tables; None for built-in data.
         preparation: of the columns in the schema.
         tables: files and columns of the site's tables, if they are available.
@@ -44,6 +47,7 @@ class Form:
     relations: Sequence[EdgeType] = ()
     fixed: Mapping[str, int] = field(default_factory=dict)
     kinds: int = 1
+    weighted: bool = False
     schema: Schema | None = None
     preparation: Preparation | None = None
     tables: Mapping[str, Any] | None = None
@@ -70,10 +74,15 @@ class Example:
 
 
 def invented(form: Form, nodes: int, seed: int) -> Example:
-    """Draw an example with about this number of nodes, of each type if there are several."""
+    """Draw an example with about this number of nodes, of each type if there are several.
+
+    Where all graphs have the same nodes, it has two or three graphs.
+    """
     draw = np.random.default_rng(seed)
     if isinstance(form.shape, LinkShape):
         return _links(form, nodes, draw)
+    if isinstance(form.shape, GraphShape) and form.shape.nodes:
+        nodes = form.shape.nodes * (2 + nodes % 2)
     node_type = next(iter(form.schema.nodes)) if form.schema else "node"
     features, tables = _features(form, node_type, form.shape.features, nodes, draw)
     ends = _ends(nodes, draw)
@@ -88,9 +97,10 @@ def invented(form: Form, nodes: int, seed: int) -> Example:
             kinds=torch.from_numpy(draw.integers(form.kinds, size=left.numel(), dtype=np.uint8)),
             kind_names=tuple(map(str, range(form.kinds))),
             trained=torch.zeros(nodes, dtype=torch.bool),
+            link_values=_values(form, left.numel(), draw),
         )
         return Example(graph, None, tables)
-    return Example(_block(form, features, ends), None, tables)
+    return Example(_block(form, features, ends, draw), None, tables)
 
 
 def _ends(nodes: int, draw: np.random.Generator) -> Tensor:  # [2, links]
@@ -102,20 +112,33 @@ def _ends(nodes: int, draw: np.random.Generator) -> Tensor:  # [2, links]
     return once
 
 
-def _block(form: Form, features: Tensor, ends: Tensor) -> GraphBlock:
-    """Two graphs; links between them are dropped."""
-    nodes = features.size(0)
-    first = nodes // 3
-    ends = ends[:, (ends[0] < first) == (ends[1] < first)]
-    both = torch.cat([ends, ends.flip(0)], dim=1)
-    block = GraphBlock.from_links(
-        rows=both[0],
-        columns=both[1],
-        node_starts=torch.tensor([0, first, nodes]),
+def _values(form: Form, links: int, draw: np.random.Generator) -> LinkValues:
+    """What links carry, of the widths that the network reads."""
+    assert not isinstance(form.shape, LinkShape)
+    width, directed = form.shape.link_width, form.shape.directed
+    attributes = draw.normal(size=(links, width)).astype(np.float32) if width else None
+    weights = draw.uniform(size=links).astype(np.float32) if form.weighted else None
+    ways = draw.choice([-1, 1], size=links).astype(np.int8) if directed else None
+    given = (None if one is None else torch.from_numpy(one) for one in (attributes, weights, ways))
+    return LinkValues(*given)
+
+
+def _block(form: Form, features: Tensor, ends: Tensor, draw: np.random.Generator) -> GraphBlock:
+    """Two graphs, or as many as the nodes are for; links between them are dropped."""
+    assert isinstance(form.shape, GraphShape)
+    nodes, aligned = features.size(0), form.shape.nodes
+    starts = torch.tensor([0, nodes // 3, nodes])
+    if aligned:
+        starts = torch.arange(0, nodes + 1, aligned)
+    graph = torch.bucketize(ends.contiguous(), starts, right=True)
+    ends = ends[:, graph[0] == graph[1]]
+    block = block_with_values(
+        ends,
+        _values(form, ends.size(1), draw),
+        starts,
         features=features,
         feature_width=features.size(1),
-        labels=torch.zeros(2, dtype=torch.int64),
-        name="the example",
+        labels=torch.zeros(starts.numel() - 1, dtype=torch.int64),
     )
     return form.encoding.added_to(block)
 

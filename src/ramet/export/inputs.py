@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph
+from ramet.data.graphs.graph_block import Batch
 from ramet.data.graphs.hetero_graph import Links
 from ramet.models.link_kinds import FindsLinkKinds
+from ramet.models.link_values import values_read
 from ramet.models.pyg import EdgeType
 from ramet.models.single_channel import SingleChannel
 
@@ -29,17 +31,27 @@ def inputs_of(graph: Graph, model: nn.Module, pairs: Links | None = None) -> Inp
             "edge_label_index_dict": by_relation(graph, asked),
         }
     if isinstance(graph, NodeGraph):
-        left, right = graph.left.long(), graph.right.long()
-        ends = torch.stack([torch.cat([left, right]), torch.cat([right, left])])
-        plain = {"x": graph.features, "edge_index": ends}
+        plain = {"x": graph.features, **_edges(graph, model)}
         if isinstance(model, FindsLinkKinds) and not model.cluster:
-            plain["edge_type"] = torch.cat([graph.kinds, graph.kinds]).long()
+            plain["edge_type"] = graph.kinds[graph.both_ways.links].long()
         return plain
     batch = graph.cut(torch.arange(graph.graphs))
-    plain = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
+    plain = {"x": batch.x, **_edges(batch, model), "batch": batch.batch}
     if isinstance(model, SingleChannel) or not batch.structure.size(1):
         return plain
     return {**plain, "structure": batch.structure}
+
+
+_NAMES = {"attributes": "edge_attr", "weights": "edge_weight"}
+
+
+def _edges(graph: NodeGraph | Batch, model: nn.Module) -> Inputs:
+    """The links, and what the network reads of their values."""
+    read = values_read(model)
+    edges = graph.edges if "direction" in read else graph.both_ways
+    given: Inputs = {"edge_index": edges.index}
+    values = {name: getattr(edges.values, name) for name in _NAMES if name in read}
+    return {**given, **{_NAMES[n]: value for n, value in values.items() if value is not None}}
 
 
 def by_relation(graph: HeteroGraph, links: Links) -> dict[EdgeType, Tensor]:

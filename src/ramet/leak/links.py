@@ -8,7 +8,7 @@ features. Features alone then give an AUC of 0.5, and what exceeds it is due to 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ def _neighbours(graph: NodeGraph) -> list[list[int]]:
 def alone(graph: NodeGraph) -> NodeGraph:
     """The nodes, each its own neighbour, for networks without self loops."""
     each = torch.arange(graph.nodes, dtype=graph.left.dtype)
-    return replace(graph, left=each, right=each, kinds=graph.kinds.new_zeros(graph.nodes))
+    return graph.with_links(each, each)
 
 
 def stolen(

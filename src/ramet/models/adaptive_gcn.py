@@ -128,6 +128,7 @@ class AdaptiveGCN(nn.Module):
             the similarities that are learned.
     """
 
+    reads = NodeGCN.reads
     personal: Tensor
     confidence: Tensor
 

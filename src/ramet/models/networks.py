@@ -13,6 +13,7 @@ A network is called with a shape and, optionally, its settings. Methods rely on 
   compare embeddings (FedProto, MOON) need them; networks for link prediction have no classes.
 - ``together`` names the attributes that are shared together or not at all, such as the two parts of
   a head. Other attributes after the layers are shared if they have the same size at every site.
+- ``reads`` names what the network uses of the values of links; without it, it ignores them all.
 - ``switchable`` names the tensors that belong to one node type or relation. Only networks for link
   prediction have it.
 """
@@ -25,6 +26,16 @@ from typing import Any
 from torch import nn
 
 from ramet.errors import RametError
+from ramet.models.aligned import AlignedGCN, Linear
+from ramet.models.link_aware import (
+    GraphDirSAGE,
+    GraphGATv2,
+    GraphGINE,
+    NodeDirSAGE,
+    NodeGATv2,
+    NodeGINE,
+)
+from ramet.models.link_values import Value, values_read
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE
@@ -51,14 +62,27 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, LinkShape: LinkGCN},
     "sage": {GraphShape: GraphSAGE, NodeShape: PlainNodeSAGE, LinkShape: LinkSAGE},
     "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, LinkShape: LinkGAT},
+    "linear": {GraphShape: Linear},
+    "aligned-gcn": {GraphShape: AlignedGCN},
+    "gine": {GraphShape: GraphGINE, NodeShape: NodeGINE},
+    "gatv2": {GraphShape: GraphGATv2, NodeShape: NodeGATv2},
+    "dir-sage": {GraphShape: GraphDirSAGE, NodeShape: NodeDirSAGE},
     "hops": {NodeShape: NodeHops},
     "fedlit-gcn": {NodeShape: GCN},
     "fedsage-sage": {NodeShape: NodeSAGE},
     "simple-hgn": {LinkShape: SimpleHGN},
 }
 
+ALIGNED = ("linear", "aligned-gcn")
+"""Networks for graphs that all have the same nodes."""
+
 DEFAULT_NETWORKS: dict[type[Any], str] = {
     GraphShape: "gin",
     NodeShape: "gcn",
     LinkShape: "simple-hgn",
 }
+
+
+def reads_value(name: str, value: Value) -> bool:
+    """Whether a network of this name reads a value of links, for any task."""
+    return any(value in values_read(network) for network in NETWORKS[name].values())

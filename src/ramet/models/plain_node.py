@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from torch.nn import functional
 
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.attention import GATLayer
-from ramet.models.layers import Dropout, GCNLayer, GINLayer, MaskedGCNLayer, SAGELayer
+from ramet.models.layers import Dropout, GCNLayer, GINLayer, Linked, MaskedGCNLayer, SAGELayer
+from ramet.models.link_values import Value
 from ramet.models.settings import NodeAttentionNetwork, NodeNetwork
 from ramet.models.shape import NodeShape
 
@@ -22,6 +24,8 @@ class _PlainNode(nn.Module):
 
     Parameters: ``layers.0`` …
     """
+
+    reads: ClassVar[tuple[Value, ...]] = ()
 
     def __init__(
         self,
@@ -43,16 +47,20 @@ class _PlainNode(nn.Module):
         if len(self.layers) == 1:
             return graph.features
         first, *others = self.layers[:-1]
-        x: Tensor = self.activation(first(graph.compact_features, graph.whole))
+        links = self._links(graph)
+        x: Tensor = self.activation(first(graph.compact_features, links))
         for layer in others:
-            x = self.activation(layer(self.dropout(x), graph.whole))
+            x = self.activation(layer(self.dropout(x), links))
         return x
 
     def forward(self, graph: NodeGraph) -> Tensor:  # [nodes, classes]
         encoded = self.encode(graph)
         x = self.dropout(encoded) if len(self.layers) > 1 else encoded
-        logits: Tensor = self.layers[-1](x, graph.whole)
+        logits: Tensor = self.layers[-1](x, self._links(graph))
         return logits
+
+    def _links(self, graph: NodeGraph) -> Linked:
+        return graph.weighted if "weights" in self.reads else graph.whole
 
 
 class NodeGIN(_PlainNode):
@@ -63,7 +71,9 @@ class NodeGIN(_PlainNode):
 
 
 class NodeGCN(_PlainNode):
-    """Graph convolutional network with self loops and the symmetric norm."""
+    """Graph convolutional network with self loops and the symmetric norm of the weights."""
+
+    reads = ("weights",)
 
     def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GCNLayer)

@@ -18,6 +18,7 @@ from torch_geometric.nn import MessagePassing
 from ramet.data.graphs.channel import GivenLinks
 from ramet.data.graphs.flow import Flow
 from ramet.data.graphs.hetero_graph import NodeType
+from ramet.data.graphs.link_values import Edges, HasEdges, LinkValues
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Type of the source, name of the relation, type of the target."""
@@ -38,11 +39,17 @@ class _Messages(MessagePassing):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _Given:
-    """What networks read of a ``NodeGraph`` or a ``Batch``; links are edges, in both directions."""
+class _Given(HasEdges):
+    """What networks read of a ``NodeGraph`` or a ``Batch``.
+
+    Links are edges in both directions; for networks that read directions, in that of the link.
+    """
 
     x: Tensor  # [nodes, features]
     whole: GivenLinks
+    values: LinkValues
+    one_way: bool
+    """Whether a link is there once, and needed in both directions."""
     edge_type: Tensor  # [edges]
     batch: Tensor  # [nodes]
     structure: Tensor  # [nodes, structure]
@@ -59,8 +66,22 @@ class _Given:
         return self.x
 
     @property
-    def edge_index(self) -> Tensor:
-        return self.whole.edge_index
+    def edges(self) -> Edges:
+        return Edges(self.whole.edge_index, self.values, self.whole.rows[:0])
+
+    @property
+    def both_ways(self) -> Edges:
+        if not self.one_way:
+            return self.edges
+        index, attributes = self.whole.edge_index, self.values.attributes
+        twice = None if attributes is None else torch.cat([attributes, attributes])
+        along = torch.ones_like(index[0])
+        values = LinkValues(attributes=twice, directions=torch.cat([along, -along]))
+        return Edges(torch.cat([index, index.flip(0)], dim=1), values, self.whole.rows[:0])
+
+    @property
+    def weighted(self) -> GivenLinks:
+        return replace(self.whole, weights=self.values.weights)
 
     @property
     def nodes(self) -> int:
@@ -114,11 +135,14 @@ class _PyGNetwork(nn.Module):
         edge_type: Tensor | None,
         batch: Tensor | None,
         structure: Tensor | None,
+        values: LinkValues,
     ) -> Tensor:
         nodes = x.size(0)
         given = _Given(
             x=x,
             whole=GivenLinks(edge_index, nodes, self.messages),
+            values=values,
+            one_way=getattr(self.network, "one_way", False) and not values.directed,
             edge_type=torch.zeros_like(edge_index[0]) if edge_type is None else edge_type,
             batch=edge_index.new_zeros(nodes) if batch is None else batch,
             structure=x.new_zeros((nodes, 0)) if structure is None else structure,
@@ -131,21 +155,31 @@ class _PyGNetwork(nn.Module):
 class PyGNodeNetwork(_PyGNetwork):
     """A network for node classification with PyG's signature.
 
-    ``edge_index`` has each link in both directions and no self loops. ``edge_type`` is the kind of
-    each edge, for networks that read the true kinds.
+    ``edge_index`` has each link in both directions and no self loops; for networks that read
+    directions, links that go one way are there once. ``edge_type`` is the kind of each edge, for
+    networks that read the true kinds, and ``edge_attr`` and ``edge_weight`` are for those that read
+    attributes and weights. With ``edge_direction``, each link is there in both directions: 1 with
+    that of the link, -1 against it, and 0 if it has none.
     """
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, edge_type: Tensor | None = None
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_type: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_direction: Tensor | None = None,
     ) -> Tensor:  # [nodes, classes]
-        return self.logits(x, edge_index, edge_type, None, None)
+        values = LinkValues(edge_attr, edge_weight, edge_direction)
+        return self.logits(x, edge_index, edge_type, None, None, values)
 
 
 class PyGGraphNetwork(_PyGNetwork):
     """A network for graph classification with PyG's signature.
 
-    ``edge_index`` has each link in both directions and no self loops; ``batch`` is the graph of
-    each node, and ``structure`` its structure encoding, for networks that read one.
+    Links are as in ``PyGNodeNetwork``; ``batch`` is the graph of each node, and ``structure`` its
+    structure encoding, for networks that read one.
     """
 
     def forward(
@@ -154,8 +188,12 @@ class PyGGraphNetwork(_PyGNetwork):
         edge_index: Tensor,
         batch: Tensor | None = None,
         structure: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_direction: Tensor | None = None,
     ) -> Tensor:  # [graphs, classes]
-        return self.logits(x, edge_index, None, batch, structure)
+        values = LinkValues(edge_attr, edge_weight, edge_direction)
+        return self.logits(x, edge_index, None, batch, structure, values)
 
 
 @dataclass(frozen=True)

@@ -19,4 +19,5 @@ def random_view(graph: NodeGraph, links: float, features: float) -> NodeGraph:
         left=graph.left[kept],
         right=graph.right[kept],
         kinds=graph.kinds[kept],
+        link_values=graph.link_values[kept],
     )

@@ -3,41 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+Sized = TypeVar("Sized", "GraphShape", "NodeShape")
 
 
 @dataclass(frozen=True)
 class GraphShape:
-    """Widths of a client's node features and structure encodings, and its number of classes."""
+    """Widths of a client's node features and structure encodings, and its number of classes.
+
+    ``link_width`` is the number of attributes of links, and ``directed`` whether they may go one
+    way only. Most networks read neither.
+    """
 
     features: int
     structure: int
     classes: int
+    link_width: int = 0
+    directed: bool = False
+    nodes: int = 0
+    """The number of nodes, if they are the same in every graph; 0 otherwise."""
 
     def plain(self) -> GraphShape:
         """The smallest shape with the same structure encodings.
 
         Parts of a model that do not depend on features or classes have their usual size in it.
         """
-        return GraphShape(features=1, structure=self.structure, classes=2)
+        return replace(self, features=1, classes=2, nodes=1, link_width=1, directed=False)
 
     def other(self) -> GraphShape:
         """A shape that differs from this one wherever two clients may differ."""
-        return replace(self, features=self.features + 1, classes=self.classes + 1)
+        return _larger(replace(self, nodes=self.nodes + 1))
 
 
 @dataclass(frozen=True)
 class NodeShape:
-    """Width of a client's node features, and its number of classes."""
+    """Width of a client's node features, its number of classes, and links as in ``GraphShape``."""
 
     features: int
     classes: int
+    link_width: int = 0
+    directed: bool = False
+    outside: int = 0
+    """The number of nodes, at all sites, with links to other sites; 0 if they are unknown."""
 
     def plain(self) -> NodeShape:
         """The smallest shape."""
-        return NodeShape(features=1, classes=2)
+        return NodeShape(features=1, classes=2, link_width=1)
 
     def other(self) -> NodeShape:
-        return replace(self, features=self.features + 1, classes=self.classes + 1)
+        return _larger(self)
 
 
 @dataclass(frozen=True)
@@ -54,3 +69,13 @@ class LinkShape:
     def other(self) -> LinkShape:
         wider = tuple((name, width + 1) for name, width in self.types)
         return LinkShape((*wider, ("another", 1)), (*self.relations, "another"))
+
+
+def _larger(shape: Sized) -> Sized:
+    """A shape with one feature, class and attribute of links more."""
+    return replace(
+        shape,
+        features=shape.features + 1,
+        classes=shape.classes + 1,
+        link_width=shape.link_width + 1,
+    )

@@ -13,6 +13,7 @@ from torch.nn import functional
 from ramet.data.graphs.graph_block import Batch
 from ramet.models.attention import GATLayer
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, SAGELayer, graph_sums
+from ramet.models.link_values import Value
 from ramet.models.settings import GraphAttentionNetwork, GraphNetwork
 from ramet.models.shape import GraphShape
 
@@ -24,6 +25,7 @@ class SingleChannel(nn.Module):
     """
 
     together: ClassVar[tuple[str, ...]] = ("hidden", "classify")
+    reads: ClassVar[tuple[Value, ...]] = ()
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class SingleChannel(nn.Module):
         hidden, layers = settings.hidden, settings.layers
         self.embed = InputLinear(shape.features, hidden)
         self.layers = nn.ModuleList(layer(hidden, hidden) for _ in range(layers))
-        self.hidden = nn.Linear(hidden, hidden)
+        self.hidden = nn.Linear(self.pooled_width(shape, hidden), hidden)
         self.classify = nn.Linear(hidden, shape.classes)
         self.dropout = Dropout(settings.dropout)
         self.activation = activation
@@ -44,10 +46,17 @@ class SingleChannel(nn.Module):
 
     def encode(self, batch: Batch) -> Tensor:  # [graphs, hidden]
         x = self.embed(batch.features)  # [nodes, hidden]
+        links = batch.weighted if "weights" in self.reads else batch.whole
         for layer in self.layers:
-            x = self.dropout.after(self.activation, layer(x, batch.whole))
-        pooled: Tensor = self.hidden(graph_sums(x, batch)).relu_()
+            x = self.dropout.after(self.activation, layer(x, links))
+        pooled: Tensor = self.hidden(self.pool(x, batch)).relu_()
         return pooled
+
+    def pooled_width(self, shape: GraphShape, hidden: int) -> int:  # noqa: ARG002
+        return hidden
+
+    def pool(self, x: Tensor, batch: Batch) -> Tensor:  # [graphs, pooled width]
+        return graph_sums(x, batch)
 
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         logits: Tensor = self.classify(self.dropout(self.encode(batch)))
@@ -62,7 +71,9 @@ class GIN(SingleChannel):
 
 
 class GraphGCN(SingleChannel):
-    """Graph convolutional network."""
+    """Graph convolutional network, with weights of links if there are any."""
+
+    reads = ("weights",)
 
     def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
         super().__init__(shape, settings, GCNLayer)

@@ -18,6 +18,8 @@ class ProxyGCN(nn.Module):
     Parameters: ``gnn.layers.0`` …; ``proxies``; ``features``, ``classify`` and ``plain``.
     """
 
+    reads = NodeGCN.reads
+
     def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
         super().__init__()
         self.gnn = NodeGCN(shape, settings)

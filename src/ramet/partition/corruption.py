@@ -69,6 +69,7 @@ class Corruption:
             left=torch.cat([graph.left[kept], left]),
             right=torch.cat([graph.right[kept], right]),
             kinds=torch.cat([graph.kinds[kept], graph.kinds.new_zeros(left.numel())]),
+            link_values=graph.link_values[kept].lengthened(left.numel()),
         )
 
     def _labels(self, graph: NodeGraph, train: Tensor, draw: Generator) -> Tensor:

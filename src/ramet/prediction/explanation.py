@@ -18,9 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from ramet.data import GraphBlock, NodeGraph
+from ramet.data.graphs.link_values import Edges, HasEdges
 from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
 from ramet.models.link_kinds import FindsLinkKinds
+from ramet.models.link_values import values_read
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
 from ramet.prediction.inputs import Input, client_input, read_input
 from ramet.prediction.scores import probabilities
@@ -142,15 +144,33 @@ def _around_node(model: nn.Module, graph: NodeGraph, row: int) -> _Local:
 
     # the outermost nodes have the wrong degrees, so there is one hop more than layers
     hops = _layers(model) + 1
-    nodes, *_ = k_hop_subgraph(row, hops, graph.edge_index, num_nodes=graph.nodes)
+    nodes, *_ = k_hop_subgraph(row, hops, graph.both_ways.index, num_nodes=graph.nodes)
     near = graph.subgraph(nodes)
     index = int((nodes == row).nonzero()[0])
     whole, part = (probabilities(model, g)[i] for g, i in ((graph, row), (near, index)))
     if not torch.allclose(whole, part, atol=_TOLERANCE):
         near, nodes, index = graph, torch.arange(graph.nodes), row
     model, near = _with_kinds_as_found(model, near)
-    more = {"edge_type": near.edge_type}
-    return _Local(PyGNodeNetwork(model), near.x, near.edge_index, more, nodes, index)
+    edges = _edges(model, near)
+    more = {"edge_type": near.kinds[edges.links].long(), **_values(model, edges)}
+    return _Local(PyGNodeNetwork(model), near.x, edges.index, more, nodes, index)
+
+
+def _edges(model: nn.Module, graph: HasEdges) -> Edges:
+    """The links along which the network passes messages, so that each can be masked."""
+    one_way = "direction" in values_read(model) and not getattr(model, "one_way", False)
+    return graph.edges if one_way else graph.both_ways
+
+
+def _values(model: nn.Module, edges: Edges) -> dict[str, Tensor]:
+    """What the network reads of the links besides their ends, by argument."""
+    read, values = values_read(model), edges.values
+    given = {
+        "edge_attr": values.attributes if "attributes" in read else None,
+        "edge_weight": values.weights if "weights" in read else None,
+        "edge_direction": values.directions if "direction" in read else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _with_kinds_as_found(model: nn.Module, graph: NodeGraph) -> tuple[nn.Module, NodeGraph]:
@@ -179,8 +199,9 @@ def _layers(model: nn.Module) -> int:
 def _one_graph(model: nn.Module, block: GraphBlock, row: int) -> _Local:
     batch = block.cut(torch.tensor([row]))
     nodes = torch.arange(*block.node_starts[row : row + 2].tolist())
-    more = {"batch": batch.batch, "structure": batch.structure}
-    return _Local(PyGGraphNetwork(model), batch.x, batch.edge_index, more, nodes, None)
+    edges = _edges(model, batch)
+    more = {"batch": batch.batch, "structure": batch.structure, **_values(model, edges)}
+    return _Local(PyGGraphNetwork(model), batch.x, edges.index, more, nodes, None)
 
 
 def _credits(network: nn.Module, local: _Local, level: str) -> Any:

@@ -62,12 +62,20 @@ class GraphClassification(Task):
         return GraphShape(0, inputs.width, 0).plain()
 
     def shape(self, samples: GraphSamples) -> GraphShape:
-        block = samples.block
-        return GraphShape(block.feature_width, block.structure.size(1), block.classes)
+        block, values = samples.block, samples.block.link_values
+        return GraphShape(
+            features=block.feature_width,
+            structure=block.structure.size(1),
+            classes=block.classes,
+            nodes=block.aligned,
+            link_width=values.width,
+            directed=values.directed,
+        )
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
         check_task(schema, self.name)
-        return GraphShape(schema.width, inputs.width, len(schema.classes))
+        links = schema.link_width, bool(schema.directed)
+        return GraphShape(schema.width, inputs.width, len(schema.classes), *links)
 
     def weight(self, samples: GraphSamples) -> int:
         """The number of training graphs."""

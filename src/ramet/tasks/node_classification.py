@@ -80,11 +80,19 @@ class NodeClassification(Task):
         return NodeShape(0, 0).plain()
 
     def shape(self, samples: NodeSamples) -> NodeShape:
-        return NodeShape(samples.graph.features.size(1), samples.graph.classes)
+        graph, values = samples.graph, samples.graph.link_values
+        return NodeShape(
+            features=graph.features.size(1),
+            classes=graph.classes,
+            outside=graph.outside.rows if graph.outside else 0,
+            link_width=values.width,
+            directed=values.directed,
+        )
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
         check_task(schema, self.name)
-        return NodeShape(schema.width, len(schema.classes))
+        links = schema.link_width, bool(schema.directed)
+        return NodeShape(schema.width, len(schema.classes), *links)
 
     def weight(self, samples: NodeSamples) -> int:
         """The number of nodes, labelled or not (eq. 2 of FedLIT)."""

@@ -248,8 +248,9 @@ def test_duplicate_links_to_predict_are_problems(tmp_path: Path) -> None:
         ("[edges.contact]", '[edges.contact]\nsorce = "a"', "key. Did you mean 'source'?"),
         (
             "[edges.contact]",
-            '[edges.contact]\ncolumns = { amount = "number" }',
-            "edges.contact.columns: this key is not read here. It belongs in [nodes.TYPE].",
+            '[edges.contact]\nlabel = "state"',
+            "edges.contact.label: this key is not read here. It belongs in [nodes.TYPE] or in "
+            "[graphs].",
         ),
         (
             'label = "state"',

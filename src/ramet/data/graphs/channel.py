@@ -19,6 +19,8 @@ class Channel:
 
     row_starts: Tensor  # [nodes + 1]
     columns: Tensor  # [2 · links]
+    weights: Tensor | None = None
+    """[2 · links] that the two entries of a link share; None if all are 1."""
 
     @cached_property
     def degrees(self) -> Tensor:  # [nodes]
@@ -26,7 +28,10 @@ class Channel:
 
     @cached_property
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
-        return scale(self.degrees)
+        if self.weights is None:
+            return scale(self.degrees)
+        zeros = self.weights.new_zeros(self.row_starts.numel() - 1)
+        return scale(zeros.index_add(0, self.rows, self.weights))
 
     @cached_property
     def mean_scale(self) -> Tensor:  # [nodes, 1]
@@ -37,11 +42,13 @@ class Channel:
         return torch.repeat_interleave(self.degrees, output_size=self.columns.numel())
 
     @cached_property
-    def adjacency(self) -> Tensor:  # [nodes, nodes] CSR of ones
+    def adjacency(self) -> Tensor:  # [nodes, nodes] CSR of the weights
         nodes = self.row_starts.numel() - 1
-        ones = torch.ones(self.columns.numel(), device=self.columns.device)
+        weights = self.weights
+        if weights is None:
+            weights = torch.ones(self.columns.numel(), device=self.columns.device)
         return torch.sparse_csr_tensor(
-            self.row_starts, self.columns, ones, (nodes, nodes), check_invariants=False
+            self.row_starts, self.columns, weights, (nodes, nodes), check_invariants=False
         )
 
     @cached_property
@@ -66,6 +73,8 @@ class GivenLinks:
     messages: Messages
     chosen: Tensor | None = None
     """[edges] which edges count; None for all."""
+    weights: Tensor | None = None
+    """[edges] of floats; None if all are 1."""
 
     @property
     def columns(self) -> Tensor:  # [edges]
@@ -82,7 +91,9 @@ class GivenLinks:
 
     @cached_property
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
-        return scale(self.degrees)
+        if self.weights is None:
+            return scale(self.degrees)
+        return scale(self.weights.new_zeros(self.nodes).scatter_add(0, self.rows, self.weights))
 
     @cached_property
     def mean_scale(self) -> Tensor:  # [nodes, 1]
@@ -90,7 +101,9 @@ class GivenLinks:
 
     def sums(self, values: Tensor, weights: Tensor | None = None) -> Tensor:
         """The sums of the neighbours' rows, each times the weight of its link."""
-        if weights is None:
+        if weights is None and self.weights is not None:
+            weights = self.weights.to(values.dtype).unsqueeze(1)
+        elif weights is None:
             chosen = torch.ones_like(self.rows) if self.chosen is None else self.chosen
             weights = chosen.to(values.dtype).unsqueeze(1)
         return self.messages(self.edge_index, values, weights)

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from ramet.data.graphs.channel import Channel
 from ramet.data.graphs.copies import copy_on
+from ramet.data.graphs.link_values import NO_VALUES, Edges, HasEdges, LinkValues
 from ramet.errors import RametError
 
 with warnings.catch_warnings():
@@ -28,11 +29,11 @@ with warnings.catch_warnings():
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(HasEdges):
     """A batch of graphs, the input of a model.
 
-    ``x``, ``edge_index`` and ``batch`` are for networks written for PyTorch Geometric. They are
-    computed on first access.
+    ``x``, ``edge_index``, ``edge_attr``, ``edge_weight`` and ``batch`` are for networks written for
+    PyTorch Geometric. They are computed on first access.
     """
 
     features: Tensor
@@ -48,6 +49,9 @@ class Batch:
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))
     """[nodes, 1 + nodes of the largest graph]: an eigenvalue of the graph's Laplacian, and the
     node's components in all eigenvectors; empty if the method's ``inputs`` have no spectrum."""
+    link_values: LinkValues = NO_VALUES
+    """What links carry, each in the rows of both its ends; an entry of direction 1 goes to its row,
+    and one of direction -1 comes from it."""
 
     @property
     def nodes(self) -> int:
@@ -72,9 +76,17 @@ class Batch:
         return functional.one_hot(self.features, self.feature_width).to(torch.float32)
 
     @cached_property
-    def edge_index(self) -> Tensor:
-        """[2, links] sources and targets; each link in both directions."""
-        return torch.stack([self.columns.to(torch.int64), self.whole.rows])
+    def weighted(self) -> Channel:
+        """All links in one channel, with their weights if they have any."""
+        if self.link_values.weights is None:
+            return self.whole
+        return Channel(self.row_starts, self.columns, self.link_values.weights)
+
+    @cached_property
+    def both_ways(self) -> Edges:
+        """Each link in both directions, sorted by target."""
+        index = torch.stack([self.columns.to(torch.int64), self.whole.rows])
+        return Edges(index, self.link_values, self.graph[:0])
 
     @property
     def batch(self) -> Tensor:
@@ -85,12 +97,12 @@ class Batch:
         if self.labels.device == device:
             return self
         moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in _tensors(self).items()}
-        return replace(self, **moved)
+        return replace(self, **moved, link_values=self.link_values.to(device))
 
 
 @dataclass(frozen=True)
 class GraphBlock:
-    """All graphs of one site. Links are undirected: each is in the rows of both its ends."""
+    """All graphs of one site. Each link is in the rows of both its ends, whichever way it goes."""
 
     features: Tensor  # as in Batch
     feature_width: int
@@ -100,7 +112,10 @@ class GraphBlock:
     node_starts: Tensor  # [graphs + 1]
     labels: Tensor  # [graphs]
     class_count: int = 0  # 0: derived from the labels
+    aligned: int = 0
+    """The number of nodes, where a node means the same in every graph; 0 otherwise."""
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))  # rows as in Batch, unpadded
+    link_values: LinkValues = NO_VALUES  # as in Batch
 
     @property
     def graphs(self) -> int:
@@ -161,7 +176,12 @@ class GraphBlock:
             labels=self.labels[graphs],
             feature_width=self.feature_width,
             spectrum=self._spectrum_of(nodes) if self.spectrum.numel() else self.spectrum,
+            link_values=self._values_of(graphs, links_in_all) if self.link_values else NO_VALUES,
         )
+
+    def _values_of(self, graphs: Tensor, links_in_all: int | None) -> LinkValues:
+        links, _, _ = _ranges(self.link_starts, graphs, links_in_all)
+        return self.link_values[links]
 
     def _columns_of(self, graphs: Tensor, first_node: Tensor, links_in_all: int | None) -> Tensor:
         """[links] of the chosen graphs, counted from the first node of the batch."""
@@ -195,7 +215,8 @@ class GraphBlock:
 
     def _moved(self, device: torch.device) -> GraphBlock:
         tensors: dict[str, Any] = {n: tensor.to(device) for n, tensor in _tensors(self).items()}
-        moved = replace(self, **tensors, class_count=self.classes)
+        values = self.link_values.to(device)
+        moved = replace(self, **tensors, class_count=self.classes, link_values=values)
         moved.__dict__["sizes_on_host"] = self.sizes_on_host
         return moved
 
@@ -207,11 +228,14 @@ class GraphBlock:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensor fields by name, for storing."""
-        return {name: tensor.contiguous() for name, tensor in _tensors(self).items()}
+        own = {name: tensor.contiguous() for name, tensor in _tensors(self).items()}
+        return {**own, **self.link_values.tensors()}
 
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor], feature_width: int) -> GraphBlock:
-        return GraphBlock(**tensors, feature_width=feature_width, class_count=0)
+        values, own = LinkValues.taken_from(tensors)
+        known: dict[str, Any] = {**own, "feature_width": feature_width, "link_values": values}
+        return GraphBlock(**known)
 
     @staticmethod
     def from_links(
@@ -238,16 +262,49 @@ class GraphBlock:
                 "undirected ones. Apply torch_geometric.transforms.ToUndirected() first."
             )
         rows, columns = forward // nodes, forward % nodes
-        graph = torch.repeat_interleave(node_starts.diff())
-        return GraphBlock(
-            features=features,
-            feature_width=feature_width,
-            structure=torch.empty((nodes, 0)),
-            columns=(columns - node_starts[graph[rows]]).to(torch.int32),
-            degrees=torch.bincount(rows, minlength=nodes),
-            node_starts=node_starts,
-            labels=labels,
-        )
+        return _block_of_rows(rows, columns, node_starts, features, feature_width, labels)
+
+
+def block_with_values(
+    ends: Tensor,
+    values: LinkValues,
+    node_starts: Tensor,
+    features: Tensor,
+    feature_width: int,
+    labels: Tensor,
+) -> GraphBlock:
+    """Build a block from links with values, each given once as [2, links]; all are kept.
+
+    Links of direction 1 go from the first of their ends to the second.
+    """
+    rows, columns = torch.cat([ends.flip(0), ends], dim=1)  # where a link goes, then whence
+    order = torch.argsort(rows * int(node_starts[-1]) + columns, stable=True)
+    link, backward = order % max(ends.size(1), 1), order >= ends.size(1)
+    block = _block_of_rows(
+        rows[order], columns[order], node_starts, features, feature_width, labels
+    )
+    return replace(block, link_values=values[link].turned(backward))
+
+
+def _block_of_rows(
+    rows: Tensor,
+    columns: Tensor,
+    node_starts: Tensor,
+    features: Tensor,
+    feature_width: int,
+    labels: Tensor,
+) -> GraphBlock:
+    """Build a block from the entries of the adjacency, sorted by row and column."""
+    nodes, graph = int(node_starts[-1]), torch.repeat_interleave(node_starts.diff())
+    return GraphBlock(
+        features=features,
+        feature_width=feature_width,
+        structure=torch.empty((nodes, 0)),
+        columns=(columns - node_starts[graph[rows]]).to(torch.int32),
+        degrees=torch.bincount(rows, minlength=nodes),
+        node_starts=node_starts,
+        labels=labels,
+    )
 
 
 def _tensors(of: Batch | GraphBlock) -> dict[str, Tensor]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ramet.data.graphs.channel import Channel, by_row, scale
+from ramet.data.graphs.channel import Channel, by_row
 from ramet.data.graphs.copies import copy_on, has_csr_products
+from ramet.data.graphs.link_values import NO_VALUES, Edges, HasEdges, LinkValues
+from ramet.data.graphs.outside import Outside
 
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
@@ -30,11 +33,12 @@ class SparseFeatures:
 
 
 @dataclass(frozen=True)
-class NodeGraph:
-    """Nodes with features and labels, and undirected links from ``left`` to ``right``.
+class NodeGraph(HasEdges):
+    """Nodes with features and labels, and links between ``left`` and ``right``.
 
-    ``left`` has the smaller node of each link. ``x`` and ``edge_index`` are for networks written
-    for PyTorch Geometric.
+    ``left`` has the smaller node of each link, whichever way it goes. Without ``link_values``
+    links are undirected. ``x``, ``edge_index``, ``edge_attr`` and ``edge_weight`` are for networks
+    written for PyTorch Geometric.
     """
 
     features: Tensor  # [nodes, features]
@@ -51,6 +55,11 @@ class NodeGraph:
     hops: Tensor | None = None
     """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
     see :mod:`ramet.models.hops`."""
+    link_values: LinkValues = NO_VALUES
+    """What links carry; those of direction 1 go from left to right. Links with values may join the
+    same two nodes, and each counts."""
+    outside: Outside | None = None
+    """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -76,23 +85,25 @@ class NodeGraph:
         return self.features
 
     @cached_property
-    def edge_index(self) -> Tensor:
-        """[2, 2 · links] sources and targets; each link in both directions."""
-        return torch.stack([self._columns.to(torch.int64), self.whole.rows])
+    def both_ways(self) -> Edges:
+        """Each link in both directions, sorted by target, and which link each edge is."""
+        sources, targets = self.whole.columns, self.whole.rows
+        values = self.link_values[self._link_of].turned(sources > targets)
+        return Edges(torch.stack([sources.long(), targets]), values, self._link_of)
 
     @property
     def edge_type(self) -> Tensor:
-        """[2 · links] the true kind of each edge of ``edge_index``."""
-        return self.kinds[self._link_of].long()
+        """[edges] the true kind of each edge of ``edge_index``."""
+        return self.kinds[self.edges.links].long()
 
-    @cached_property
+    @property
     def degrees(self) -> Tensor:  # [nodes]
-        return self._row_starts.diff()
+        return self.whole.degrees
 
-    @cached_property
+    @property
     def gcn_scale(self) -> Tensor:  # [nodes, 1]
         """(degree + 1)^-½, the factor of GCN's symmetric norm with self loops, over all links."""
-        return scale(self.degrees)
+        return self.whole.gcn_scale
 
     @cached_property
     def sparse_features(self) -> SparseFeatures | None:
@@ -111,7 +122,15 @@ class NodeGraph:
     @cached_property
     def whole(self) -> Channel:
         """All links in one channel."""
-        return Channel(self._row_starts, self._columns)
+        return Channel(*self._by_row[:2])
+
+    @cached_property
+    def weighted(self) -> Channel:
+        """All links in one channel, with their weights if they have any."""
+        weights = self.link_values.weights
+        if weights is None:
+            return self.whole
+        return Channel(self.whole.row_starts, self.whole.columns, weights[self._link_of])
 
     def channels(self, kinds: Tensor, count: int) -> Iterator[Channel]:
         """Yield a channel with the links of each kind."""
@@ -119,7 +138,7 @@ class NodeGraph:
         for kind in range(count):
             chosen = by_row == kind
             before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
-            yield Channel(before[self._row_starts], self._columns[chosen])
+            yield Channel(before[self.whole.row_starts], self.whole.columns[chosen])
 
     def edge_subgraph(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
         """Return the graph of the chosen links and their end nodes, and these nodes' indices."""
@@ -145,6 +164,8 @@ class NodeGraph:
             left=torch.minimum(left, right),
             right=torch.maximum(left, right),
             kinds=self.kinds[links],
+            link_values=self.link_values[links].turned(left > right),
+            outside=None,
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
@@ -159,18 +180,25 @@ class NodeGraph:
             left=torch.cat([self.left, owners.to(torch.int32)]),
             right=torch.cat([self.right, added.to(torch.int32)]),
             kinds=functional.pad(self.kinds, (0, count)),
+            link_values=self.link_values.lengthened(count),
         )
         joined.__dict__["sparse_features"] = None  # not worth it for a graph that is used once
         return joined
 
     def without_links(self, hops: Tensor) -> NodeGraph:
         """Return a copy of the nodes, with these sums in place of the links."""
-        none = self.left[:0]
-        return replace(self, left=none, right=none, kinds=self.kinds[:0], hops=hops)
+        return replace(self.with_links(self.left[:0], self.left[:0]), hops=hops)
+
+    def with_links(self, left: Tensor, right: Tensor) -> NodeGraph:
+        """Return a copy with these links in place of the graph's own, all of one kind."""
+        kinds, made_up = self.kinds.new_zeros(left.numel()), self.link_values[:0]
+        values = made_up.lengthened(left.numel())
+        return replace(self, left=left, right=right, kinds=kinds, link_values=values)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, for storing."""
-        return {name: getattr(self, name).contiguous() for name in _TENSORS}
+        own = {name: getattr(self, name).contiguous() for name in _TENSORS}
+        return {**own, **self.link_values.tensors()}
 
     def with_trained(self, nodes: Tensor) -> NodeGraph:
         """Return a copy with these nodes marked for training, sharing cached values."""
@@ -179,7 +207,8 @@ class NodeGraph:
         trained[ascending] = True
         marked = replace(self, trained=trained)
         marked.__dict__["trained_nodes"] = ascending
-        for computed in ("_by_row", "sparse_features"):
+        edges = ("both_ways", "edges") if self.link_values else ()
+        for computed in ("_by_row", "sparse_features", *edges):
             marked.__dict__[computed] = getattr(self, computed)
         return marked
 
@@ -189,9 +218,12 @@ class NodeGraph:
 
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
-        moved = replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
+        own: dict[str, Any] = {name: getattr(self, name).to(device) for name in _TENSORS}
+        moved = replace(self, **own, link_values=self.link_values.to(device))
         if self.hops is not None:
             moved = replace(moved, hops=self.hops.to(device))
+        if self.outside is not None:
+            moved = replace(moved, outside=self.outside.to(device))
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)
@@ -202,16 +234,18 @@ class NodeGraph:
         return by_row(self.left, self.right, self.nodes)
 
     @property
-    def _row_starts(self) -> Tensor:
-        return self._by_row[0]
-
-    @property
-    def _columns(self) -> Tensor:
-        return self._by_row[1]
-
-    @property
     def _link_of(self) -> Tensor:
         return self._by_row[2]
+
+
+def node_graph_of(
+    tensors: Mapping[str, Tensor], classes: int, kind_names: tuple[str, ...]
+) -> NodeGraph:
+    """The graph of stored tensors."""
+    values, own = LinkValues.taken_from(tensors)
+    return NodeGraph(
+        **own, classes=classes, kind_names=kind_names, outside=None, link_values=values
+    )
 
 
 def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:

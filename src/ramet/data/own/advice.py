@@ -62,6 +62,7 @@ def warnings(site: Site) -> list[str]:
     """What is likely to spoil a model, each with what to do."""
     return [
         *_unscaled(site),
+        *_weights(site),
         *_identifiers(site),
         *_spellings(site),
         *_markers(site),
@@ -105,6 +106,16 @@ def _unscaled(site: Site) -> Iterator[str]:
                 f"{node_type}: {listed} {'is' if len(large) == 1 else 'are'} not scaled. Declare "
                 f"them in [nodes.{node_type}.columns] as \"number\" instead of in 'features'"
             )
+
+
+def _weights(site: Site) -> Iterator[str]:
+    """Weights beside which a node itself, which has weight 1 in a GCN, counts for nothing."""
+    weights = None if isinstance(site.graph, HeteroGraph) else site.graph.link_values.weights
+    if weights is not None and weights.numel() and float(weights.double().mean()) > _LARGE:
+        yield (
+            f"the mean weight of a link is {float(weights.double().mean()):.4g}, and gcn counts a "
+            "node itself with weight 1. Divide the weights in the table, so that it is about 1"
+        )
 
 
 def _identifiers(site: Site) -> Iterator[str]:

@@ -9,14 +9,16 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from ramet.data.graphs.graph_block import GraphBlock
+from ramet.data.graphs.graph_block import GraphBlock, block_with_values
 from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.own.columns import ColumnValues
 from ramet.data.own.content import Content
 from ramet.data.own.description import Description
+from ramet.data.own.links import links_of, side_by_side
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.problems import Problems
+from ramet.data.own.schema import OF_EDGES
 
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
@@ -33,11 +35,14 @@ class Unprepared:
         """The graph, with these columns as features; None if others were agreed on."""
         if not covers(preparation, self.description, self.toml, Problems()):
             return None
-        nodes = {
-            name: replace(self.content.nodes[name], features=preparation.features(name, values))
-            for name, values in columns.items()
-        }
-        content = replace(self.content, nodes={**self.content.nodes, **nodes})
+        nodes, edges = dict(self.content.nodes), dict(self.content.edges)
+        for table, values in columns.items():
+            features, name = preparation.features(table, values), table.removeprefix(OF_EDGES)
+            if name == table:
+                nodes[name] = replace(nodes[name], features=features)
+            else:
+                edges[name] = replace(edges[name], attributes=features)
+        content = replace(self.content, nodes=nodes, edges=edges)
         graph, _ = BUILDERS[self.description.task](content, self.description)
         return graph
 
@@ -46,14 +51,15 @@ def covers(
     preparation: Preparation, description: Description, toml: str, problems: Problems
 ) -> bool:
     """Whether the preparation has all columns of the site; others are reported as problems."""
-    for node_type, part in description.nodes.items():
-        prepared = preparation.types.get(node_type, {})
-        for column, one in part.prepared.items():
+    for table, columns in description.prepared_tables.items():
+        where = f"[{table if table.startswith(OF_EDGES) else f'nodes.{table}'}]"
+        prepared = preparation.types.get(table, {})
+        for column, one in columns.items():
             if column not in prepared:
-                text = f"[nodes.{node_type}] has a column that was not declared in training"
+                text = f"{where} has a column that was not declared in training"
                 problems.add(toml, f"{text}. Remove it, or train again", column=column)
             elif (difference := prepared[column].difference(one)) is not None:
-                problems.add(toml, f"'{column}' of [nodes.{node_type}] {difference}")
+                problems.add(toml, f"'{column}' of {where} {difference}")
     return not problems
 
 
@@ -64,25 +70,28 @@ def _graph_block(content: Content, description: Description) -> tuple[Graph, Ten
     new_index = torch.empty_like(order)
     new_index[order] = torch.arange(order.numel())
     sizes = torch.bincount(graphs.of_node, minlength=graphs.labels.numel())
-    ends = new_index[torch.cat([edges.ends, edges.ends.flip(0)], dim=1)]
-    block = GraphBlock.from_links(
-        rows=ends[0],
-        columns=ends[1],
-        node_starts=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
-        features=nodes.features[order],
-        feature_width=nodes.features.size(1),
-        labels=graphs.labels.clamp(min=0),
-        name=description.site,
-    )
+    starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    features, labels = nodes.features[order], graphs.labels.clamp(min=0)
+    (name,) = description.edges
+    edges = replace(edges, ends=new_index[edges.ends])
+    links = links_of(edges, description.edges[name], nodes.count)
+    if links.values:
+        given = links.ends, links.values, starts
+        block = block_with_values(*given, features, features.size(1), labels)
+    else:
+        rows, columns = torch.cat([links.ends, links.ends.flip(0)], dim=1)
+        ends = rows, columns, starts
+        block = GraphBlock.from_links(*ends, features, features.size(1), labels, description.site)
     return replace(block, class_count=len(description.classes)), graphs.parts
 
 
 def _node_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     (nodes,) = content.nodes.values()
     labels = torch.zeros(nodes.count).long() if nodes.labels is None else nodes.labels
-    pairs = [undirected(content.edges[n].ends, nodes.count) for n in sorted(content.edges)]
-    kinds = [torch.full((p.size(1),), kind, dtype=torch.uint8) for kind, p in enumerate(pairs)]
-    left, right = torch.cat(pairs, dim=1).to(torch.int32)
+    names = sorted(content.edges)
+    links = [links_of(content.edges[n], description.edges[n], nodes.count) for n in names]
+    kinds = [torch.full((p.ends.size(1),), n, dtype=torch.uint8) for n, p in enumerate(links)]
+    left, right = torch.cat([of_kind.ends for of_kind in links], dim=1).to(torch.int32)
     graph = NodeGraph(
         features=nodes.features,
         labels=labels.clamp(min=0),
@@ -90,17 +99,11 @@ def _node_graph(content: Content, description: Description) -> tuple[Graph, Tens
         left=left.contiguous(),
         right=right.contiguous(),
         kinds=torch.cat(kinds),
-        kind_names=tuple(sorted(content.edges)),
+        kind_names=tuple(names),
         trained=torch.zeros(nodes.count, dtype=torch.bool),
+        link_values=side_by_side(links),
     )
     return graph, nodes.parts
-
-
-def undirected(ends: Tensor, nodes: int) -> Tensor:
-    """Drop self loops and duplicates, and put the smaller node first."""
-    left, right = ends.amin(dim=0), ends.amax(dim=0)
-    keys = torch.unique((left * nodes + right)[left != right])
-    return torch.stack([keys // max(nodes, 1), keys % max(nodes, 1)])
 
 
 def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.columns import ColumnValues, absent_values
-from ramet.data.own.description import Description, EdgePart, NodePart
+from ramet.data.own.aggregates import aggregated
+from ramet.data.own.columns import ColumnPart, ColumnValues, Values, absent_values
+from ramet.data.own.description import Description
+from ramet.data.own.parts import EdgePart, NodePart
 from ramet.data.own.paths import resolve_inside
 from ramet.data.own.preparation import Preparer
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import width_of
+from ramet.data.own.schema import OF_EDGES, width_of
 from ramet.data.own.tables import Ids, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
 
@@ -43,6 +46,15 @@ class Edges:
 
     ends: Tensor  # [2, edges]
     parts: Tensor | None = None  # [edges]
+    attributes: Tensor | None = None  # [edges, attributes]
+    weights: Tensor | None = None  # [edges]
+    times: Tensor | None = None  # [edges] days since 1970
+    columns: Mapping[str, Values] = field(default_factory=dict)
+    """What is aggregated, by column."""
+
+    @property
+    def is_plain(self) -> bool:
+        return self.attributes is self.weights is self.times is None
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,87 @@ def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer
     if not part.columns:
         return table.numbers(part.names)
     return preparer.features(node_type, table.values(part.prepared))
+
+
+_NOTHING = np.empty(0)
+_TIME = ColumnPart(kind="date", missing="refuse")
+
+
+def edges_of(
+    table: Table, name: str, part: EdgePart, ends: Tensor, parts: Tensor | None, preparer: Preparer
+) -> Edges:
+    """The edges in a table, with what they carry."""
+    attributes, values = None, ColumnValues({}, {}, len(table))
+    if part.columns:
+        values = table.values(part.prepared)
+        if part.names:
+            attributes = preparer.features(f"{OF_EDGES}{name}", values)
+    elif part.names:
+        attributes = table.numbers(part.names)
+        columns = zip(part.names, attributes.T.numpy(), strict=True)
+        values = replace(values, values=dict(columns))
+    weights = None if part.weight is None else table.weights(part.weight)
+    times = None if part.time is None else table.values({part.time: _TIME}).values[part.time]
+    columns_read = dict(values.values)
+    if weights is not None:
+        columns_read[str(part.weight)] = weights.numpy()
+    if times is not None:
+        columns_read[str(part.time)] = times
+    return Edges(
+        ends,
+        parts,
+        attributes,
+        weights,
+        None if times is None else torch.from_numpy(times),
+        columns_read if part.aggregate else {},
+    )
+
+
+def absent_edges(name: str, part: EdgePart, preparer: Preparer) -> Edges:
+    """No edges, which carry what others of their type do."""
+    absent = {column: absent_values(one, 0) for column, one in part.prepared.items()}
+    attributes, none = torch.empty((0, len(part.names))), torch.empty(0)
+    if part.prepared:
+        values = ColumnValues(part.prepared, absent, 0)
+        attributes = preparer.features(f"{OF_EDGES}{name}", values)
+    return Edges(
+        no_edges(),
+        attributes=attributes if part.names else None,
+        weights=none if part.weight else None,
+        times=none.double() if part.time else None,
+    )
+
+
+def edges_in(tensors: Tensors, store: str, part: EdgePart, ends: Tensor) -> Edges:
+    """The edges in tensors whose names start with ``store``, with what they carry."""
+    count = ends.size(1)
+    return Edges(
+        ends,
+        None,
+        tensors.attributes(store, part.names, count),
+        tensors.weights(store, part.weight, count),
+        tensors.times(store, part.time, count),
+    )
+
+
+def with_aggregates(content: Content, description: Description, preparer: Preparer) -> Content:
+    """The content with the columns that sum up the links of each node, prepared."""
+    nodes = dict(content.nodes)
+    for node_type, own in content.nodes.items():
+        declared = description.aggregates(node_type)
+        if not declared:
+            continue
+        base = preparer.columns.get(node_type, ColumnValues({}, {}, own.count))
+        values = dict(base.values)
+        for name, edges in content.edges.items():
+            part = description.edges[name]
+            given = edges.columns or dict.fromkeys([*part.names, *part.more_in_table], _NOTHING)
+            values |= aggregated(name, part, edges.ends, own.count, given)
+        parts = {**base.parts, **declared}
+        ordered = {name: parts[name] for name in sorted(parts)}
+        features = preparer.features(node_type, replace(base, parts=ordered, values=values))
+        nodes[node_type] = replace(own, features=features)
+    return replace(content, nodes=nodes)
 
 
 @dataclass(frozen=True)
@@ -117,7 +210,9 @@ class OneGraph(SiteReader):
             elif (file := self.description.edges[name].file) is not None:
                 self.table(file)  # report the problems of the table itself
         self._report_undeclared()
-        return None if self.problems else Content(nodes, edges)
+        if self.problems:
+            return None
+        return with_aggregates(Content(nodes, edges), self.description, self.preparer)
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
         part = self.description.nodes[name]
@@ -179,28 +274,30 @@ class OneGraph(SiteReader):
             self.problems.add(self.toml, text)
             return None
         if self._tensors is None:
-            return Edges(no_edges())
+            return absent_edges(name, part, self.preparer)
         stored = "edge_index" if self._plain else f"{head}.{name}.{tail}.edge_index"
         ends = self._tensors.ends(stored, nodes[head].count, nodes[tail].count)
         if ends is None:
-            return Edges(no_edges())
+            return absent_edges(name, part, self.preparer)
         self._report_duplicates(ends, range(1, ends.size(1) + 1), self._tensors.file, name, stored)
-        return Edges(ends)
+        return edges_in(self._tensors, stored.removesuffix("edge_index"), part, ends)
 
     def _edges_of(
         self, table: Table, part: EdgePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Edges | None:
         linked = self.description.task == "link-prediction"
         split = part.split if linked and self.labelled else None
-        if not table.has([part.source, part.target, *([split] if split else [])]):
+        part = part if self.labelled else part.only(table.columns)
+        in_table = [part.source, part.target, *part.more_in_table, *([split] if split else [])]
+        if not table.has(in_table):
             return None
-        table.note_unused({part.source, part.target, part.split})
+        table.note_unused({*part.known, part.split})
         head, tail = self.description.ends(name)
         heads = table.references(part.source, rows[head], head)
         tails = table.references(part.target, rows[tail], tail)
         ends = torch.stack([heads, tails])
         self._report_duplicates(ends, table.lines, table.file, name, part.target)
-        return Edges(ends, table.parts(split))
+        return edges_of(table, name, part, ends, table.parts(split), self.preparer)
 
     def _report_undeclared(self) -> None:
         """Report tensors of undeclared types, which are more likely mistakes than extras."""

@@ -3,101 +3,25 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from ramet.data.own.columns import ColumnOrKind, ColumnPart
-from ramet.data.own.hints import did_you_mean
+from ramet.data.own.aggregates import aggregate_parts
+from ramet.data.own.columns import ColumnPart
+from ramet.data.own.hints import did_you_mean, how_to_write
+from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import Column, Schema, SiteName, TaskName, Texts, TypeName
+from ramet.data.own.schema import OF_EDGES, Schema, SiteName, TaskName, Texts, TypeName
 
 _MAX_BYTES = 2**20
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class NodePart(_Part):
-    """Nodes of one type. Without a file, they are in the tensors or the site has none."""
-
-    file: str | None = None
-    id: Column = "id"
-    graph: Column = "graph"
-    features: tuple[Column, ...] | Annotated[int, Field(ge=0, le=100_000)] = ()
-    columns: dict[Column, ColumnOrKind] = {}
-    label: Column | None = None
-    split: Column | None = None
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the features, or of the columns that become features.
-
-        An integer stands for x0, x1, … Columns are sorted, so that sites may declare them in any
-        order.
-        """
-        if self.columns:
-            return tuple(self.prepared)
-        if isinstance(self.features, int):
-            return tuple(f"x{number}" for number in range(self.features))
-        return self.features
-
-    @cached_property
-    def prepared(self) -> dict[str, ColumnPart]:
-        """The columns that become features, by name."""
-        parts = self.columns
-        return {name: parts[name] for name in sorted(parts) if parts[name].kind != "ignored"}
-
-    @property
-    def in_table(self) -> list[str]:
-        """The columns that the table must have."""
-        return [name for name in self.names if name not in self.prepared or not self._absent(name)]
-
-    def only(self, header: Collection[str]) -> NodePart:
-        """The same part, with columns that the table lacks declared as absent, where they may be.
-
-        Columns that refuse missing values stay, and are reported as missing.
-        """
-        columns = {
-            name: one
-            if name in header or one.missing == "refuse"
-            else one.model_copy(update={"absent": True})
-            for name, one in self.columns.items()
-        }
-        return NodePart(**self.model_dump(exclude={"columns"}), columns=columns)
-
-    def _absent(self, column: str) -> bool:
-        return self.prepared[column].absent
-
-
-class EdgePart(_Part):
-    """Edges of one type between two node types."""
-
-    file: str | None = None
-    source: Column = "source"
-    target: Column = "target"
-    graph: Column = "graph"
-    head: TypeName | None = Field(default=None, alias="from")
-    tail: TypeName | None = Field(default=None, alias="to")
-    split: Column | None = None
-
-
-class GraphPart(_Part):
-    """Many graphs: a table with a row per graph, a folder with files per graph, or both."""
-
-    file: str | None = None
-    folder: str | None = None
-    id: Column = "id"
-    label: Column = "label"
-    split: Column | None = None
-
-
-class Description(_Part):
+class Description(Part):
     """Content of the TOML file."""
 
     site: SiteName
@@ -127,13 +51,18 @@ class Description(_Part):
         return Schema(
             task=self.task,
             classes=self.classes,
-            nodes={name: self.nodes[name].names for name in sorted(self.nodes)},
+            nodes={
+                name: tuple(self.prepared(name)) or self.nodes[name].names
+                for name in sorted(self.nodes)
+            },
             edges={name: self.ends(name) for name in sorted(self.edges)},
             columns={
-                name: {column: one.kind for column, one in part.prepared.items()}
-                for name, part in sorted(self.nodes.items())
-                if part.columns
+                table: {column: one.kind for column, one in parts.items()}
+                for table, parts in self.prepared_tables.items()
             },
+            links={n: part.names for n, part in sorted(self.edges.items()) if part.names},
+            weighted=tuple(n for n, part in sorted(self.edges.items()) if part.weight),
+            directed=tuple(n for n, part in sorted(self.edges.items()) if part.directed),
         )
 
     def _type_errors(self) -> list[str]:
@@ -144,7 +73,7 @@ class Description(_Part):
         for name, part in self.nodes.items():
             if len(set(part.names)) < len(part.names):
                 errors.append(f"a feature of [nodes.{name}] is listed twice")
-            errors += self._column_errors(name, part)
+            errors += part.errors(f"[nodes.{name}]", self._tables)
         for name, edges in self.edges.items():
             for end, word in ((edges.head, "from"), (edges.tail, "to")):
                 if end is None and len(self.nodes) > 1:
@@ -153,43 +82,80 @@ class Description(_Part):
                     errors.append(
                         f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}]"
                     )
+            errors += edges.errors(f"[edges.{name}]", self._tables)
         return errors
 
-    def _column_errors(self, name: str, part: NodePart) -> list[str]:
-        if not part.columns:
-            return []
-        errors = []
-        if part.features:
-            errors.append(f"[nodes.{name}] has both 'features' and 'columns'; use one of them")
+    @property
+    def _tables(self) -> str:
+        """What stands in the way of columns that need a table of all rows; empty if nothing."""
         if self.tensors is not None:
-            errors.append(f"[nodes.{name}] has 'columns', which need a table instead of 'tensors'")
+            return "which need a table instead of 'tensors'"
         if self.graphs is not None and self.graphs.folder is not None:
-            errors.append(f"[nodes.{name}] has 'columns', which need one table of all nodes")
-        errors += [
-            f"'{column}' of [nodes.{name}] cannot be a feature: it is the id, label or split"
-            for column in part.prepared
-            if column in (part.id, part.label, part.split)
-        ]
-        errors += [
-            f"'{column}' of [nodes.{name}] has categories, but is a {one.kind}"
-            for column, one in part.prepared.items()
-            if one.categories and one.kind != "category"
-        ]
-        return errors
+            return "which need one table of all rows instead of [graphs] folder"
+        return ""
+
+    def prepared(self, table: str) -> dict[str, ColumnPart]:
+        """The columns that are prepared, sorted by name.
+
+        ``table`` is a node type, or ``edges.TYPE``. Those of nodes have the aggregates of links.
+        """
+        if table.startswith(OF_EDGES):
+            return self.edges[table.removeprefix(OF_EDGES)].prepared
+        joined = {**self.nodes[table].prepared, **self.aggregates(table)}
+        return {name: joined[name] for name in sorted(joined)}
+
+    def aggregates(self, node_type: str) -> dict[str, ColumnPart]:
+        """The columns of a node type that links are summed up in."""
+        return {
+            column: part
+            for name, edges in self.edges.items()
+            if node_type in self.ends(name)
+            for column, part in aggregate_parts(name, edges).items()
+        }
+
+    @property
+    def prepared_tables(self) -> dict[str, dict[str, ColumnPart]]:
+        """What is prepared, by node type and ``edges.TYPE``."""
+        tables = [*sorted(self.nodes), *(f"{OF_EDGES}{name}" for name in sorted(self.edges))]
+        declared = {name: self.prepared(name) for name in tables}
+        with_columns = {name for name, part in self.nodes.items() if part.columns}
+        return {name: p for name, p in declared.items() if p or name in with_columns}
 
     def _task_errors(self) -> list[str]:
         errors = []
         if self.task == "link-prediction":
             if self.classes:
                 errors.append("link-prediction takes no classes")
+            errors += [
+                f"[edges.{name}] has '{key}', which link-prediction does not read. Remove it"
+                for name, part in self.edges.items()
+                for key in part.values_given
+            ]
         elif len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
             errors.append("'classes' must list two or more different classes")
+        errors += self._aggregate_errors()
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
         if (self.task == "graph-classification") != (self.graphs is not None):
             errors.append("[graphs] is required for graph-classification and not allowed otherwise")
         if self.graphs is not None:
             errors += self._graph_errors(self.graphs)
+        return errors
+
+    def _aggregate_errors(self) -> list[str]:
+        errors = []
+        for name, part in self.nodes.items():
+            aggregated = self.aggregates(name)
+            if aggregated and part.features:
+                errors.append(
+                    f"[nodes.{name}] has 'features', to which the aggregates of links cannot be "
+                    f'added. Declare them in [nodes.{name}.columns] as "number"'
+                )
+            errors += [
+                f"'{column}' of [nodes.{name}] is also the name of an aggregate. Rename the column"
+                for column in aggregated
+                if column in part.columns
+            ]
         return errors
 
     def label_errors(self) -> list[str]:
@@ -238,6 +204,8 @@ def read_description(
             text = detail["msg"].removeprefix("Value error, ")
             if detail["type"] == "extra_forbidden":
                 text = _no_such_key(str(detail["loc"][-1]))
+            elif detail["loc"][:1] == ("edges",) and len(detail["loc"]) > 2:
+                text += how_to_write(str(detail["loc"][2]))
             problems.add(path.name, f"{where}: {text}" if where else text)
     return None
 
@@ -274,6 +242,6 @@ _PLACES: dict[str, type[BaseModel]] = {
     "in [nodes.TYPE]": NodePart,
     "in [edges.TYPE]": EdgePart,
     "in [graphs]": GraphPart,
-    "in a column of [nodes.TYPE.columns]": ColumnPart,
+    "in a column of [nodes.TYPE.columns] or [edges.TYPE.columns]": ColumnPart,
 }
 """Where the keys of each part are written."""

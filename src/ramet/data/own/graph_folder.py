@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.content import Content, Edges, Graphs, Nodes, SiteReader
-from ramet.data.own.description import EdgePart, GraphPart, NodePart
+from ramet.data.own.content import Content, Edges, Graphs, Nodes, SiteReader, edges_in, edges_of
+from ramet.data.own.parts import EdgePart, GraphPart, NodePart
 from ramet.data.own.paths import list_files
 from ramet.data.own.problems import shown
 from ramet.data.own.tables import TABLES, Table, read_table
@@ -37,9 +37,12 @@ class Listed:
 class GraphReader(SiteReader, ABC):
     """Reads many graphs. The description has one node type and one edge type."""
 
-    def _content(self, nodes: Nodes, ends: Tensor, graphs: Graphs) -> Content:
-        (edge_name,) = self.description.edges
-        return Content({self._node_name: nodes}, {edge_name: Edges(ends)}, graphs)
+    def _content(self, nodes: Nodes, edges: Edges, graphs: Graphs) -> Content:
+        return Content({self._node_name: nodes}, {self._edge_name: edges}, graphs)
+
+    @property
+    def _edge_name(self) -> str:
+        return next(iter(self.description.edges))
 
     @property
     def _graphs(self) -> GraphPart:
@@ -82,27 +85,30 @@ class GraphFolder(GraphReader):
         if listed is not None:
             for name in sorted(listed.rows.keys() - set(names)):
                 listed.report_empty(name, f"no file in {given}")
-        read: list[tuple[Tensor, Tensor]] = []
+        read: list[tuple[Tensor, Edges]] = []
         labels: list[int] = []
         for name in names:
             graph = self._graph(name, files, given)
             label = self._label(name, given)
             if graph is not None and label is not None:
-                (features, ends, y) = graph
-                read.append((features, ends))
+                (features, edges, y) = graph
+                read.append((features, edges))
                 labels.append(y if label == -1 and listed is None else label)
         if self.problems:
             return None
         sizes = torch.tensor([features.size(0) for features, _ in read])
         starts = (sizes.cumsum(0) - sizes).tolist()
-        shifted = [ends + start for (_, ends), start in zip(read, starts, strict=True)]
+        shifted = [
+            replace(edges, ends=edges.ends + start)
+            for (_, edges), start in zip(read, starts, strict=True)
+        ]
         parts = None
         if listed is not None and listed.parts is not None:
             parts = listed.parts[torch.tensor([listed.rows[name] for name in names])]
         features = torch.cat([features for features, _ in read]) if read else torch.empty((0, 1))
         ids = np.array(names, dtype=object)
         graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
-        return self._content(Nodes(features), torch.cat(shifted, dim=1), graphs)
+        return self._content(Nodes(features), _joined(shifted), graphs)
 
     def _names(self, files: Mapping[str, Path], given: str) -> list[str]:
         """Return the names of the graphs in a folder; files of no graph are problems."""
@@ -129,7 +135,7 @@ class GraphFolder(GraphReader):
 
     def _graph(
         self, name: str, files: Mapping[str, Path], given: str
-    ) -> tuple[Tensor, Tensor, int] | None:
+    ) -> tuple[Tensor, Edges, int] | None:
         """Read the features, the edges and the class, which is -1 if the file does not have it."""
         for suffix in SUFFIXES:
             if f"{name}{suffix}" in files:
@@ -145,12 +151,13 @@ class GraphFolder(GraphReader):
         node_part, edge_part = self._node_part, self._edge_part
         has_columns = [
             nodes is not None and nodes.has([node_part.id, *node_part.names]),
-            edges is not None and edges.has([edge_part.source, edge_part.target]),
+            edges is not None
+            and edges.has([edge_part.source, edge_part.target, *edge_part.more_in_table]),
         ]
         if nodes is None or edges is None or not all(has_columns):
             return None
         nodes.note_unused({node_part.id, *node_part.names}, f"{given}/*.nodes.csv")
-        edges.note_unused({edge_part.source, edge_part.target}, f"{given}/*.edges.csv")
+        edges.note_unused(edge_part.known, f"{given}/*.edges.csv")
         rows = nodes.ids(node_part.id)
         heads, tails = (
             edges.references(column, rows, self._node_name)
@@ -158,9 +165,11 @@ class GraphFolder(GraphReader):
         )
         if not len(nodes):
             self.problems.add(nodes.file, "has no rows; a graph needs at least one node")
-        return nodes.numbers(node_part.names), torch.stack([heads, tails]), -1
+        ends, edge_name = torch.stack([heads, tails]), self._edge_name
+        of_graph = edges_of(edges, edge_name, edge_part, ends, None, self.preparer)
+        return nodes.numbers(node_part.names), of_graph, -1
 
-    def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Tensor, int] | None:
+    def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Edges, int] | None:
         tensors = read_tensors(file, name, self.problems)
         if tensors is None:
             return None
@@ -171,10 +180,11 @@ class GraphFolder(GraphReader):
         ends = tensors.ends("edge_index", features.size(0), features.size(0))
         if "edge_index" not in tensors.by_name:
             self.problems.add(name, "is missing", column="edge_index")
+        edges = None if ends is None else edges_in(tensors, "", self._edge_part, ends)
         if self._graphs.file is None and self.labelled:
             y = tensors.labels(self.description.classes, 1, None)
-            return None if y is None or ends is None else (features, ends, int(y[0]))
-        return None if ends is None else (features, ends, -1)
+            return None if y is None or edges is None else (features, edges, int(y[0]))
+        return None if edges is None else (features, edges, -1)
 
     def _label(self, name: str, given: str) -> int | None:
         """Return the class from the table, or -1 if there is no table."""
@@ -185,3 +195,14 @@ class GraphFolder(GraphReader):
             self.problems.add(listed.table.file, f"has no row for graph {shown(name)} of {given}")
             return None
         return int(listed.labels[listed.rows[name]])
+
+
+def _joined(parts: Sequence[Edges]) -> Edges:
+    """The edges of all graphs; those of a graph without any carry nothing either."""
+
+    def values(name: str) -> Tensor | None:
+        found = [one for edges in parts if (one := getattr(edges, name)) is not None]
+        return torch.cat(found) if found else None
+
+    ends = torch.cat([edges.ends for edges in parts], dim=1)
+    return Edges(ends, None, values("attributes"), values("weights"), values("times"))

@@ -13,7 +13,25 @@ _NO_VALUE = ("nan", "na", "n/a", "none", "null", "inf", "-inf", "+inf", "infinit
 _DECLARE = "the column in [nodes.NAME.columns]"
 _EXCEL = (".xls", ".xlsx", ".xlsm", ".ods")
 MISSING_HINT = f'. Fill it in, or declare {_DECLARE} as "number", which allows missing values'
+_EDGE_KEYS = {
+    "features": 'Write the columns of numbers, as in features = ["amount", "fee"]',
+    "columns": 'Write [edges.TYPE.columns], and below it lines such as amount = "number"',
+    "weight": 'Write the name of one column, as in weight = "amount"',
+    "time": 'Write the name of one column, as in time = "date"',
+    "directed": "Write directed = true, without quotes",
+    "aggregate": 'Write a list of sum, mean and count, as in aggregate = ["sum", "count"]',
+    "windows": "Write numbers of days, as in windows = [7, 30]",
+}
+NEGATIVE_HINT = (
+    ". A weight is 0 or more. Name another column as 'weight', or declare this one in "
+    '[edges.TYPE.columns] as "number"'
+)
 SAVE_AS_CSV = "In a spreadsheet program, save the sheet as CSV in UTF-8, with commas"
+
+
+def how_to_write(key: str) -> str:
+    """How to write a key of an edge type."""
+    return f". {_EDGE_KEYS[key]}" if key in _EDGE_KEYS else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ramet.data.own.content import Content, Graphs, Nodes, features_of
-from ramet.data.own.description import GraphPart
+from ramet.data.own.content import Content, Graphs, Nodes, edges_of, features_of, with_aggregates
 from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed
+from ramet.data.own.parts import GraphPart
 
 
 class ManyGraphs(GraphReader):
@@ -46,14 +46,17 @@ class ManyGraphs(GraphReader):
         node_part, edge_part = self._node_part, self._edge_part
         if nodes is not None and not self.labelled:
             node_part = node_part.only(nodes.columns)
+        if edges is not None and not self.labelled:
+            edge_part = edge_part.only(edges.columns)
+        in_edges = [edge_part.source, edge_part.target, edge_part.graph, *edge_part.more_in_table]
         has_columns = [
             nodes is not None and nodes.has([node_part.id, node_part.graph, *node_part.in_table]),
-            edges is not None and edges.has([edge_part.source, edge_part.target, edge_part.graph]),
+            edges is not None and edges.has(in_edges),
         ]
         if nodes is None or edges is None or listed is None or not all(has_columns):
             return None
         nodes.note_unused({node_part.id, node_part.graph, *node_part.names, *node_part.columns})
-        edges.note_unused({edge_part.source, edge_part.target, edge_part.graph})
+        edges.note_unused({*edge_part.known, edge_part.graph})
         of_node = nodes.references(node_part.graph, listed.rows, "graph")
         rows = nodes.keys([nodes.texts(node_part.graph), nodes.texts(node_part.id)], node_part.id)
         features = features_of(nodes, self._node_name, node_part, self.preparer)
@@ -69,7 +72,14 @@ class ManyGraphs(GraphReader):
         names = listed.table.identifiers(self._graphs.id)
         graphs = Graphs(names, of_node, listed.labels, listed.parts)
         of_nodes = Nodes(features, ids=nodes.identifiers(node_part.id))
-        return self._content(of_nodes, torch.stack([heads, tails]), graphs)
+        ends, name = torch.stack([heads, tails]), self._edge_name
+        if self.problems:
+            return None
+        of_edges = edges_of(edges, name, edge_part, ends, None, self.preparer)
+        content = self._content(of_nodes, of_edges, graphs)
+        return (
+            content if self.problems else with_aggregates(content, self.description, self.preparer)
+        )
 
     def _from_folder(self, listed: Listed | None) -> Content | None:
         given = (self.folder, self.toml, self.description, self.problems, self.preparer)

@@ -41,6 +41,10 @@ class Moments:
         scale = sqrt(self.squares / self.count)
         return 0.0 if scale <= CONSTANT * abs(self.mean) else scale
 
+    def between(self, mean: float) -> float:
+        """What the distance of the mean from that of more rows adds to their squares."""
+        return self.count * (self.mean - mean) ** 2
+
     def lighter(self, others: int) -> Moments:
         """The same mean and scale, of fewer rows if there are far more than at all others."""
         count = min(self.count, _HEAVIEST * others)
@@ -66,7 +70,7 @@ class Moments:
 def pooled(sites: Collection[Moments]) -> Moments:
     """The moments of all rows together; the order of the sites does not matter."""
     count, total = sum(site.count for site in sites), fsum(site.total for site in sites)
-    between = (site.count * (site.mean - total / count) ** 2 for site in sites)
+    between = (site.between(total / count) for site in sites)
     return Moments(count, total, fsum([*(site.squares for site in sites), *between]))
 
 

@@ -13,7 +13,7 @@ from ramet.data.own.columns import MISSING
 from ramet.data.own.description import read_description, read_toml
 from ramet.data.own.preparation import Preparation, PreparedColumn
 from ramet.data.own.problems import Problems, SiteDataError
-from ramet.data.own.schema import Schema, differences
+from ramet.data.own.schema import OF_EDGES, Schema, differences
 from ramet.data.own.site import Site, build_site
 
 
@@ -35,7 +35,9 @@ def read_new_data(path: Path, trained: Schema, preparation: Preparation) -> Site
 
     description = read_description(path, problems, complete)
     if description is not None:
-        for text in differences(description.site_schema, trained, ("classes", "features", "types")):
+        for text in differences(
+            description.site_schema, trained, ("classes", "features", "types", "links")
+        ):
             problems.add(path.name, f"this is not what the model was trained on: {text}")
     site = None
     if description is not None and not problems:
@@ -55,14 +57,34 @@ def _complete(content: dict[str, Any], trained: Schema, preparation: Preparation
         return  # reported when the content is validated
     for name, features in trained.nodes.items():
         prepared = preparation.types.get(name, {})
-        columns = {column: prepared[column] for column in trained.columns.get(name, {})}
+        columns = {
+            column: prepared[column]
+            for column in trained.columns.get(name, {})
+            if not column.startswith(tuple(f"{edge} " for edge in trained.edges))  # an aggregate
+        }
         part = nodes.setdefault(name, {} if columns else {"features": [*features]})
         if columns and isinstance(part, dict) and "features" not in part:
             declared = part.setdefault("columns", {})
             if isinstance(declared, dict):
                 _complete_columns(declared, columns)
     for name, (head, tail) in trained.edges.items():
-        edges.setdefault(name, {"from": head, "to": tail})
+        part = edges.setdefault(name, {"from": head, "to": tail})
+        if isinstance(part, dict):
+            _complete_edges(part, name, trained, preparation)
+
+
+def _complete_edges(
+    part: dict[str, Any], name: str, trained: Schema, preparation: Preparation
+) -> None:
+    if name in trained.directed:
+        part.setdefault("directed", True)
+    prepared = preparation.types.get(f"{OF_EDGES}{name}")
+    if prepared is None and name in trained.links and "columns" not in part:
+        part.setdefault("features", [*trained.links[name]])
+    elif prepared is not None and "features" not in part:
+        declared = part.setdefault("columns", {})
+        if isinstance(declared, dict):
+            _complete_columns(declared, prepared)
 
 
 def _complete_columns(declared: dict[str, Any], trained: dict[str, PreparedColumn]) -> None:

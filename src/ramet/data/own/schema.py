@@ -19,7 +19,7 @@ from ramet.errors import RametError
 from ramet.version import __version__
 
 TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
-Aspect: TypeAlias = Literal["features", "classes", "types"]
+Aspect: TypeAlias = Literal["features", "classes", "types", "links"]
 Kind: TypeAlias = Literal["number", "category", "date", "flag", "ignored"]
 _MAX_LENGTH = 2**22
 Told = TypeVar("Told", bound=BaseModel)
@@ -54,6 +54,11 @@ def _not_reserved(name: str) -> str:
 SiteName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 """Restricted because it is also the name of a folder."""
 TypeName: TypeAlias = Annotated[SiteName, AfterValidator(_not_reserved)]
+OF_EDGES = "edges."
+TableName: TypeAlias = Annotated[
+    str, Field(pattern=r"^(edges\.)?[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"), AfterValidator(_not_reserved)
+]
+"""A node type, or ``edges.TYPE``."""
 Column: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -81,8 +86,12 @@ class Schema(BaseModel):
     classes: tuple[Column, ...] = ()
     nodes: dict[TypeName, tuple[Column, ...]]
     edges: dict[TypeName, tuple[TypeName, TypeName]]
-    columns: dict[TypeName, dict[Column, Kind]] = {}
+    columns: dict[TableName, dict[Column, Kind]] = {}
     """The kinds of the columns from which a type's features are prepared, if there are any."""
+    links: dict[TypeName, tuple[Column, ...]] = {}
+    """The attributes of edge types that have any."""
+    weighted: tuple[TypeName, ...] = ()
+    directed: tuple[TypeName, ...] = ()
 
     @property
     def width(self) -> int:
@@ -90,12 +99,18 @@ class Schema(BaseModel):
         (features,) = self.nodes.values()
         return width_of(features)
 
+    @property
+    def link_width(self) -> int:
+        """Number of attributes of links, those of several edge types side by side."""
+        return sum(len(names) for names in self.links.values())
+
     def fits(self, other: Schema) -> bool:
         """Whether both are equal, ignoring the version of Ramet that wrote them."""
         return self.model_copy(update={"ramet": other.ramet}) == other
 
     def text(self) -> str:
-        without = None if self.columns else {"columns"}
+        optional = ("columns", "links", "weighted", "directed")
+        without = {name for name in optional if not getattr(self, name)}
         return self.model_dump_json(indent=1, exclude=without) + "\n"
 
     @staticmethod
@@ -165,6 +180,8 @@ def differences(here: Schema, there: Schema, aspects: Collection[Aspect]) -> lis
                 texts.append(f"its edges '{name}' go from {ours}, not from {theirs}")
     if "features" in aspects:
         texts += _feature_differences(here, there)
+    if "links" in aspects:
+        texts += _link_differences(here, there)
     return texts
 
 
@@ -178,7 +195,19 @@ def _feature_differences(here: Schema, there: Schema) -> list[str]:
     return texts
 
 
+def _link_differences(here: Schema, there: Schema) -> list[str]:
+    texts = []
+    for name in sorted({*here.links, *there.links}):
+        names = here.links.get(name, ()), there.links.get(name, ())
+        texts += _list_differences(f"columns of edges '{name}'", *names)
+    for what in ("weighted", "directed"):
+        texts += _list_differences(f"{what} edge types", getattr(here, what), getattr(there, what))
+    return texts
+
+
 def _facts(schema: Schema, aspect: Aspect) -> object:
+    if aspect == "links":
+        return sorted(schema.links.items()), schema.weighted, schema.directed
     if aspect == "classes":
         return schema.classes
     if aspect == "types":

@@ -23,7 +23,7 @@ from ramet.data.link_split import (
     link_parts,
     split_links,
 )
-from ramet.data.own.building import BUILDERS, Graph, Unprepared, covers, undirected
+from ramet.data.own.building import BUILDERS, Graph, Unprepared, covers
 from ramet.data.own.columns import ColumnValues
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
@@ -190,7 +190,7 @@ def build_site(
         columns=preparer.columns,
         ids=_ids(content),
         graph_ids=None if content.graphs is None else content.graphs.names,
-        remarks=(*_unused(problems), *_merged_links(content, description)),
+        remarks=(*_unused(problems), *_merged_links(content, description, graph)),
         unprepared=Unprepared(content, description, path.name)
         if preparer.columns and preparation is None
         else None,
@@ -228,20 +228,34 @@ def _unused(problems: Problems) -> Iterator[str]:
         yield f"{file}: {', '.join(map(shown, columns))} {verb} not used"
 
 
-def _merged_links(content: Content, description: Description) -> Iterator[str]:
+def _merged_links(content: Content, description: Description, graph: Graph) -> Iterator[str]:
     """Where fewer links are left than the files have; for link prediction that is a problem."""
-    if description.task == "link-prediction":
+    if isinstance(graph, HeteroGraph):
         return
-    (nodes,) = content.nodes.values()
-    for name, edges in content.edges.items():
-        rows, links = edges.ends.size(1), undirected(edges.ends, nodes.count).size(1)
+    for kind, (name, edges) in enumerate(sorted(content.edges.items())):
+        links = graph.links // 2
+        if isinstance(graph, NodeGraph):
+            links = int((graph.kinds == kind).sum())
+        rows, directed = edges.ends.size(1), description.edges[name].directed
         loops = int((edges.ends[0] == edges.ends[1]).sum())
-        directed = torch.unique(edges.ends, dim=1).size(1)
-        if links < rows and not (2 * links == directed == rows):  # each link once in both ways
-            yield (
-                f"{name}: {rows:,} rows give {links:,} links. {rows - links - loops:,} repeat a "
-                f"link in either direction, {loops:,} link a node to itself; neither counts"
-            )
+        once = rows - links - loops
+        in_both_ways = not directed and 2 * links == rows and _in_both_ways(edges.ends)
+        if links == rows or in_both_ways:
+            continue
+        repeated = f"{once:,} repeat a link in {'its' if directed else 'either'} direction"
+        yield (
+            f"{name}: {rows:,} rows give {links:,} links. {repeated}, {loops:,} link a node to "
+            "itself; neither counts"
+        )
+
+
+def _in_both_ways(ends: Tensor) -> bool:
+    """Whether each link is listed in both directions, equally often."""
+    forward = ends[:, ends[0] < ends[1]]
+    backward = ends[:, ends[0] > ends[1]].flip(0)
+    if forward.size(1) != backward.size(1):
+        return False
+    return torch.equal(*(torch.unique(one, dim=1) for one in (forward, backward)))
 
 
 def _indices(parts: Tensor) -> list[Tensor]:

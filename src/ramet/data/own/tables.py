@@ -19,6 +19,7 @@ from torch import Tensor
 from ramet.data.own.columns import ColumnPart, ColumnValues, absent_values, found_markers, parsed
 from ramet.data.own.hints import (
     MISSING_HINT,
+    NEGATIVE_HINT,
     SAVE_AS_CSV,
     did_you_mean,
     format_hint,
@@ -75,6 +76,14 @@ class Table:
         if not names:
             return torch.ones((len(self), 1))
         return torch.stack([self._number(name) for name in names], dim=1)
+
+    def weights(self, column: str) -> Tensor:  # [rows]
+        """Read a column as weights, which are finite and not negative."""
+        weights = self._number(column)
+        for row in (weights < 0).nonzero().flatten().tolist():
+            text = shown(str(self.columns[column][row]))
+            self._report(row, column, f"{text} is negative{NEGATIVE_HINT}")
+        return weights
 
     def values(self, parts: Mapping[str, ColumnPart]) -> ColumnValues:
         """Read columns of declared kinds."""

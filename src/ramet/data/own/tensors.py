@@ -42,23 +42,71 @@ class Tensors:
         x = self.by_name.get(f"{store}x")
         if x is None:
             return None
-        if x.dim() != 2 or not (x.is_floating_point() or _is_integer(x)):
-            self._report(
-                f"{store}x",
-                f"has shape {list(x.shape)} and dtype {x.dtype}; expected one row per node",
-            )
-            return None
-        if not names:
+        if not names and self._is_table(f"{store}x", "node"):
             return torch.ones((x.size(0), 1))
+        return self._numbers(f"{store}x", names, "node")
+
+    def _is_table(self, name: str, what: str) -> bool:
+        x = self.by_name[name]
+        fits = x.dim() == 2 and (x.is_floating_point() or _is_integer(x))
+        if not fits:
+            text = f"has shape {list(x.shape)} and dtype {x.dtype}; expected one row per {what}"
+            self._report(name, text)
+        return fits
+
+    def _numbers(self, name: str, names: Sequence[str], what: str) -> Tensor | None:
+        x = self.by_name[name]
+        if not self._is_table(name, what):
+            return None
         if x.size(1) != len(names):
-            self._report(
-                f"{store}x", f"has {x.size(1)} columns, but {len(names)} features are declared"
-            )
+            self._report(name, f"has {x.size(1)} columns, but {len(names)} features are declared")
             return None
         values = x.to(torch.float32)
         for row, column in (~torch.isfinite(values)).nonzero().tolist():
             self.problems.add(self.file, "is not a finite number", row + 1, names[column])
         return values.contiguous()
+
+    def attributes(self, store: str, names: Sequence[str], edges: int) -> Tensor | None:
+        """[edges, names] the type's ``edge_attr``; None if none is declared."""
+        if not names:
+            return None
+        name = f"{store}edge_attr"
+        if name not in self.by_name:
+            self._report(name, "is missing. Save it with the graph, or remove 'features' of edges")
+            return None
+        values = self._numbers(name, names, "edge")
+        return None if values is None or not self._fits(name, values, edges) else values
+
+    def weights(self, store: str, given: str | None, edges: int) -> Tensor | None:
+        """[edges] the weights in the tensor called ``given``; None if none is."""
+        name = f"{store}{given}"
+        if given is None:
+            return None
+        weights = self.by_name.get(name)
+        if weights is None or weights.dim() != 1 or weights.is_complex():
+            self._report(name, f"must be {edges} numbers, the weights of the edges")
+            return None
+        weights = weights.to(torch.float32)
+        for row in (~(weights.isfinite() & (weights >= 0))).nonzero().flatten().tolist():
+            text = f"{float(weights[row]):g} is not a weight: it must be 0 or more, and finite"
+            self.problems.add(self.file, text, row + 1, name)
+        return weights if self._fits(name, weights, edges) else None
+
+    def times(self, store: str, given: str | None, edges: int) -> Tensor | None:
+        """[edges] days since 1970 in the tensor called ``given``; None if none is."""
+        name = f"{store}{given}"
+        if given is None:
+            return None
+        times = self.by_name.get(name)
+        if times is None or times.dim() != 1 or not times.double().isfinite().all():
+            self._report(name, f"must be {edges} finite numbers, in days since 1970")
+            return None
+        return times.double() if self._fits(name, times, edges) else None
+
+    def _fits(self, name: str, values: Tensor, edges: int) -> bool:
+        if values.size(0) != edges:
+            self._report(name, f"has {values.size(0)} rows, but 'edge_index' has {edges} edges")
+        return values.size(0) == edges
 
     def labels(self, classes: Sequence[str], nodes: int, parts: Tensor | None) -> Tensor | None:
         """Return ``y``, the class index of each node; nodes in no part may have -1."""

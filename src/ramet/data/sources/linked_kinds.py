@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
-from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.graphs.node_graph import NodeGraph, node_graph_of
 from ramet.data.sources.cache import cached
 from ramet.data.sources.hetero_graphs import load_hgb
 from ramet.data.sources.link_rules import Direct, Noise, Rule, Shares, latent_graph
@@ -37,7 +37,7 @@ def read_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:
         [_FORMAT, subjects, noise],
         lambda: _make_acm_links(root, subjects, noise).tensors(),
     )
-    return NodeGraph(**tensors, classes=3, kind_names=_ACM_KINDS)
+    return node_graph_of(tensors, 3, _ACM_KINDS)
 
 
 def _make_acm_links(root: Path, subjects: int, noise: int) -> NodeGraph:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.graphs.node_graph import NodeGraph
+from ramet.data.graphs.node_graph import NodeGraph, node_graph_of
 from ramet.data.sources.cache import cached
 from ramet.errors import RametError
 
@@ -48,7 +48,7 @@ def read_nodes(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
         root, name.lower(), [_FORMAT, family, name, width], lambda: _make(root, family, name, width)
     )
     classes = int(tensors["labels"].max()) + 1
-    return NodeGraph(**tensors, classes=classes, kind_names=("link",))
+    return node_graph_of(tensors, classes, ("link",))
 
 
 def read_graph(root: Path, family: str, name: str, width: int = 0) -> NodeGraph:
@@ -72,7 +72,7 @@ def read_arrays(root: Path, name: str, width: int) -> NodeGraph:
         raise RametError(f"{path} does not exist. Point --data to a folder that has it.")
     tensors = cached(root, name, [_FORMAT, "nodes", name, width], lambda: _from_npz(path, width))
     classes = int(tensors["labels"].max()) + 1
-    return NodeGraph(**tensors, classes=classes, kind_names=("link",))
+    return node_graph_of(tensors, classes, ("link",))
 
 
 def _path(root: Path, name: str) -> Path:
