@@ -146,7 +146,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "audit show": causes(READS, "audit show nowhere", Works("audit show run"), NO_EXTRA),
     "audit verify": causes(READS, "audit verify run", WRITES_NOTHING, Never("says so")),
     "charter show": causes(READS, "charter show run", WRITES_NOTHING, Never("says so")),
-    "charter sign": causes(READS, "charter sign site", WRITES_NOTHING, Never("says so")),
+    "charter sign": causes(
+        READS, "charter sign 0123456789ab site", WRITES_NOTHING, Never("says so")
+    ),
     "charter verify": causes(READS, "charter verify run", WRITES_NOTHING, Never("says so")),
     "audit export": causes(
         READS,

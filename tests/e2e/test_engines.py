@@ -189,15 +189,14 @@ def test_verified_runs_agree_to_the_last_bit(
     engine: Literal["ray", "superlink"], secure: bool, tmp_path: Path
 ) -> None:
     """And all copies of the chain are whole."""
-    given: dict[str, Any] = {"rounds": 2, "seed": 3, "verified": True, "secure": secure}
+    given: dict[str, Any] = {"rounds": 2, "seed": 3, "secure": secure}
     local, remote = (
-        ramet.run("fedstar", "tiny", engine=one, out=tmp_path / one, **given)
+        ramet.run("fedstar", "tiny", engine=one, out=tmp_path / one, verified=True, **given)
         for one in ("local", engine)
     )
-    plain: dict[str, Any] = {"merge": "fixed-point"} if secure else {}
-    alone = ramet.run("fedstar", "tiny", rounds=2, seed=3, out=tmp_path / "plain", **plain)
-    assert remote.summary.sha256 == local.summary.sha256
-    assert remote.summary.scores == local.summary.scores == alone.summary.scores
+    plain = ramet.run("fedstar", "tiny", out=tmp_path / "plain", **given)
+    assert remote.summary.sha256 == local.summary.sha256 == plain.summary.sha256
+    assert remote.summary.scores == local.summary.scores == plain.summary.scores
     for result in (local, remote):
         found = [*compare(chain_copies([result.folder]))]
         assert {finding.state for finding in found} == {"whole"}

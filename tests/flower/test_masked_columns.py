@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from flwr.app import MessageType
 
@@ -16,18 +18,19 @@ from joined_consortium import JoinedConsortium, joined_consortium
 from own_sites import messy_site
 from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.site import read_site
-from ramet.data.own.whole_sums import Wholes
 from ramet.deploy.site import POLICY
 from ramet.engine.secure_messages import STEP, SecureError
+from ramet.engine.server.asking import asker
+from ramet.engine.server.tally import Counting
 from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.experiment import Experiment
 from ramet.experiment.digests import agreed_digest
 from ramet.flower.client_app import _cached_experiment
-from ramet.flower.masked_columns import _Sums, summed_columns
+from ramet.flower.masked_columns import summed_columns, unmasked_sum
 from ramet.flower.records import COLUMNS
 from ramet.flower.wire import GridWire
-from ramet.payload import Payload
+from ramet.payload import Arrays, Payload
 
 THREE = {"north": 50, "south": 33, "east": 41}
 
@@ -40,9 +43,10 @@ class Wired:
     without: frozenset[str] = frozenset()
     seen: list[tuple[str, Payload, Payload]] = field(default_factory=list)
     name: str = ""
+    columns: Sequence[str] = ()
 
-    def begin_columns(self, name: str) -> None:
-        self.name = name
+    def begin_columns(self, name: str, columns: Sequence[str]) -> None:
+        self.name, self.columns = name, columns
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[tuple[str, Any]]:
         for client, message in requests:
@@ -53,9 +57,8 @@ class Wired:
 
     def ask(self, client: str, message: Payload) -> Payload:
         _cached_experiment.cache_clear()  # every message has a process of its own
-        named = Payload(
-            message.arrays, message.numbers, {**message.notes, COLUMNS: ""}, message.extras
-        )
+        notes = {**message.notes, COLUMNS: json.dumps(self.columns)}
+        named = replace(message, notes=notes)
         reply = self.consortium.ask(client, named, self.name)
         self.seen.append((client, message, reply))
         return reply
@@ -102,7 +105,7 @@ def test_the_same_preparation_and_no_number_of_a_single_site(consortium: JoinedC
         assert all(not own.count and not own.total for own in told.numbers.values())
         assert told.types["patient"]["ward"].categories
     sent = [reply for _, message, reply in wire.seen if STEP not in message.notes]
-    assert len(sent) == 2 * len(THREE)
+    assert len(sent) == len(THREE)
     limbs = [array.view("u1") for reply in sent for array in reply.arrays.values()]
     ones = sum(int(bytes_.sum(dtype="u8")) for bytes_ in limbs) / sum(b.size for b in limbs)
     assert abs(ones - 127.5) < 3  # most limbs of what was summed are zero
@@ -119,14 +122,13 @@ def test_each_version_of_the_data_is_in_sums_over_one_set_of_sites(
     for site in four.sites.values():
         policy = site.folder / POLICY
         policy.write_text(f"members = 3\n{policy.read_text()}")
-    columns = dict.fromkeys(["patient.age"], 0.0)
 
-    def first_sum(clients: tuple[str, ...]) -> Wholes:
+    def first_sum(clients: tuple[str, ...]) -> Arrays:
         wire = Wired(four)
-        wire.begin_columns(secrets.token_hex(16))
-        return _Sums(cast("GridWire", wire), clients, agreed_digest(config_of(four)), "local").next(
-            1, columns
-        )
+        wire.begin_columns(secrets.token_hex(16), ["patient.age"])
+        config = agreed_digest(config_of(four))
+        ask = asker(cast("GridWire", wire), (), 1, Counting(1), "the run does not start")
+        return unmasked_sum(clients, wire.columns, config, ask)
 
     total = first_sum(names)
     assert all((first_sum(names)[name] == array).all() for name, array in total.items())
@@ -141,31 +143,43 @@ def test_no_sums_without_a_site(consortium: JoinedConsortium) -> None:
         Wired(consortium, without=frozenset(["east"])).summed()
 
 
-def test_a_site_adds_to_each_sum_once(consortium: JoinedConsortium) -> None:
+def test_a_site_adds_to_a_sum_once(consortium: JoinedConsortium) -> None:
     """A killed server or site asks or answers again, and gets the same bytes."""
     wire = Wired(consortium)
     wire.summed()
-    asked = [(c, m, r) for c, m, r in wire.seen if c == "north" and STEP not in m.notes]
-    (_, first, reply), (_, second, _) = asked
-    with pytest.raises(RametError, match="already answered round 1, to another message"):
-        wire.ask("north", Payload({}, first.numbers, first.notes, second.extras))
+    ((first, reply),) = [(m, r) for c, m, r in wire.seen if c == "north" and STEP not in m.notes]
     again = wire.ask("north", first)
     assert all((again.arrays[name] == array).all() for name, array in reply.arrays.items())
-    other = {name: array + 1 for name, array in second.extras.items()}
-    with pytest.raises(RametError, match="already answered round 2, to another message"):
-        wire.ask("north", Payload({}, second.numbers, second.notes, other))
+    wire.columns = wire.columns[:1]
+    fewer = wire.ask("north", first)
+    assert all((fewer.arrays[name] == array).all() for name, array in reply.arrays.items())
+    with pytest.raises(RametError, match="already answered round 1, to another message"):
+        wire.ask("north", replace(first, extras={"mean": np.zeros(1)}))
 
 
-class OtherMeans(Wired):
-    """A wire that changes the means in the second message."""
+class OtherColumns(Wired):
+    """A wire that asks one site for fewer columns."""
 
     def ask(self, client: str, message: Payload) -> Payload:
-        means = {name: array + 1e300 for name, array in message.extras.items()}
-        is_second = message.numbers["round"] == 2 and STEP not in message.notes
-        changed = Payload({}, message.numbers, message.notes, means)
-        return super().ask(client, changed if is_second else message)
+        columns = self.columns
+        self.columns = columns[:1] if client == "north" else columns
+        reply = super().ask(client, message)
+        self.columns = columns
+        return reply
 
 
-def test_impossible_means_get_no_answer(consortium: JoinedConsortium) -> None:
-    with pytest.raises(SecureError, match="means of columns that are not possible"):
-        OtherMeans(consortium).summed()
+def test_masks_do_not_cancel_if_one_site_is_asked_for_other_columns(
+    consortium: JoinedConsortium,
+) -> None:
+    with pytest.raises(RametError, match="sent no sums of these columns"):
+        OtherColumns(consortium).summed()
+
+
+def test_keys_of_old_sums_are_forgotten(
+    consortium: JoinedConsortium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ramet.flower.masked_columns._KEPT", 2)
+    sums = [Wired(consortium).summed() for _ in range(4)]
+    assert len({one.text() for one in sums}) == 1
+    names = [*(consortium.sites["north"].folder / "state" / "columns").iterdir()]
+    assert len(names) == 2

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from command_line import ramet
+from joined_sites import joined_site
 from ramet.engine.secure_messages import SecureError
 from ramet.experiment.chain_parts import charter_quorum, charter_terms
 from ramet.experiment.client_side import client_of
@@ -234,3 +236,27 @@ def test_proposals_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
     assert [p.terms["settings"]["rounds"] for p in waiting.charters("north").waiting()] != []
     assert len(waiting.charters("north").waiting()) == 3
     sites.sign(last)
+
+
+def test_an_owner_signs_what_was_shown_and_not_what_came_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = joined_site(tmp_path, monkeypatch).site.folder
+    charters = SiteCharters(folder / "state" / CHARTERS, "north")
+    age = {"kind": "number", "marked": True, "mean": 41.5, "scale": 2.0, "categories": []}
+    prepared = {**TERMS, "preparation": {"types": {"patient": {"age": age}}}}
+    seen, later = proposal(terms=prepared), proposal(terms={**TERMS, "version": "1"})
+    charters.folder.mkdir(parents=True)
+    (charters.folder / "waiting").mkdir()
+    for one in (seen, later):
+        (charters.folder / "waiting" / f"{one.agreement}.json").write_text(one.text)
+    shown = ramet("charter", "show", str(folder)).stdout
+    assert f"waits for a signature: {seen.agreement}" in shown
+    assert "patient.age: kind number, marked True, mean 41.5, scale 2.0" in shown
+    for digits in ("", seen.agreement[:11], "0" * 12):
+        refused = ramet("charter", "sign", digits, str(folder))
+        assert refused.code != 0
+        assert len(charters.waiting()) == 2
+    assert ramet("charter", "sign", seen.agreement[:12], str(folder)).code == 0
+    assert charters.waiting() == [later]
+    assert [path.stem for path in (charters.folder / "approved").iterdir()] == [seen.agreement]
