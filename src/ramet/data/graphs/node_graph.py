@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from ramet.data.graphs.outside import Outside
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
+_OPTIONAL = ("hops", "outside")
 
 
 @dataclass(frozen=True)
@@ -218,12 +218,8 @@ class NodeGraph(HasEdges):
 
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
-        own: dict[str, Any] = {name: getattr(self, name).to(device) for name in _TENSORS}
-        moved = replace(self, **own, link_values=self.link_values.to(device))
-        if self.hops is not None:
-            moved = replace(moved, hops=self.hops.to(device))
-        if self.outside is not None:
-            moved = replace(moved, outside=self.outside.to(device))
+        parts = {name: getattr(self, name) for name in (*_TENSORS, "link_values", *_OPTIONAL)}
+        moved = replace(self, **{n: p.to(device) for n, p in parts.items() if p is not None})
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)

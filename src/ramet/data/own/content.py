@@ -93,6 +93,7 @@ def edges_of(
     table: Table, name: str, part: EdgePart, ends: Tensor, parts: Tensor | None, preparer: Preparer
 ) -> Edges:
     """The edges in a table, with what they carry."""
+    table = replace(table, place=f"[{OF_EDGES}{name}.columns]")
     attributes, values = None, ColumnValues({}, {}, len(table))
     if part.columns:
         values = table.values(part.prepared)

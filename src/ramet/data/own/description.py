@@ -199,14 +199,8 @@ def read_description(
     try:
         return Description.model_validate(content)
     except ValidationError as error:
-        for detail in error.errors():
-            where = ".".join(map(str, detail["loc"]))
-            text = detail["msg"].removeprefix("Value error, ")
-            if detail["type"] == "extra_forbidden":
-                text = _no_such_key(str(detail["loc"][-1]))
-            elif detail["loc"][:1] == ("edges",) and len(detail["loc"]) > 2:
-                text += how_to_write(str(detail["loc"][2]))
-            problems.add(path.name, f"{where}: {text}" if where else text)
+        for text in dict.fromkeys(map(_problem, error.errors())):
+            problems.add(path.name, text)
     return None
 
 
@@ -223,6 +217,17 @@ def read_toml(path: Path, problems: Problems) -> dict[str, Any] | None:
         hint = ". Write paths with / instead of \\" if b"\\" in content else ""
         problems.add(path.name, f"is not valid TOML ({error}){hint}")
     return None
+
+
+def _problem(detail: Any) -> str:
+    """What pydantic found, in words for the owner of the file."""
+    where, text = [*map(str, detail["loc"])], detail["msg"].removeprefix("Value error, ")
+    hint = how_to_write(where[2]) if where[:1] == ["edges"] and len(where) > 2 else ""
+    if detail["type"] == "extra_forbidden":
+        text = _no_such_key(where[-1])
+    elif hint and (where[2] != "columns" or len(where) == 3):
+        where, text = where[:3], f"is not understood{hint}"
+    return f"{'.'.join(where)}: {text}" if where else text
 
 
 def _no_such_key(name: str) -> str:

@@ -10,9 +10,8 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?")
 _FLAG_WORDS = ("yes", "no", "true", "false", "y", "n", "t", "f")
 _NO_VALUE = ("nan", "na", "n/a", "none", "null", "inf", "-inf", "+inf", "infinity", "-infinity")
-_DECLARE = "the column in [nodes.NAME.columns]"
+OF_NODES = "[nodes.NAME.columns]"
 _EXCEL = (".xls", ".xlsx", ".xlsm", ".ods")
-MISSING_HINT = f'. Fill it in, or declare {_DECLARE} as "number", which allows missing values'
 _EDGE_KEYS = {
     "features": 'Write the columns of numbers, as in features = ["amount", "fee"]',
     "columns": 'Write [edges.TYPE.columns], and below it lines such as amount = "number"',
@@ -42,20 +41,29 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f". Did you mean '{near[0]}'?" if near else ""
 
 
-def number_hint(text: str) -> str:
-    """How to write a number, or how to declare a column that has no numbers."""
-    word = text.strip().lower()
+def missing_hint(place: str) -> str:
+    """What to do about an empty cell; ``place`` is where its column can be declared, if it can."""
+    hint = f', or declare the column in {place} as "number", which allows missing values'
+    return f". Fill it in{hint if place else ''}"
+
+
+def number_hint(text: str, place: str = OF_NODES) -> str:
+    """How to write a number, or how to declare a column that has no numbers, in ``place``."""
+    word, declare = text.strip().lower(), f"eclare the column in {place}"
+    if not place and (word in _NO_VALUE or word in _FLAG_WORDS):
+        return ". Write a number, such as 3.5"
     if word in _NO_VALUE:
-        return f'. Leave the cell empty and declare {_DECLARE} as "number", or correct it'
+        return f'. Leave the cell empty and d{declare} as "number", or correct it'
     if word in _FLAG_WORDS:
-        return f'. Declare {_DECLARE} as "flag", or write 1 and 0'
+        return f'. D{declare} as "flag", or write 1 and 0'
     if _THOUSANDS.fullmatch(word):
         return ". Write it without thousands separators, such as 1234.5"
     if _DECIMAL_COMMA.fullmatch(word):
         return f". Write {word.replace(',', '.')}, with a decimal point"
     if re.fullmatch(r"[-+]?\d+(\.\d*)?e\+?\d+", word):
         return ". It must be between -3e38 and 3e38"
-    return f'. Write 3.5, without units, or declare {_DECLARE} as "category" or "date"'
+    other = f', or d{declare} as "category" or "date"' if place else ""
+    return f". Write 3.5, without units{other}"
 
 
 def id_hint(text: str, what: str, known: Container[str]) -> str:

@@ -23,7 +23,7 @@ class _Rows(Part):
     """Rows of one type. Without a file, they are in the tensors or the site has none."""
 
     file: str | None = None
-    features: tuple[Column, ...] | Annotated[int, Field(ge=0, le=100_000)] = ()
+    features: tuple[Column, ...] | Annotated[int, Field(strict=True, ge=0, le=100_000)] = ()
     columns: dict[Column, ColumnOrKind] = {}
 
     @cached_property
@@ -74,6 +74,10 @@ class _Rows(Part):
         """What is wrong in the part called ``where``; ``obstacle`` says why there are no tables."""
         if len(set(self.names)) < len(self.names):
             yield f"a feature of {where} is listed twice"
+        for column in self.names if self.columns or not obstacle else ():
+            taken = [meaning for meaning, name in self._keys().items() if name == column]
+            if taken:
+                yield f"'{column}' of {where} cannot be a feature: it is the {taken[0]}"
         if not self.columns:
             return
         if self.features:
@@ -81,9 +85,6 @@ class _Rows(Part):
         if obstacle:
             yield f"{where} has 'columns', {obstacle}"
         for column, one in self.prepared.items():
-            taken = [meaning for meaning, name in self._keys().items() if name == column]
-            if taken:
-                yield f"'{column}' of {where} cannot be a feature: it is the {taken[0]}"
             if one.categories and one.kind != "category":
                 yield f"'{column}' of {where} has categories, but is a {one.kind}"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,13 +18,14 @@ from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, absent_values, found_markers, parsed
 from ramet.data.own.hints import (
-    MISSING_HINT,
     NEGATIVE_HINT,
+    OF_NODES,
     SAVE_AS_CSV,
     did_you_mean,
     format_hint,
     header_hint,
     id_hint,
+    missing_hint,
     number_hint,
 )
 from ramet.data.own.problems import Problems, shown
@@ -48,6 +49,8 @@ class Table:
     columns: Mapping[str, Cells]
     lines: Sequence[int]
     problems: Problems
+    place: str = OF_NODES
+    """Where the kinds of its columns can be declared, for messages; empty if nowhere."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -79,7 +82,7 @@ class Table:
 
     def weights(self, column: str) -> Tensor:  # [rows]
         """Read a column as weights, which are finite and not negative."""
-        weights = self._number(column)
+        weights = replace(self, place="")._number(column)
         for row in (weights < 0).nonzero().flatten().tolist():
             text = shown(str(self.columns[column][row]))
             self._report(row, column, f"{text} is negative{NEGATIVE_HINT}")
@@ -183,7 +186,7 @@ class Table:
         for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
             text = str(cells[row])
             if _is_number(text):  # otherwise it was reported already
-                hint = number_hint(text)
+                hint = number_hint(text, self.place)
                 self._report(row, column, f"{shown(text)} is not a finite number{hint}")
         return torch.from_numpy(narrow)
 
@@ -194,9 +197,9 @@ class Table:
         self._report(
             row,
             column,
-            f"{shown(text)} is not a number{number_hint(text)}"
+            f"{shown(text)} is not a number{number_hint(text, self.place)}"
             if text.strip()
-            else f"the number is missing{MISSING_HINT}",
+            else f"the number is missing{missing_hint(self.place)}",
         )
         return float("nan")
 
