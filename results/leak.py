@@ -48,10 +48,12 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[tuple[str, View], ...]]] = {
         (
             ("degrees", "replies"),
             ("features", "replies"),
+            ("rows", "prepared"),
             ("membership", "replies"),
-            ("reference", "replies"),
-            ("reference", "model"),
-            ("reference-tpr", "model"),
+            ("membership", "rounds"),
+            ("lira", "replies"),
+            ("lira", "model"),
+            ("lira-tpr", "model"),
             ("epsilon", "model"),
         ),
     ),
@@ -59,11 +61,13 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[tuple[str, View], ...]]] = {
         ("fed-gcn", "fedlit"),
         (
             ("features", "replies"),
+            ("rows", "prepared"),
             ("labels", "replies"),
             ("membership", "replies"),
-            ("reference", "replies"),
-            ("reference", "model"),
-            ("reference-tpr", "model"),
+            ("membership", "rounds"),
+            ("lira", "replies"),
+            ("lira", "model"),
+            ("lira-tpr", "model"),
             ("links", "replies"),
             ("links", "model"),
             ("links", "predictions"),
@@ -86,13 +90,13 @@ def main() -> None:
 
 
 def kept() -> dict[tuple[str, str], Audit]:
-    found = {}
+    audits = {}
     for method in METHODS:
         for protection in PROTECTIONS:
             path = KEPT / f"{method}-{protection}.jsonl"
             if path.exists():
-                found[method, protection] = Audit.from_json(json.loads(path.read_text()))
-    return found
+                audits[method, protection] = Audit.from_json(json.loads(path.read_text()))
+    return audits
 
 
 def do_missing(folder: Path) -> None:
@@ -138,14 +142,22 @@ def print_table(audits: dict[tuple[str, str], Audit]) -> None:
                     cells = [reason, *[""] * len(columns)]
                 else:
                     cells = [f"{100 * audit.facts['test']:.1f} %"]
-                    cells += [cell(audit.of(*column)) for column in columns]
+                    cells += [cell(found(audit, *column)) for column in columns]
                 print(f"| {method} | {protection} | {' | '.join(cells)} |")
+
+
+def found(audit: Audit, attack: str, view: View) -> Finding | None:
+    """The finding from replies, or from sums of them."""
+    one = audit.of(attack, view)
+    return audit.of(attack, "sums") if one is None and view == "replies" else one
 
 
 def cell(one: Finding | None) -> str:
     """The result with its interval; bold if the interval excludes chance."""
     if one is None or one.value is None or one.low is None:
         return "–"
+    if not one.has_power:
+        return "no power"
     if one.high is None:
         return f"≥ {one.low:.2f}"
     digits = 3 if one.attack.endswith("tpr") else 2
@@ -156,7 +168,7 @@ def cell(one: Finding | None) -> str:
 DRAWN: tuple[tuple[str, View, str], ...] = (
     ("degrees", "replies", "degrees (F1), replies"),
     ("membership", "replies", "membership (AUC), replies"),
-    ("reference", "model", "membership (AUC), model"),
+    ("lira", "model", "membership (AUC), model"),
     ("links", "replies", "links (AUC), replies"),
     ("links", "predictions", "links (AUC), predictions"),
 )
@@ -168,8 +180,8 @@ def draw(audits: dict[tuple[str, str], Audit]) -> None:
             for row, method in enumerate(METHODS):
                 for index, protection in enumerate(PROTECTIONS):
                     audit = audits.get((method, protection))
-                    one = audit.of(attack, view) if audit else None
-                    if one is None or one.value is None:
+                    one = found(audit, attack, view) if audit else None
+                    if one is None or one.value is None or not one.has_power:
                         continue
                     height = row + (index - 1.5) * 0.18
                     colour = COLOURS[index + 1]

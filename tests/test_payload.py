@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,13 @@ def test_numpy_scalars_become_arrays() -> None:
     payload = Payload({"count": np.asarray(3) * 2, "row": np.ones(2)})
     assert isinstance(payload.arrays["count"], np.ndarray)
     assert payload.nbytes == 8 + 16
+
+
+def test_a_name_with_the_content_of_an_array_has_another_digest() -> None:
+    one, two = np.array([65], "u1"), np.array([1.5])
+    apart = {"a": one, "b": two}
+    together = {"a||u1|(1,)|Ab": two}
+    assert digest(apart) != digest(together)
+    assert digest({"a\\": one}) != digest({"a": one})
+    known = hashlib.sha256(b"a||u1|(1,)|A").hexdigest()
+    assert digest({"a": one}) == known  # of a name without bars, as ever

@@ -25,8 +25,9 @@ Lie: TypeAlias = Callable[[str, Payload], Payload]
 
 def created(folder: Path, method: str = "fedavg", **options: Any) -> RunFolder:
     given = {"rounds": 3, "verified": True, **options}
+    of_setting = {"clients": str(given.pop("clients"))} if "clients" in given else {}
     setting = given.pop("setting", "tiny")
-    return RunFolder.create(folder, given_experiment(method, setting, {}, given))
+    return RunFolder.create(folder, given_experiment(method, setting, of_setting, given))
 
 
 @dataclass

@@ -58,11 +58,14 @@ class Payload:
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 of names, types, shapes and values, in the order of the names."""
+    """SHA-256 of names, types, shapes and values, in the order of the names.
+
+    A name ends with the first bar that is not escaped, so no two payloads have the same text.
+    """
     sha256 = hashlib.sha256()
     for name in sorted(arrays):
-        array = arrays[name]
-        sha256.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        array, escaped = arrays[name], name.replace("\\", r"\\").replace("|", r"\|")
+        sha256.update(f"{escaped}|{array.dtype.str}|{array.shape}|".encode())
         sha256.update(np.ascontiguousarray(array).data)
     return sha256.hexdigest()
 

@@ -194,7 +194,8 @@ def test_methods_describes_one_method() -> None:
     assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
     assert "shares: extras of a stage only" in ramet("methods", "o-pfgl").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
-    assert "Choose one of: fedlit-gcn, fedsage-sage, gat" in refused("networks", "transformer")
+    names = "aligned-gcn, fedlit-gcn, fedsage-sage, gat"
+    assert f"Choose one of: {names}" in refused("networks", "transformer")
 
 
 @pytest.mark.parametrize("width", [30, 80])
@@ -524,7 +525,7 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
     assert "fedstar is for graph-classification, but the data of planted are for node-" in line
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
-        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
+        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgcn, fedgta, fedpub, "
         "fgssl, fedtad, fedspray, o-pfgl, adafgl"
     )
     assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line

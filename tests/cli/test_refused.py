@@ -37,7 +37,7 @@ options = {{ task = "node-classification" }}
 """
 EXTRAS = {
     *("Crypto", "alembic", "captum", "cryptography", "dp_accounting", "dtaidistance", "flwr"),
-    *("jinja2", "matplotlib", "mlflow", "onnx", "onnxruntime", "onnxscript", "optuna"),
+    *("jinja2", "matplotlib", "mlflow", "nacl", "onnx", "onnxruntime", "onnxscript", "optuna"),
     *("prometheus_client", "psutil", "pyarrow", "pymetis", "ray", "sqlalchemy", "tensorboard"),
     *("tomli_w", "wandb", "yaml"),
 }
@@ -146,7 +146,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "audit show": causes(READS, "audit show nowhere", Works("audit show run"), NO_EXTRA),
     "audit verify": causes(READS, "audit verify run", WRITES_NOTHING, Never("says so")),
     "charter show": causes(READS, "charter show run", WRITES_NOTHING, Never("says so")),
-    "charter sign": causes(READS, "charter sign site", WRITES_NOTHING, Never("says so")),
+    "charter sign": causes(
+        READS, "charter sign 0123456789ab site", WRITES_NOTHING, Never("says so")
+    ),
     "charter verify": causes(READS, "charter verify run", WRITES_NOTHING, Never("says so")),
     "audit export": causes(
         READS,
@@ -158,6 +160,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "policy check": causes(
         READS, "policy check run north", Works("policy check run site"), "policy check run site"
     ),
+    "link start": causes(ANEW, *3 * ("link start north north/patients.csv site",)),
+    "link answer": causes(ANEW, *3 * ("link answer consortium.toml north/patients.csv site",)),
+    "link finish": causes(READS, *3 * ("link finish consortium.toml site",)),
     "doctor": causes(READS, Never("has none"), Either("doctor coordinator"), "doctor coordinator"),
     "deploy init": causes(READS, "deploy init wrong.toml --out coordinator", INIT, INIT),
     "deploy join": causes(ANEW, JOIN.replace("--data north", "--data south"), JOIN, JOIN),

@@ -16,12 +16,21 @@ from own_sites import messy_site
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 
 
-def test_columns_are_prepared_as_in_one_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secure", [False, True])
+def test_columns_are_prepared_as_in_one_process(secure: bool, tmp_path: Path) -> None:
     sizes = {"north": 50, "south": 33, "east": 41}
     files = [messy_site(tmp_path / name, n, rows) for n, (name, rows) in enumerate(sizes.items())]
     sites = shlex.join(map(str, files))
     local, remote = (
-        ramet.run("fedavg", "own", rounds=2, engine=engine, out=tmp_path / engine, sites=sites)
+        ramet.run(
+            "fedavg",
+            "own",
+            rounds=2,
+            engine=engine,
+            out=tmp_path / engine,
+            sites=sites,
+            secure=secure,
+        )
         for engine in ("local", "superlink")
     )
     assert local.summary.sha256 == remote.summary.sha256

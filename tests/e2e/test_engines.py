@@ -15,7 +15,9 @@ import pytest
 
 import ramet
 from federations import PLANTED
+from ramet.engine.chain_audit import compare
 from ramet.engine.store.client_state import model_arrays
+from ramet.flower.chain_copies import chain_copies
 from ramet.payload import digest
 
 pytestmark = pytest.mark.e2e
@@ -89,6 +91,7 @@ def test_engines_agree_on_nodes_and_latent_link_kinds(
 
 
 OF_THE_FIELD: dict[str, dict[str, Any]] = {
+    "fedgcn": {},
     "fedgta": {},
     "fedpub": {},
     "fgssl": {},
@@ -177,3 +180,24 @@ def test_a_killed_run_over_ray_resumes(local_runs: str, tmp_path: Path) -> None:
     result = ramet.resume(out)
     assert result.summary.sha256 == locally("fedstar", local_runs).summary.sha256
     assert not processes_of(out)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("secure", [False, True], ids=["in the clear", "secure sums"])
+@pytest.mark.parametrize("engine", ["ray", "superlink"])
+def test_verified_runs_agree_to_the_last_bit(
+    engine: Literal["ray", "superlink"], secure: bool, tmp_path: Path
+) -> None:
+    """And all copies of the chain are whole."""
+    given: dict[str, Any] = {"rounds": 2, "seed": 3, "secure": secure}
+    local, remote = (
+        ramet.run("fedstar", "tiny", engine=one, out=tmp_path / one, verified=True, **given)
+        for one in ("local", engine)
+    )
+    plain = ramet.run("fedstar", "tiny", out=tmp_path / "plain", **given)
+    assert remote.summary.sha256 == local.summary.sha256 == plain.summary.sha256
+    assert remote.summary.scores == local.summary.scores == plain.summary.scores
+    for result in (local, remote):
+        found = [*compare(chain_copies([result.folder]))]
+        assert {finding.state for finding in found} == {"whole"}
+        assert len(found) == len(result.summary.scores.clients) + 1

@@ -54,7 +54,7 @@ def test_a_method_runs_on_every_setting_of_its_task_and_no_other(
 def test_the_error_lists_methods_for_the_task_of_the_setting(tmp_path: Path) -> None:
     methods = (
         "local, fedavg, fedprox, fedper, scaffold, moon, ditto, fedadam, fedyogi, fedbuff, "
-        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgta, fedpub, "
+        "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgcn, fedgta, fedpub, "
         "fgssl, fedtad, fedspray, o-pfgl, adafgl"
     )
     with pytest.raises(RametError) as error:

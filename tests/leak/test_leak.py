@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import ramet
 from command_line import ramet as command
@@ -16,17 +18,22 @@ from own_sites import node_site, write_csv
 from ramet.engine.site.audit import AuditEntry, SentTensor
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.experiment.run_models import model_of
+from ramet.experiment.run_models import model_of, start_model_of
 from ramet.leak import NAME, Audit, Effort, audit, parse_bars
+from ramet.leak.attacked import Attacked, FinishedRun
+from ramet.leak.attacks import ATTACKS, Attack
 from ramet.leak.candidates import Candidates
-from ramet.leak.capture import first_round, last_round
-from ramet.leak.columns import moved
+from ramet.leak.capture import Repeated, Round, Seen, Sums, repeated
+from ramet.leak.columns import Layer, moved
+from ramet.leak.control import Leaking, as_it_is
 from ramet.leak.findings import View
 from ramet.leak.links import pairs
+from ramet.payload import Arrays, Payload
 from ramet.report.leak import verdict
 from ramet.training.local import LocalTraining
 
-LITTLE = Effort(references=2, rounds=2, canaries=8, small_sites=1, redrawn=10)
+LITTLE = Effort(references=2, canaries=8, small_sites=1)
+REPLIES_ONLY = Effort(references=0, canaries=0, small_sites=1)
 PLANTED: dict[str, Any] = {"partition": "balanced", "clients": 3, "nodes": 200, "links": 600}
 
 
@@ -45,7 +52,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audits(runs: Path) -> dict[str, Audit]:
-    return {path.name: audit(RunFolder.open(path), LITTLE) for path in runs.iterdir()}
+    return {
+        path.name: audit(
+            RunFolder.open(path), LITTLE if path.name.startswith("nodes") else REPLIES_ONLY
+        )
+        for path in runs.iterdir()
+    }
 
 
 def value(found: Audit, attack: str, view: View) -> float | None:
@@ -63,20 +75,32 @@ def test_the_degrees_that_occur_are_read_off_a_reply_in_the_clear(
     assert one.leaks
 
 
-def test_masked_replies_tell_no_degrees(audits: dict[str, Audit]) -> None:
-    one = audits["graphs-secure"].of("degrees", "replies")
+def test_a_sum_tells_which_degrees_occur_at_any_site(runs: Path, audits: dict[str, Audit]) -> None:
+    experiment = RunFolder.open(runs / "graphs-secure").experiment()
+    sites = [Candidates(experiment.samples(client)) for client in experiment.clients]
+    layer, degrees = Layer("structure.", True, 0), experiment.method.inputs.degrees
+    occurs = [layer.rows(site).sum(axis=0)[:degrees] > 0 for site in sites]
+    anywhere = np.any(occurs, axis=0)
+    hits, found = sum(own.sum() for own in occurs), len(sites) * anywhere.sum()
+    one = audits["graphs-secure"].of("degrees", "sums")
     assert one is not None
-    assert one.value == pytest.approx(one.chance)
-    assert not one.leaks
+    assert one.value == pytest.approx(2 * hits / (hits + found), abs=1e-6)
 
 
-@pytest.mark.parametrize("attack", ["membership", "reference", "links"])
-def test_what_masked_replies_tell_includes_chance(audits: dict[str, Audit], attack: str) -> None:
-    one = audits["nodes-secure"].of(attack, "replies")
-    assert one is not None
-    assert one.low is not None
-    assert one.high is not None
-    assert one.low <= 0.5 <= one.high
+def test_the_difference_of_two_sums_is_the_reply_of_the_site_that_is_missing() -> None:
+    def one(number: int, **terms: int) -> Round:
+        replies = {
+            client: Payload({"w": np.array([value], np.uint64)}) for client, value in terms.items()
+        }
+        return Round(number, {}, replies)
+
+    sums = Sums()
+    for entered in (one(1, a=5, b=7, c=2), one(2, a=4, c=2), one(3, a=6, b=1, c=3)):
+        sums.enter(entered)
+    arrays, sites = sums.of("b")  # 6 + 1 + 3 of round 3, less 4 + 2 of round 2
+    assert (arrays["w"].tolist(), sites) == ([4], 1)
+    arrays, sites = sums.of("a")
+    assert (arrays["w"].tolist(), sites) == ([10], 3)
 
 
 def test_the_final_model_of_a_secure_run_tells_what_that_of_a_plain_one_does(
@@ -111,22 +135,43 @@ def test_an_audit_survives_json(audits: dict[str, Audit]) -> None:
 
 
 @pytest.mark.parametrize("name", ["graphs", "graphs-secure", "nodes", "nodes-secure"])
-def test_what_is_attacked_is_what_left_the_sites(runs: Path, name: str, tmp_path: Path) -> None:
-    """The hashes in the sites' audit logs are those of the replies of the first and last round."""
+def test_what_is_attacked_is_the_run(runs: Path, name: str, tmp_path: Path) -> None:
+    """The repeated run has the same result; what leaves its sites in the clear is what left them.
+
+    The hashes in the sites' audit logs are those of the replies of the first and last round.
+    """
     run = with_all_states(runs / name, tmp_path / "run")
     experiment, summary = run.experiment(), run.summary()
     assert summary is not None
-    last = last_round(run, experiment, tmp_path / "last")
-    rounds = {summary.rounds: last}
-    if not experiment.settings.secure:  # the masks of another run are others
-        rounds[1] = first_round(experiment, tmp_path / "first")
-    for client in experiment.clients:
+    again = repeated(experiment, tmp_path / "again")
+    assert again.sha256 == summary.sha256
+    if not experiment.settings.secure:
+        check_logged(run, again)
+
+
+def check_logged(run: RunFolder, again: Repeated) -> None:
+    assert again.recorder.first is not None
+    assert again.recorder.last is not None
+    for client in again.experiment.clients:
         lines = (run.clients / client / "audit.jsonl").read_text().splitlines()
         entries = [AuditEntry.parse(line) for line in lines]
-        for number, seen in rounds.items():
-            sent = [e for e in entries if e.round == number and not e.stage and e.tensors]
-            arrays = seen.replies[client].arrays
+        for one in (again.recorder.first, again.recorder.last):
+            sent = [e for e in entries if e.round == one.number and not e.stage and e.tensors]
+            arrays = one.replies[client].arrays
             assert {*sent[0].tensors} == {SentTensor.of(n, a) for n, a in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    "protection", [{"verified": True}, {"dp": "unit=site,epsilon=8,delta=1e-5"}]
+)
+def test_protected_runs_are_repeated_to_the_bit(protection: dict[str, Any], tmp_path: Path) -> None:
+    options = {**PLANTED, **protection, "secure": True}
+    run = RunFolder.open(
+        ramet.run("fedavg", "planted", rounds=2, out=tmp_path / "r", **options).folder
+    )
+    attacked, summary = FinishedRun(run, tmp_path, LITTLE), run.summary()
+    assert summary is not None
+    assert attacked.repeat.sha256 == summary.sha256
 
 
 def test_columns_without_gradient_change_by_decay_alone() -> None:
@@ -148,7 +193,7 @@ def unlinked_run(folder: Path, **options: Any) -> RunFolder:
     return RunFolder.open(ramet.run("fedavg", "own", rounds=1, out=folder / "run", **parts).folder)
 
 
-FEATURES_ONLY = Effort(references=0, canaries=0, small_sites=6, redrawn=2)
+FEATURES_ONLY = Effort(references=0, canaries=0, small_sites=6)
 
 
 def test_steps_of_sgd_give_a_single_sample_away(tmp_path: Path) -> None:
@@ -159,11 +204,32 @@ def test_steps_of_sgd_give_a_single_sample_away(tmp_path: Path) -> None:
     assert "weights divided by bias" in one.note
 
 
-def test_masks_hide_what_steps_of_sgd_give_away(tmp_path: Path) -> None:
-    run = unlinked_run(tmp_path, algorithm="sgd", secure=True)
-    one = audit(run, FEATURES_ONLY).of("features", "replies")
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_prepared_message_reads_rows_through_sums_too(secure: bool, tmp_path: Path) -> None:
+    run = unlinked_run(tmp_path, algorithm="sgd", secure=secure, hidden=256)
+    one = audit(run, FEATURES_ONLY).of("rows", "prepared")
     assert one is not None
-    assert verdict(one) == "not shown"
+    assert one.leaks
+    assert one.value is not None
+    assert one.value > 0.8
+
+
+def test_sites_that_verify_refuse_a_prepared_message(tmp_path: Path) -> None:
+    one = audit(unlinked_run(tmp_path, algorithm="sgd", verified=True), FEATURES_ONLY).of(
+        "rows", "prepared"
+    )
+    assert one is not None
+    assert one.value is None
+    assert "refused" in one.note
+
+
+def test_a_sum_does_not_give_single_samples_away_exactly(tmp_path: Path) -> None:
+    """Each site has one sample here, and the attacker sees their mean."""
+    run = unlinked_run(tmp_path, algorithm="sgd", secure=True)
+    one = audit(run, FEATURES_ONLY).of("features", "sums")
+    assert one is not None
+    assert one.value is not None
+    assert one.value < 0.95
 
 
 def test_an_attack_that_cannot_succeed_has_no_power(runs: Path) -> None:
@@ -174,6 +240,67 @@ def test_an_attack_that_cannot_succeed_has_no_power(runs: Path) -> None:
     assert one is not None
     assert one.value == one.chance
     assert verdict(one) == "no power here"
+
+
+class Silent(Attacked):
+    """A run whose networks never learn anything, and whose replies are what was sent."""
+
+    def first(
+        self, samples: Mapping[str, Any] | None = None, prepared: Arrays | None = None
+    ) -> Seen:
+        seen = Leaking(self, as_it_is).first(samples, prepared)
+        return Seen(seen.training, seen.sent, seen.sent)
+
+    def networks(self, view: View) -> list[dict[str, nn.Module]]:
+        return [self.trained(self.sites, 0)]
+
+    def trained(
+        self,
+        samples: Mapping[str, Any],
+        number: int,
+    ) -> dict[str, nn.Module]:
+        return {client: start_model_of(self.experiment, client) for client in samples}
+
+
+@pytest.fixture(scope="module")
+def silent(runs: Path) -> dict[str, Silent]:
+    opened = {name: RunFolder.open(runs / name) for name in ("graphs", "nodes")}
+    opened["unlinked"] = unlinked_run(runs.parent / "unlinked")
+    found = {}
+    for name, run in opened.items():
+        experiment = run.experiment()
+        sites = {client: Candidates(experiment.samples(client)) for client in experiment.clients}
+        effort = Effort(references=4, canaries=40, small_sites=4)
+        found[name] = Silent(experiment, sites, effort)
+    return found
+
+
+WHERE = {"degrees": "graphs", "features": "unlinked", "rows": "unlinked"}
+"""The run on which an attack is tried; nodes, if it is not listed."""
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_every_attack_finds_what_is_planted_and_nothing_in_silence(
+    silent: dict[str, Silent], attack: Attack
+) -> None:
+    run = silent[WHERE.get(attack.name, "nodes")]
+    leaking = Leaking(run, attack.control)
+    for view in attack.views:
+        planted, nothing = attack.find(leaking, view)[0], attack.find(run, view)[0]
+        assert planted.leaks, planted
+        assert nothing.value is not None
+        assert not nothing.leaks, nothing
+
+
+def test_with_too_few_samples_an_attack_has_no_power(tmp_path: Path) -> None:
+    few = {**PLANTED, "nodes": 30, "links": 60}
+    run = RunFolder.open(ramet.run("fedavg", "planted", rounds=1, out=tmp_path / "r", **few).folder)
+    found = audit(run, Effort(references=2, canaries=2, small_sites=1))
+    for attack in ("membership-tpr", "epsilon"):
+        one = found.of(attack, "model")
+        assert one is not None
+        assert one.control is not None
+        assert verdict(one) == "no power here"
 
 
 def test_chance_for_labels_is_the_mean_of_the_other_sites(

@@ -18,6 +18,7 @@ from ramet.leak.intervals import (
     mean,
     proportion,
 )
+from ramet.leak.membership import Expected
 
 
 def ranked(positives: list[float], negatives: list[float]) -> Ranked:
@@ -50,10 +51,29 @@ def test_intervals_contain_one_half_in_19_of_20_draws_of_scores_that_tell_nothin
     assert 0.92 <= inside / trials <= 0.98
 
 
-def test_further_variance_widens_the_interval() -> None:
-    sites = [Ranked(np.arange(30.0), np.arange(30.0))]
-    narrow, wide = auc_estimate(sites), auc_estimate(sites, 0.01)
-    assert wide.low < narrow.low < narrow.high < wide.high
+def drawn_ratios(draw: np.random.Generator, gain: float) -> Ranked:
+    """Of a site whose margins grow by ``gain`` if a sample was trained with, from 4 shadow runs."""
+    members, others, runs = 60, 40, 4
+    difficulty = draw.normal(0, 3, members + others)
+    half = draw.permuted(np.arange(members + others)) < 50
+    included = np.stack([half, ~half, ~half, half])
+    margins = difficulty + draw.normal(size=(runs, members + others)) + gain * included
+    target = difficulty + draw.normal(size=members + others)
+    target[:members] += gain
+    return Ranked(*np.split(Expected.of(margins, included).ratios(target), [members]))
+
+
+def test_likelihood_ratios_of_margins_that_tell_nothing_contain_one_half() -> None:
+    draw, trials = np.random.default_rng(3), 200
+    found = [auc_estimate([drawn_ratios(draw, 0.0)]) for _ in range(trials)]
+    assert sum(one.low <= 0.5 <= one.high for one in found) / trials >= 0.91
+
+
+def test_likelihood_ratios_see_through_the_difficulty_of_samples() -> None:
+    """The loss alone would give an AUC of 0.67: 2 / √(2 · (9 + 1)) standard deviations apart."""
+    draw = np.random.default_rng(4)
+    found = np.mean([auc(drawn_ratios(draw, 2.0)) for _ in range(20)])
+    assert found > 0.8
 
 
 def test_hit_rate_allows_one_false_alarm_in_a_hundred() -> None:

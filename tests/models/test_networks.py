@@ -16,7 +16,7 @@ from ramet.data import NodeGraph, StructureEncoding
 from ramet.data.graphs.link_values import LinkValues
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.hetero_graphs import read_planted_hetero
-from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
+from ramet.models.networks import ALIGNED, DEFAULT_NETWORKS, NETWORKS
 from ramet.models.plain_link import LinkGCN
 from ramet.models.plain_node import NodeGCN
 from ramet.models.settings import LinkNetwork, NodeAttentionNetwork, NodeNetwork
@@ -25,7 +25,9 @@ from ramet.options import arguments
 from ramet.payload import only
 from ramet.source_names import dict_keys
 
-EVERY = [(name, shape) for name, shapes in NETWORKS.items() for shape in shapes]
+EVERY = [
+    (name, shape) for name, shapes in NETWORKS.items() if name not in ALIGNED for shape in shapes
+]
 
 
 def default_settings(name: str, shape: type[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,11 @@ from typing import Any
 
 import pytest
 
+from command_line import ramet
+from joined_sites import joined_site
+from ramet.engine.secure_messages import SecureError
+from ramet.experiment.chain_parts import charter_quorum, charter_terms
+from ramet.experiment.client_side import client_of
 from ramet.flower.site_charters import (
     BEGIN,
     CONTENT,
@@ -23,10 +29,13 @@ from ramet.flower.site_charters import (
     Proposal,
     SiteCharters,
 )
+from ramet.flower.site_charters import FOLDER as CHARTERS
+from ramet.flower.verified_site import verified
 from ramet.payload import Payload
 from ramet.policy import NO_RULES, Policy, PolicyError
 from ramet.secure.charter import Charter, CharterError, Member, SignedCharter
 from ramet.secure.identity import Identity, simulated_peers
+from verified_runs import created
 
 SITES = ("north", "south", "west")
 TERMS: dict[str, Any] = {"settings": {"method": "fedavg", "rounds": 2}, "version": "0"}
@@ -42,15 +51,16 @@ def identity(site: str) -> Identity:
 class Sites:
     folder: Path
     policy: Policy = NO_RULES
+    due: Due = DUE
 
     def charters(self, site: str) -> SiteCharters:
         return SiteCharters(self.folder / site, site)
 
     def answer(self, site: str, step: str, content: str, **notes: str) -> Mapping[str, str]:
         message = Payload(notes={STEP: step, CONTENT: content, **notes})
-        peers = simulated_peers(0, SITES)
+        peers = simulated_peers(0, tuple(self.due.sites))
         charters = self.charters(site)
-        return charters.answer(message, identity(site), peers, DUE, self.policy).notes
+        return charters.answer(message, identity(site), peers, self.due, self.policy).notes
 
     def propose(self, proposal: Proposal) -> Charter:
         members = {
@@ -67,7 +77,7 @@ class Sites:
         return SignedCharter(charter, signatures, shares), sealed
 
     def begin(self, signed: SignedCharter, sealed: Mapping[str, Any]) -> None:
-        for site in SITES:
+        for site in self.due.sites:
             own = {sender: given[site] for sender, given in sealed.items() if site in given}
             self.answer(site, BEGIN, signed.text(), **{SEALED: json.dumps(own)})
 
@@ -167,3 +177,86 @@ def test_a_charter_that_was_not_signed_does_not_begin(tmp_path: Path) -> None:
     swapped = {**sealed, "south": sealed["west"]}
     with pytest.raises(CharterError, match="was altered"):
         sites.begin(signed, swapped)
+
+
+def test_a_coordinator_with_a_third_of_the_sites_chooses_no_sum(tmp_path: Path) -> None:
+    """Of five sites, it and two members would know the third one's term in a sum over three."""
+    folder = created(tmp_path / "run", secure=True, clients=5)
+    experiment, run = folder.experiment(), folder.run_name
+    names = experiment.clients
+    due = Due(charter_terms(experiment), charter_quorum(experiment), names)
+    assert due.quorum == 4
+    sites = Sites(tmp_path / "sites", due=due)
+    keys = {site: identity(site).public for site in names}
+    signed, sealed = sites.sign(sites.propose(Proposal(due.terms, due.quorum, keys, "a")))
+    sites.begin(signed, sealed)
+    own = sites.charters(names[0])
+    states = tmp_path / "state" / "clients" / signed.charter.identity
+    given = client_of(experiment, names[0], folder.clients).protection
+    assert given.secure is not None
+    assert given.chain is not None
+    assert given.chain.member.charter.quorum == 4
+    config = {"settings": "", "members": "", "client": names[0], "state": str(tmp_path / "state")}
+    shutil.copytree(own.folder, tmp_path / "state" / CHARTERS)
+    secure = verified(given, config, experiment, states).secure
+    assert secure is not None
+    assert len(names[:3]) >= given.secure.members.needed  # without the charter, three are enough
+    given.secure.members.check(names[:3], "survivors")
+    secure.members.check(names[:4], "survivors")
+    with pytest.raises(SecureError, match=r"refuses a sum of 3 survivors; it needs 4"):
+        secure.members.check(names[:3], "survivors")
+    assert run != signed.charter.identity
+
+
+def test_nobody_chooses_a_share_of_the_seed_after_others_have_opened_theirs(
+    tmp_path: Path,
+) -> None:
+    sites = Sites(tmp_path)
+    signed, sealed = sites.sign(sites.propose(proposal()))
+    chosen = {**signed.shares, "south": "00" * 32}
+    with pytest.raises(CharterError, match="south has not opened its commitment"):
+        sites.begin(replace(signed, shares=chosen), sealed)
+
+
+def test_proposals_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what belongs to a run is kept for good; what is about to be signed is the newest."""
+    monkeypatch.setattr("ramet.flower.site_charters._KEPT", 3)
+    sites, waiting = Sites(tmp_path), Sites(tmp_path / "by hand", BY_HAND)
+    begun, sealed = sites.sign(sites.propose(proposal("begun")))
+    sites.begin(begun, sealed)
+    for number in range(6):
+        last = sites.propose(proposal(f"{number}"))
+        other = {**TERMS, "settings": {"method": "fedavg", "rounds": number + 2}}
+        due = replace(waiting, due=replace(DUE, terms=other))
+        with pytest.raises(CharterError, match="waits for its owner"):
+            due.answer("north", PROPOSE, proposal(terms=other).text)
+    north = sites.charters("north")
+    assert len([*(north.folder / "pledges").glob("*.json")]) == 3 + 1
+    assert north.member(begun.charter.identity).charter == begun.charter
+    assert [p.terms["settings"]["rounds"] for p in waiting.charters("north").waiting()] != []
+    assert len(waiting.charters("north").waiting()) == 3
+    sites.sign(last)
+
+
+def test_an_owner_signs_what_was_shown_and_not_what_came_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = joined_site(tmp_path, monkeypatch).site.folder
+    charters = SiteCharters(folder / "state" / CHARTERS, "north")
+    age = {"kind": "number", "marked": True, "mean": 41.5, "scale": 2.0, "categories": []}
+    prepared = {**TERMS, "preparation": {"types": {"patient": {"age": age}}}}
+    seen, later = proposal(terms=prepared), proposal(terms={**TERMS, "version": "1"})
+    charters.folder.mkdir(parents=True)
+    (charters.folder / "waiting").mkdir()
+    for one in (seen, later):
+        (charters.folder / "waiting" / f"{one.agreement}.json").write_text(one.text)
+    shown = ramet("charter", "show", str(folder)).stdout
+    assert f"waits for a signature: {seen.agreement}" in shown
+    assert "patient.age: kind number, marked True, mean 41.5, scale 2.0" in shown
+    for digits in ("", seen.agreement[:11], "0" * 12):
+        refused = ramet("charter", "sign", digits, str(folder))
+        assert refused.code != 0
+        assert len(charters.waiting()) == 2
+    assert ramet("charter", "sign", seen.agreement[:12], str(folder)).code == 0
+    assert charters.waiting() == [later]
+    assert [path.stem for path in (charters.folder / "approved").iterdir()] == [seen.agreement]

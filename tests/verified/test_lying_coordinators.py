@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +37,21 @@ def with_links(message: Payload, links: list[Link]) -> Payload:
 
 
 def other_values(draw: random.Random, message: Payload) -> Payload:
-    """Another model or another sum, by as little as one bit of one number."""
-    kinds = [kind for kind in ("arrays", "extras") if getattr(message, kind)]
-    kind = draw.choice(kinds)
-    arrays = dict(getattr(message, kind))
+    """Another sum, by as little as one bit of one number."""
+    arrays = dict(message.extras)
     name = draw.choice([*arrays])
     changed = np.array(arrays[name])
     place = draw.randrange(changed.size)
     as_bits = changed.reshape(-1).view(np.uint8)
     as_bits[place * changed.itemsize] ^= 1 << draw.randrange(8)
-    return replace(message, **{kind: {**arrays, name: changed}})
+    return replace(message, extras={**arrays, name: changed})
+
+
+def a_model(draw: random.Random, message: Payload) -> Payload:
+    """A model, or another array, beside the sum."""
+    kind = draw.choice(("arrays", "extras"))
+    arrays = {**getattr(message, kind), "layers.0.first.weight": np.zeros((4, 4), np.float32)}
+    return replace(message, **{kind: arrays})
 
 
 def other_sum(draw: random.Random, message: Payload) -> Payload:
@@ -107,10 +113,9 @@ def no_links(draw: random.Random, message: Payload) -> Payload:
 
 
 def fewer_arrays(draw: random.Random, message: Payload) -> Payload:
-    kind = draw.choice([kind for kind in ("arrays", "extras") if getattr(message, kind)])
-    arrays = dict(getattr(message, kind))
+    arrays = dict(message.extras)
     del arrays[draw.choice([*arrays])]
-    return replace(message, **{kind: arrays})
+    return replace(message, extras=arrays)
 
 
 def other_words(draw: random.Random, message: Payload) -> Payload:
@@ -119,13 +124,14 @@ def other_words(draw: random.Random, message: Payload) -> Payload:
     if way == 0:
         number = draw.choice([n for n in range(9) if n != message.numbers["last"]])
         return replace(message, numbers={**message.numbers, "last": number})
-    note = ("stage", "before") if way == 1 else ("spared", json.dumps([*message.arrays][:1]))
+    note = ("stage", "before") if way == 1 else ("spared", '["layers.0.first.weight"]')
     return replace(message, notes={**message.notes, note[0]: note[1]})
 
 
 DEVIATIONS: list[Deviation] = [
     other_words,
     other_values,
+    a_model,
     other_sum,
     other_answers,
     other_link,
@@ -146,7 +152,7 @@ class Site:
         self.chain.followed(self.messages[1])
         self.chain.followed(self.messages[2])
 
-    @property
+    @cached_property
     def chain(self) -> SiteChain:
         return simulated_chain(self._experiment, "rings", self._root)
 

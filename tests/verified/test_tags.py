@@ -8,7 +8,7 @@ import pytest
 from ramet.payload import Payload
 from ramet.rules.fold import Sums
 from ramet.rules.merging import WeightedMean
-from ramet.secure.tags import PRIME, _dot, is_sum, tag_of
+from ramet.secure.tags import PRIME, _joined, _products, is_sum, tag_of
 
 KEY = bytes(range(32))
 SITES = ("a", "b", "c", "d")
@@ -30,7 +30,7 @@ def test_products_are_exact() -> None:
         int(value) * sum(int(limb) << (16 * place) for place, limb in enumerate(row))
         for value, row in zip(integers, factors, strict=True)
     )
-    assert _dot(integers, factors) == expected
+    assert _joined(_products(integers, factors)) == expected
 
 
 def test_the_sum_of_tags_belongs_to_the_sum_of_terms() -> None:

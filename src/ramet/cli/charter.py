@@ -20,6 +20,8 @@ charter_app = typer.Typer(
     help="Show, sign or verify the charter of a run.", no_args_is_help=True, suggest_commands=False
 )
 app.add_typer(charter_app, name="charter")
+_DIGITS = 12
+"""How many digits of what is signed an owner gives at least."""
 Run = Annotated[Path, typer.Argument(help="Folder of a run, or of a site.")]
 
 
@@ -39,22 +41,30 @@ def show_charter(folder: Run = Path()) -> None:
             print_line(line)
 
 
+Agreement = Annotated[
+    str, typer.Argument(help="The digits after 'waits for a signature', at least the first twelve.")
+]
+
+
 @charter_app.command("sign")
-def sign_charter(folder: PartyFolder = Path()) -> None:
-    """Sign the charters that wait at the site in FOLDER, each for one run.
+def sign_charter(agreement: Agreement, folder: PartyFolder = Path()) -> None:
+    """Sign a charter that waits at the site in FOLDER, for one run.
 
-    A site signs by hand if its policy says so. Look at them first with `ramet charter show`. The
-    site then answers when the coordinator asks again.
+    A site signs by hand if its policy says so. `ramet charter show` shows what waits, with the
+    digits of each. The site then answers when the coordinator asks again.
 
-    Example: ramet charter sign hospitals-north
+    Example: ramet charter sign 1f0c6d2a9b3e hospitals-north
     """
     charters = _site_charters(folder)
-    waiting = charters.waiting()
-    if not waiting:
-        raise RametError(f"no charter waits at {folder}. The coordinator proposes one with a run.")
+    waiting = [one for one in charters.waiting() if one.agreement.startswith(agreement)]
+    if not waiting or len(agreement) < _DIGITS:
+        raise RametError(
+            f"no charter with the digits '{agreement}' waits at {folder}. Copy at least the first "
+            f"{_DIGITS} from `ramet charter show`; the coordinator proposes charters with a run."
+        )
     for proposal in waiting:
         charters.approve(proposal)
-        method, agreement = proposal.terms["settings"]["method"], proposal.agreement[:12]
+        method, agreement = proposal.terms["settings"]["method"], proposal.agreement[:_DIGITS]
         print_line(f"signed for one run: {method} ({agreement})")
 
 

@@ -25,7 +25,7 @@ def leak(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw a .png or .svg file.")] = None,
     references: Annotated[
-        int, typer.Option(min=0, help="Reference models to train per site; 0 for none.")
+        int, typer.Option(min=0, help="Shadow runs for likelihood ratios; 0 for none.")
     ] = 4,
     canaries: Annotated[
         int, typer.Option(min=0, help="Most canaries per site; 0 saves repeating the run.")
@@ -35,10 +35,12 @@ def leak(
 ) -> None:
     """Attack the finished run in RUN, and print what it gives away, with 95 % intervals.
 
-    Attackers see the sites' replies, a site's final model, or its predictions. They look for
-    degrees, features, shares of classes, members and links, and for a lower bound on ε. To know
-    what is true they need the data of all sites on this machine, so audit a simulation. RUN gets
-    the file leak.json, which exported model cards quote; nothing else in it is changed.
+    Attackers see what the coordinator, a member, or the holder of the final model sees: replies or
+    secure sums, merged models, predictions. They look for degrees, features, shares of classes,
+    members and links, and for a lower bound on ε. An attack that finds nothing is also tried on a
+    run that is made to leak; if it fails there too, it has "no power here". To know what is true
+    they need the data of all sites on this machine, so audit a simulation. RUN gets the file
+    leak.json, which exported model cards quote; nothing else in it is changed.
 
     \b
     Examples:
@@ -58,7 +60,9 @@ def leak(
         check_output(plot, (".png", ".svg"))
     folder = RunFolder.open(run.absolute())
     effort = Effort(references=references, canaries=canaries, seed=seed)
-    print_status("Attacking; this takes about as long as a few runs of this kind.")
+    print_status(
+        f"Attacking. The run is repeated {effort.repeats} times, and its round 1 more often."
+    )
     with torch_threads(folder.experiment().settings.threads):
         found = audit(folder, effort)
     with all_or_nothing():

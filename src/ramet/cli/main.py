@@ -18,6 +18,7 @@ from ramet.cli import (
     deploy,
     export,
     leak,
+    link,
     predict,
     report,
     reproduce,
@@ -40,7 +41,7 @@ app = typer.Typer(
 )
 GROUPS = (
     *(run, predict, export, leak, trial, compare, reproduce, report, board, tune, data, catalogue),
-    *(site, charter, deploy),
+    *(site, charter, link, deploy),
 )
 for group in GROUPS:
     app.add_typer(group.app)

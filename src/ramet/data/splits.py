@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -90,6 +91,17 @@ def node_split(labels: Tensor, seed: int, share: float = 0.6) -> Split:
     train, rest = _divide(torch.arange(labels.numel()), labels, 1 - share, seed)
     val, test = _divide(rest, labels, 0.5, seed)
     return Split(train, val, test)
+
+
+def joined(splits: Sequence[Split], sizes: Sequence[int]) -> Split:
+    """The split of several clients' samples in one place, one after the other."""
+    starts = [0, *accumulate(sizes)]
+
+    def join(part: str) -> Tensor:
+        moved = (getattr(split, part) + first for split, first in zip(splits, starts, strict=False))
+        return torch.cat([*moved])
+
+    return Split(*map(join, PARTS))
 
 
 def drawn_parts(labels: Tensor, shares: Sequence[float], seed: int) -> Tensor:  # [samples]

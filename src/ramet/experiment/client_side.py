@@ -84,7 +84,7 @@ def _protection(experiment: Experiment, client: str, states: Path) -> Protection
     settings, audited = experiment.settings, experiment.setting.user_defined
     return Protection(
         clients=len(experiment.clients),
-        secure=_secure_site(experiment, client, states) if settings.secure else None,
+        secure=secure_site(experiment, client, states, _SECURE) if settings.secure else None,
         chain=_chain(experiment, client, states) if settings.verified else None,
         private=_private_site(experiment, client, states),
         run_answers=RunAnswers(states / client / ANSWERS) if settings.dp else None,
@@ -92,11 +92,11 @@ def _protection(experiment: Experiment, client: str, states: Path) -> Protection
     )
 
 
-def _secure_site(experiment: Experiment, client: str, states: Path) -> SecureSite:
+def secure_site(experiment: Experiment, client: str, states: Path, kept_in: str) -> SecureSite:
     """A site whose keys are drawn from the seed, for simulations."""
     from ramet.engine.site.secure_site import simulated_site  # needs an extra
 
-    folder = states / client / _SECURE
+    folder = states / client / kept_in
     seed, config = experiment.settings.seed, agreed_digest(experiment)
     site = simulated_site(client, states.name, folder, seed, experiment.clients, config)
     return replace(site, members=replace(site.members, survivors=smallest_sum(experiment)))

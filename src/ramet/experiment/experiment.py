@@ -14,7 +14,7 @@ import torch
 from ramet.data import ClientData
 from ramet.data.fingerprint import data_sha256
 from ramet.data.own.kept_parts import KeptParts
-from ramet.data.own.preparation import Preparation, SiteSums, agreed
+from ramet.data.own.preparation import Pooled, Preparation, SiteSums, agreed
 from ramet.data.own.schema import Schema
 from ramet.errors import unknown
 from ramet.experiment.code import check_code
@@ -122,7 +122,9 @@ class Experiment:
     @cached_property
     def preparation(self) -> Preparation:
         """How all sites prepare their columns."""
-        return agreed(self.told) if self.agreement is None else self.agreement
+        if self.agreement is not None:
+            return self.agreement
+        return agreed(self.told, Pooled.of(self.told) if self.settings.secure else None)
 
     @cached_property
     def told(self) -> Mapping[str, SiteSums]:

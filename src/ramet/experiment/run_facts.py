@@ -113,7 +113,9 @@ def _remarks(experiment: Experiment) -> list[str]:
         if experiment.has_data_of(client)
         for remark in experiment.setting.remarks(client, experiment.reading)
     ]
-    return [*of_sites, *distant_sums(experiment.told), *_ignored(experiment)]
+    in_the_open = not experiment.settings.secure
+    distant = distant_sums(experiment.told) if in_the_open else ()
+    return [*of_sites, *distant, *_ignored(experiment)]
 
 
 def _ignored(experiment: Experiment) -> Iterator[str]:
@@ -157,5 +159,6 @@ def _introductions(experiment: Experiment) -> dict[str, tuple[str, ...]]:
     """What the sites on this machine tell before round 1, in words; only those that do."""
     own = experiment.setting.user_defined
     here = [client for client in experiment.clients if own and experiment.has_data_of(client)]
-    words = {client: experiment.sums(client).in_words() for client in here}
+    masked = experiment.settings.secure
+    words = {client: experiment.sums(client).in_words(masked) for client in here}
     return {client: told for client, told in words.items() if told}

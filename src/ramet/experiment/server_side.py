@@ -25,7 +25,7 @@ from ramet.run_options import Engine
 if TYPE_CHECKING:
     from ramet.secure.charter import Charter  # needs an extra
 
-_RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
+RETRY_DELAYS: dict[Engine, tuple[float, ...]] = {
     "local": (),  # in the same process a retry would end the same way
     "ray": (0.0, 0.0),
     "superlink": (5.0, 65.0),  # a restarted SuperNode is refused for up to a minute
@@ -46,7 +46,7 @@ def rounds_of(experiment: Experiment, snapshots: Path, regional: bool = False) -
         snapshots=Snapshots(snapshots, keep=KEPT * (len(experiment.method.stages) + 1)),
         evaluate_server=None if regional else _server_evaluation(experiment),
         quorum=max(settings.quorum, smallest_sum(experiment), signed),
-        retry_delays=_RETRY_DELAYS[settings.engine],
+        retry_delays=RETRY_DELAYS[settings.engine],
         patience=settings.patience,
         norm_bound=settings.norm_bound,
         extras=sizes.start_extras(),

@@ -74,10 +74,15 @@ class Example:
 
 
 def invented(form: Form, nodes: int, seed: int) -> Example:
-    """Draw an example with about this number of nodes, of each type if there are several."""
+    """Draw an example with about this number of nodes, of each type if there are several.
+
+    Where all graphs have the same nodes, it has two or three graphs.
+    """
     draw = np.random.default_rng(seed)
     if isinstance(form.shape, LinkShape):
         return _links(form, nodes, draw)
+    if isinstance(form.shape, GraphShape) and form.shape.nodes:
+        nodes = form.shape.nodes * (2 + nodes % 2)
     node_type = next(iter(form.schema.nodes)) if form.schema else "node"
     features, tables = _features(form, node_type, form.shape.features, nodes, draw)
     ends = _ends(nodes, draw)
@@ -119,17 +124,21 @@ def _values(form: Form, links: int, draw: np.random.Generator) -> LinkValues:
 
 
 def _block(form: Form, features: Tensor, ends: Tensor, draw: np.random.Generator) -> GraphBlock:
-    """Two graphs; links between them are dropped."""
-    nodes = features.size(0)
-    first = nodes // 3
-    ends = ends[:, (ends[0] < first) == (ends[1] < first)]
+    """Two graphs, or as many as the nodes are for; links between them are dropped."""
+    assert isinstance(form.shape, GraphShape)
+    nodes, aligned = features.size(0), form.shape.nodes
+    starts = torch.tensor([0, nodes // 3, nodes])
+    if aligned:
+        starts = torch.arange(0, nodes + 1, aligned)
+    graph = torch.bucketize(ends.contiguous(), starts, right=True)
+    ends = ends[:, graph[0] == graph[1]]
     block = block_with_values(
         ends,
         _values(form, ends.size(1), draw),
-        torch.tensor([0, first, nodes]),
+        starts,
         features=features,
         feature_width=features.size(1),
-        labels=torch.zeros(2, dtype=torch.int64),
+        labels=torch.zeros(starts.numel() - 1, dtype=torch.int64),
     )
     return form.encoding.added_to(block)
 

@@ -30,11 +30,8 @@ from flwr.common import log
 from ramet.data.own.preparation import Preparation, SiteSums
 from ramet.data.own.problems import SiteDataError
 from ramet.data.own.site import site_name
-from ramet.disk import write_atomically
 from ramet.engine.site.answered import NAME as ANSWERED
 from ramet.engine.site.answered import Answered
-from ramet.engine.site.audit import INTRODUCTIONS, AuditLog
-from ramet.engine.site.audit import NAME as AUDIT
 from ramet.engine.site.client import Client
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.ledger import Ledger
@@ -48,7 +45,7 @@ from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.client_side import audit_log, client_of
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.digests import terms_digest
-from ramet.flower.data_record import check_same_data, check_same_terms, data_version
+from ramet.flower.data_record import check_same_data, check_same_terms
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
     NotAllowedError,
@@ -59,8 +56,7 @@ from ramet.flower.permission import (
 )
 from ramet.flower.records import COLUMNS, PREPARATION, from_records, to_records
 from ramet.flower.run_config import from_run_config
-from ramet.flower.sent_sums import NAME as SENT_SUMS
-from ramet.flower.sent_sums import SentSums
+from ramet.flower.sent_sums import SiteColumns
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.site_charters import STEP, Due
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
@@ -71,8 +67,6 @@ from ramet.policy import Policy, PolicyError
 if TYPE_CHECKING:
     from ramet.engine.site.secure_site import SecureSite
 
-SUMS = "columns.json"
-"""The file in the site's state folder with the sums of columns that it sent last."""
 app = ClientApp()
 
 
@@ -86,14 +80,15 @@ def introduce(message: Message, context: Context) -> Message:
         name = _name(context, experiment)
         facts |= {"client": name}
         described = _described(experiment, name, policy) if experiment.setting.user_defined else {}
-        if COLUMNS in described and not policy.numbers.columns:
-            raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
-        if COLUMNS in described and experiment.settings.dp:
-            raise NotAllowedError("`dp`: sums of columns would leave this site without noise.")
         with write_errors_kept_local("write its state"):
-            described = _sent_once(context, experiment, name, described, policy)
-            reply = Payload(notes={"client": name, **described})
-            _keep_sums(context, experiment, name, reply)
+            own = _site_columns(context, experiment, name)
+            sums = own.once(described, policy)
+            sums = sums.without_numbers() if experiment.settings.secure else sums
+            told = {COLUMNS: sums.text()} if sums != SiteSums() else {}
+            form = {kind: text for kind, text in described.items() if kind != COLUMNS}
+            reply = Payload(notes={"client": name, **form, **told})
+            if told:
+                own.keep(sums.text(), reply, sums.in_words())
         signed_reply = _signed(reply, context, request, name, INTRODUCTION)
         return Message(to_records(signed_reply), reply_to=message)
 
@@ -105,6 +100,8 @@ def answer(message: Message, context: Context) -> Message:
         request = from_records(message.content)
         check_request(request, str(context.node_config.get("client")), context.node_config)
         preparation = request.notes.get(PREPARATION, "")
+        if COLUMNS in request.notes:
+            return Message(to_records(_columns_step(context, request)), reply_to=message)
         if STEP in request.notes:
             return Message(
                 to_records(_charter_step(context, request, preparation)), reply_to=message
@@ -176,39 +173,45 @@ def _described(experiment: Experiment, name: str, policy: Policy) -> dict[str, s
             sums = sums.without_rarity() if is_silent else sums
     except SiteDataError:
         return {"form": ""}
-    return {"form": schema.text()} | ({COLUMNS: sums.text()} if sums != SiteSums() else {})
+    if sums == SiteSums():
+        return {"form": schema.text()}
+    if not policy.numbers.columns:
+        raise PolicyError("`numbers.columns`: this site does not send the sums of its columns.")
+    if experiment.settings.dp:
+        raise NotAllowedError("`dp`: sums of columns would leave this site without noise.")
+    return {"form": schema.text(), COLUMNS: sums.text()}
 
 
-def _sent_once(
-    context: Context, experiment: Experiment, name: str, described: dict[str, str], policy: Policy
-) -> dict[str, str]:
-    """The same, with the sums that were sent before if the data is the same."""
+def _columns_step(context: Context, request: Payload) -> Payload:
+    """What the site answers about sums of its columns under masks."""
+    from ramet.experiment.client_side import secure_site  # these need an extra
+    from ramet.flower.masked_columns import columns_answer
+
+    experiment, _, policy = _permitted(context)
+    if not experiment.settings.secure:
+        raise NotAllowedError("`secure`: only runs with secure sums have columns under masks.")
+    name, states = _name(context, experiment), _states(context, request, COLUMNS)
+    with write_errors_kept_local("write its state"):
+        secure = secure_site(experiment, name, states, "secure")
+        own = _secured(Protection(secure=secure, policy=policy), context)
+        assert own is not None
+        sums = _site_columns(context, experiment, name)
+        sent = sums.once(_described(experiment, name, policy), policy)
+        reply = columns_answer(own, request, sent, sums.version)
+        sums.keep(sent.text(), reply, sent.in_words(masked=True))
+    number = int(request.numbers["round"])
+    return _signed(reply, context, request, name, number)
+
+
+def _site_columns(context: Context, experiment: Experiment, name: str) -> SiteColumns:
     folder, data = context.node_config.get("state"), experiment.settings.data
-    if not folder or COLUMNS not in described:
-        return described
-    path = experiment.setting.data_of(name, data)
-    version = "" if path is None else data_version(path)
-    sent = SentSums(Path(str(folder)) / SENT_SUMS, name).once(version, described[COLUMNS], policy)
-    return {**described, COLUMNS: sent}
-
-
-def _keep_sums(context: Context, experiment: Experiment, name: str, reply: Payload) -> None:
-    """Keep and audit what the site is about to send about its tables, for its owner to read."""
-    folder, sums = context.node_config.get("state"), reply.notes.get(COLUMNS)
-    if folder and sums:
-        path = Path(str(folder)) / SUMS
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, sums.encode())
-        audit = AuditLog(
-            Path(str(folder)) / INTRODUCTIONS / AUDIT,
-            run="",
-            client=name,
-            method=experiment.settings.label,
-            data=str(experiment.setting.data_of(name, experiment.settings.data)),
-            run_config=run_config_digest(context.run_config),
-        )
-        words = SiteSums.parse(sums, name).in_words()
-        audit.add(0, reply, "introduction", words)
+    return SiteColumns(
+        site=name,
+        method=experiment.settings.label,
+        folder=Path(str(folder)) if folder else None,
+        data=experiment.setting.data_of(name, data),
+        run_config=run_config_digest(context.run_config),
+    )
 
 
 @contextmanager
@@ -364,7 +367,7 @@ def _signed(
     return signed(reply, request_id, Path(str(key)))
 
 
-def _states(context: Context, request: Payload) -> Path:
+def _states(context: Context, request: Payload, kind: str = "clients") -> Path:
     """The folder for this run's private state; every run has its own."""
     run = request.notes.get("run", "")
     if not re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", run):
@@ -374,4 +377,4 @@ def _states(context: Context, request: Payload) -> Path:
         raise RametError(
             'this SuperNode has no folder for its state. Add state="FOLDER" to its --node-config.'
         )
-    return Path(str(folder)) / "clients" / run
+    return Path(str(folder)) / kind / run

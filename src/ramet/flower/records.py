@@ -26,7 +26,10 @@ _STREAM = "NPY arrays"
 _ARRAYS, _EXTRAS = "arrays", "extras"
 _NUMBER, _NOTE = "number:", "note:"
 COLUMNS, PREPARATION = "columns", "preparation"
-"""The notes in which a site sends the sums of its columns, and gets the agreed preparation."""
+"""The notes in which a site sends the sums of its columns, and gets the agreed preparation.
+
+In a message to a site, the first lists columns whose sums are to be added up under masks.
+"""
 DECODING_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, DecodeError)
 """What Flower raises when it cannot assemble a message from its parts."""
 

@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
-from ramet.data.own.preparation import agreed, distant_sums
+from ramet.data.own.preparation import Preparation, agreed, distant_sums
 from ramet.data.own.schema import Schema
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
@@ -50,9 +50,7 @@ def main(grid: Grid, context: Context) -> None:
             check_sites(folder, schemas)
         else:
             reported = _checked_complete(experiment, schemas, wire)
-            for sentence in distant_sums(wire.sites.sums):
-                log(WARNING, "%s.", sentence)
-            agreement = agreed(wire.sites.sums)
+            agreement = _agreement(wire, Experiment(settings, reported, Preparation()))
             folder = _created(path, Experiment(settings, reported, agreement), wire, context)
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
@@ -60,6 +58,18 @@ def main(grid: Grid, context: Context) -> None:
             begin(wire, path, read_charter(path), settings.deadline, is_new)
         execute(folder, wire, _log_round)
     log(INFO, "The run has ended: %s", path)
+
+
+def _agreement(wire: GridWire, experiment: Experiment) -> Preparation:
+    """How all sites prepare their columns; in a run with secure sums, from sums under masks."""
+    told, settings = wire.sites.sums, experiment.settings
+    if settings.secure and experiment.setting.user_defined and not settings.dp:
+        from ramet.flower.masked_columns import summed_columns  # needs an extra
+
+        return agreed(told, summed_columns(wire, experiment))
+    for sentence in distant_sums(told):
+        log(WARNING, "%s.", sentence)
+    return agreed(told)
 
 
 def _created(path: Path, experiment: Experiment, wire: GridWire, context: Context) -> RunFolder:

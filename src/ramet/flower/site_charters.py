@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from secrets import token_bytes
@@ -41,6 +41,8 @@ WAITING = "waits for its owner to sign the charter"
 """What a site answers that signs by hand."""
 FOLDER = "charters"
 """The folder of a site's charters, in the folder of its state."""
+_KEPT = 100
+"""How many pledges without a run, and how many waiting proposals, a site keeps: the newest."""
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -193,6 +195,7 @@ class SiteCharters:
         if not path.exists():
             pledge = Pledge.drawn(lambda _: token_bytes(SECRET_BYTES))
             self._write(path, {name: value.hex() for name, value in asdict(pledge).items()})
+            _forget_old(path.parent, lambda old: not self._has_begun(old))
         return self._read_pledge(proposal)[0].member(self.site, identity.public)
 
     def _signed(self, charter: Charter, identity: Identity, by_hand: bool) -> Payload:
@@ -236,6 +239,7 @@ class SiteCharters:
             return
         self._waiting.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(self._waiting / f"{proposal.agreement}.json", proposal.text)
+        _forget_old(self._waiting, lambda _: True)
         raise CharterError(f"{self.site} {WAITING}; it runs `ramet charter sign`.")
 
     def _use_consent(self, proposal: Proposal) -> None:
@@ -243,6 +247,11 @@ class SiteCharters:
         self._require_consent(proposal)
         self._approved(proposal).unlink()
         sync(self._approved(proposal).parent)
+
+    def _has_begun(self, pledge: Path) -> bool:
+        """Whether a pledge is that of a run, whose messages the site signs with it."""
+        signed = json.loads(pledge.read_text()).get("signed")
+        return signed is not None and self._path(signed).exists()
 
     def _complete(self, run: str) -> dict[str, Any]:
         path = self._path(run)
@@ -275,6 +284,14 @@ class SiteCharters:
     @property
     def _waiting(self) -> Path:
         return self.folder / "waiting"
+
+
+def _forget_old(folder: Path, may_go: Callable[[Path], bool]) -> None:
+    """Keep the newest files, so that a coordinator cannot fill the disk with proposals."""
+    files = [path for path in folder.glob("*.json") if may_go(path)]
+    files.sort(key=lambda path: path.stat().st_mtime_ns)
+    for path in files[:-_KEPT]:
+        path.unlink()
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

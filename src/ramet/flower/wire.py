@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -14,7 +15,7 @@ from ramet.data.own.preparation import Preparation
 from ramet.data.own.schema import Schema
 from ramet.engine.server.wire import Answer
 from ramet.flower.introductions import Introductions
-from ramet.flower.records import PREPARATION, to_records
+from ramet.flower.records import COLUMNS, PREPARATION, to_records
 from ramet.flower.signed_grid import SignedGrid
 from ramet.flower.signing import NONCE, CoordinatorKey, Keyring, RequestId, fresh_nonce
 from ramet.payload import Payload
@@ -55,6 +56,10 @@ class GridWire:
         """
         self.sites.run, self.sites.expected = run, expected
         self._notes = {PREPARATION: preparation.text()} if preparation != Preparation() else {}
+
+    def begin_columns(self, name: str, columns: Sequence[str]) -> None:
+        """From here on, messages are about sums of columns, which have a name like a run."""
+        self.sites.run, self._notes = name, {COLUMNS: json.dumps(columns)}
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         """Also yields replies to requests of earlier exchanges that were left before their end."""

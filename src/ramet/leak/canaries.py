@@ -6,17 +6,14 @@ can change them. See `epsilon_bound`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from ramet.experiment import Experiment
 from ramet.experiment.run_models import start_model_of
+from ramet.leak.attacked import Attacked
 from ramet.leak.candidates import Candidates
-from ramet.leak.capture import trained
 from ramet.leak.intervals import Scores
 from ramet.randomness import Randomness
 
@@ -44,18 +41,17 @@ class _Site:
         return self.altered.trained_with(members[~torch.isin(members, lost)])
 
 
-def guesses(
-    experiment: Experiment, sites: Mapping[str, Candidates], folder: Path, count: int, seed: int
-) -> Guesses:
+def guesses(run: Attacked) -> Guesses:
     """Repeat the run with canaries at every site, and guess which ones were trained with."""
-    prepared = {client: _with_canaries(site, client, count, seed) for client, site in sites.items()}
-    models = trained(
-        experiment, folder, {client: site.samples() for client, site in prepared.items()}
-    )
+    count, seed = run.effort.canaries, run.effort.seed
+    sites = {
+        client: _with_canaries(site, client, count, seed) for client, site in run.sites.items()
+    }
+    models = run.trained({client: site.samples() for client, site in sites.items()}, 0)
     scores, included = [], []
-    for client, site in prepared.items():
+    for client, site in sites.items():
         margins = site.altered.margins(models[client], site.canaries)
-        before = site.altered.margins(start_model_of(experiment, client), site.canaries)
+        before = site.altered.margins(start_model_of(run.experiment, client), site.canaries)
         gain = margins - before
         scores.append(gain - np.median(gain))
         included.append(site.included.numpy())

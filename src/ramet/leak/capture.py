@@ -1,229 +1,259 @@
-"""What the coordinator sees of a round, from repeating it with the run's own settings and data."""
+"""What participants see of a run, from repeating it with the run's own settings and data.
+
+Masks cancel out, so runs with secure sums are repeated without. Each site's term is then known
+here, but of terms in such runs attackers get sums only.
+"""
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ramet.engine.processes.local import LocalWire
-from ramet.engine.secure_messages import STEP
-from ramet.engine.server.state import RunState
 from ramet.engine.server.wire import Answer, Wire
 from ramet.engine.site.client import Client
-from ramet.engine.start import START
-from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.site.states import LiveStates
 from ramet.errors import RametWarning
-from ramet.experiment import Experiment, RunFolder
+from ramet.experiment import Experiment
 from ramet.experiment.client_side import client_of
-from ramet.experiment.run_models import saved_model_of
+from ramet.experiment.objects import is_object
 from ramet.experiment.server_side import rounds_of
 from ramet.payload import Array, Arrays, Payload, under
-from ramet.rules.fixed_point import PARAMETERS
-from ramet.rules.method import AssembledMethod, step_of
+from ramet.rules.fixed_point import PARAMETERS, RingTotal
+from ramet.rules.method import AssembledMethod
+from ramet.training.local import Training
 
 _WEIGHT = "weight/"
 
 
 class _SeenEnoughError(Exception):
-    """All replies of the round have been seen, so the rest of the run need not be repeated."""
-
-
-@dataclass
-class _Recorder:
-    """A wire that keeps the requests to train in one round and the replies, and ends there."""
-
-    wire: Wire
-    round: int
-    requests: dict[str, Payload] = field(default_factory=dict)
-    replies: dict[str, Payload] = field(default_factory=dict)
-
-    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
-        def kept() -> Iterator[tuple[str, Payload]]:
-            for client, message in requests:
-                if self._is_training(message):
-                    self.requests[client] = message
-                yield client, message
-
-        for client, reply in self.wire.exchange(kept()):
-            if client in self.requests and client not in self.replies and _is_reply(reply):
-                assert isinstance(reply, Payload)
-                self.replies[client] = reply
-            yield client, reply
-        if self.replies:
-            raise _SeenEnoughError
-
-    def _is_training(self, message: Payload) -> bool:
-        return (
-            int(message.numbers.get("round", 0)) == self.round
-            and bool(message.numbers.get("train", 0))
-            and not {"stage", STEP} & message.notes.keys()
-        )
-
-
-def _is_reply(reply: Payload | str) -> bool:
-    return isinstance(reply, Payload) and bool(reply.arrays)
+    """Round 1 has been seen, so the rest of the run need not be repeated."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The replies of a round, and what each client began it with.
+    """What one round shows of its sites.
 
     Args:
-        method: of the run.
-        sent: shared arrays by client, from before its training.
-        replies: as they left the sites.
-        masked: whether they left under masks.
-        buffers: names of arrays that are not trained.
+        training: of the sites.
+        sent: the arrays that each began the round with.
+        received: what the attacker takes for the arrays that each ended it with.
     """
 
-    method: AssembledMethod
+    training: Training
     sent: Mapping[str, Arrays]
-    replies: Mapping[str, Payload]
-    masked: bool
-    buffers: frozenset[str] = frozenset()
-
-    def read(self) -> dict[str, dict[str, Array]]:
-        """Each client's parameters, as an attacker would read them from its reply."""
-        return {client: self._read(client, reply) for client, reply in self.replies.items()}
-
-    def redrawn(self, seed: int) -> Seen:
-        """The same with uniformly random numbers in place of masked replies."""
-        draw = np.random.default_rng(seed)
-
-        def drawn(reply: Payload) -> Payload:
-            arrays = {
-                name: draw.integers(0, np.iinfo(array.dtype).max, array.shape, array.dtype, True)
-                for name, array in reply.arrays.items()
-            }
-            return replace(reply, arrays=arrays)
-
-        return replace(self, replies={c: drawn(reply) for c, reply in self.replies.items()})
-
-    def _read(self, client: str, reply: Payload) -> dict[str, Array]:
-        sent = self.sent[client]
-        if self.method.summation is None:
-            begun = {name: sent[name] for name in sent if name not in self.buffers}
-            for release in reversed(self.method.release):
-                reply = release.arrive(reply, begun)
-            return dict(reply.arrays)
-        signed = np.int64 if self.method.summation.ring == 64 else np.int32
-        scale = self.method.summation.scale
-        terms = {
-            name: np.asarray(array).view(signed).astype(np.float64) / scale
-            for name, array in under(PARAMETERS, reply.arrays).items()
-        }
-        weights = under(_WEIGHT, terms)
-        arrays = {name: terms[name] / weights.get(name, 1.0) for name in terms if name in sent}
-        if self.masked:
-            arrays = {name: _rescaled(array, sent[name]) for name, array in arrays.items()}
-        return {name: array.astype(sent[name].dtype) for name, array in arrays.items()}
+    received: Mapping[str, Arrays]
 
 
-def _rescaled(array: Array, like: Array) -> Array:
-    """Numbers of the usual size, so that a network can compute with them."""
-    size, usual = float(np.sqrt((array**2).mean())), float(np.sqrt((like**2).mean()))
-    scaled: Array = array / (size or 1.0) * (usual or 1.0)
-    return scaled
+@dataclass
+class Round:
+    """The messages of a round of training, and the replies, with the terms of a sum in clear."""
+
+    number: int
+    requests: dict[str, Payload] = field(default_factory=dict)
+    replies: dict[str, Payload] = field(default_factory=dict)
+
+    def total(self) -> Arrays:
+        """The sum over the sites that replied."""
+        total = RingTotal()
+        for reply in self.replies.values():
+            total.add(reply.arrays)
+        return total.arrays
 
 
-def first_round(
-    experiment: Experiment, folder: Path, samples: Mapping[str, Any] | None = None
-) -> Seen:
-    """Round 1 of a run, repeated in a new folder; with other ``samples`` if they are given."""
-    recorder = _repeated(experiment, folder, samples, rounds=1)
-    start = experiment.sizes.shared_start()
-    return _seen(experiment, recorder, dict.fromkeys(recorder.replies, start))
+@dataclass
+class Sums:
+    """The sums in which a server of secure sums learns replies: the latest over each set of sites.
+
+    Of a site it learns the difference of two sums whose sets differ in this site alone, from rounds
+    as close as possible; without such sets, the latest sum that it is in.
+    """
+
+    latest: dict[frozenset[str], tuple[int, Arrays]] = field(default_factory=dict)
+
+    def enter(self, one: Round) -> None:
+        self.latest[frozenset(one.replies)] = one.number, one.total()
+
+    def of(self, client: str) -> tuple[Arrays, int]:
+        """The smallest known sum of terms with that of the client, and over how many sites."""
+        pairs = [
+            (self.latest[sites], self.latest[sites - {client}])
+            for sites in self.latest
+            if client in sites and sites - {client} in self.latest
+        ]
+        if pairs:
+            (_, more), (_, less) = min(pairs, key=lambda pair: abs(pair[0][0] - pair[1][0]))
+            return {name: more[name] - less[name] for name in more.keys() & less.keys()}, 1
+        _number, sites = max((self.latest[s][0], s) for s in self.latest if client in s)
+        return self.latest[sites][1], len(sites)
 
 
-def last_round(run: RunFolder, experiment: Experiment, folder: Path) -> Seen:
-    """The last round of a run, repeated on a copy of its folder."""
-    summary = run.summary()
-    assert summary is not None
-    number = summary.rounds
-    server, states = folder / "server", folder / run.run_name
-    shutil.copytree(run.path / "server", server)
-    shutil.copytree(run.clients, states)
-    _rewind(Snapshots(server, keep=1), step_of(experiment.method, number - 1))
-    with _quiet():
-        recorder = _Recorder(_wire(experiment, states, None), number)
-        earlier = [record for record in run.records() if record.round < number - 1]
-        again = replace(rounds_of(experiment, server), rounds=number, patience=None)
-        with suppress(_SeenEnoughError):
-            again.run(recorder, lambda _: None, earlier)
-    start = experiment.sizes.shared_start()
-    sent = {client: asked.arrays or start for client, asked in recorder.requests.items()}
-    return _seen(experiment, recorder, sent)
+@dataclass
+class Recorder:
+    """A wire that keeps what is sent and received.
+
+    Args:
+        wire: to the clients.
+        first_only: end after round 1.
+        prepared: arrays that the messages of round 1 bring, which bring none otherwise.
+        every: how many rounds are between two whose merged models are kept.
+    """
+
+    wire: Wire
+    first_only: bool = False
+    prepared: Arrays = field(default_factory=dict)
+    every: int = 1
+    first: Round | None = None
+    last: Round | None = None
+    sums: Sums = field(default_factory=Sums)
+    delivered: dict[int, dict[str, Arrays]] = field(default_factory=dict)
+    """The merged arrays that each client received, by the round in which they were merged."""
+
+    def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
+        asked: dict[str, Payload] = {}
+
+        def kept() -> Iterator[tuple[str, Payload]]:
+            for client, message in requests:
+                if self._is_training(message):
+                    message = self._with_prepared(message)
+                    asked[client] = message
+                self._deliver(client, message)
+                yield client, message
+
+        replies: dict[str, Payload] = {}
+        for client, reply in self.wire.exchange(kept()):
+            if client in asked and isinstance(reply, Payload) and reply.arrays:
+                replies[client] = reply
+            yield client, reply
+        if replies:
+            self._enter(asked, replies)
+
+    def _enter(self, asked: Mapping[str, Payload], replies: Mapping[str, Payload]) -> None:
+        number = _round(next(iter(asked.values())))
+        if self.last is None or self.last.number != number:
+            self.last = Round(number)
+        self.last.requests |= asked
+        self.last.replies |= replies
+        self.first = self.first or self.last
+        self.sums.enter(self.last)
+        if self.first_only:
+            raise _SeenEnoughError
+
+    def _deliver(self, client: str, message: Payload) -> None:
+        number = _round(message) - 1
+        if message.arrays and number and number % self.every == 0:
+            self.delivered.setdefault(number, {})[client] = message.arrays
+
+    def _with_prepared(self, message: Payload) -> Payload:
+        if _round(message) > 1:
+            return message
+        return replace(message, arrays={**message.arrays, **self.prepared})
+
+    @staticmethod
+    def _is_training(message: Payload) -> bool:
+        return bool(message.numbers.get("train", 0)) and "stage" not in message.notes
 
 
-def _rewind(server: Snapshots, step: int) -> None:
-    """Go back to the state after a step, from before any reply of the next round."""
-    latest = server.latest_step(before=step + 1)
-    if latest is None:
-        shutil.rmtree(server.folder)
-        return
-    state = RunState.restored(server.load(latest))
-    if "secure" in state.slices:
-        from ramet.engine.server.masked_sums import SECURE  # needs an extra
-        from ramet.engine.server.secure_steps import SecureState
-
-        secure = SecureState.restored(state[SECURE])
-        state = state.having(SECURE, replace(secure, pending=None).to_payload())
-    server.save(state.snapshot())  # removes all later ones
+def _round(message: Payload) -> int:
+    return int(message.numbers.get("round", 0))
 
 
-def trained(experiment: Experiment, folder: Path, samples: Mapping[str, Any]) -> dict[str, Any]:
-    """The final models of the run, repeated with other samples."""
-    _repeated(experiment, folder, samples)
-    states = folder / "clients"
-    return {client: saved_model_of(experiment, client, states) for client in experiment.clients}
+@dataclass(frozen=True)
+class Repeated:
+    """A run, or its first round, that was repeated with the settings of a run."""
+
+    experiment: Experiment
+    recorder: Recorder
+    sha256: str
+    states: Path
+    """The folder with the folders of its clients."""
+
+    @property
+    def first(self) -> Seen:
+        return self._seen(self.recorder.first)
+
+    @property
+    def last(self) -> Seen:
+        return self._seen(self.recorder.last)
+
+    def _seen(self, one: Round | None) -> Seen:
+        method, received = self.experiment.method, dict[str, Arrays]()
+        start, sent = self.experiment.sizes.shared_start(), dict[str, Arrays]()
+        if one is None:
+            return Seen(method.training, {}, {})
+        sums = Sums()
+        sums.enter(one)
+        for client, reply in one.replies.items():
+            sent[client] = one.requests[client].arrays or start
+            if self.experiment.settings.secure:
+                known = sums if one is self.recorder.first else self.recorder.sums
+                received[client] = _mean_of(method, *known.of(client), sent[client])
+            else:
+                received[client] = self._read(reply, sent[client])
+        return Seen(method.training, sent, received)
+
+    def _read(self, reply: Payload, sent: Arrays) -> Arrays:
+        method = self.experiment.method
+        if method.summation is not None:
+            return _mean_of(method, reply.arrays, 1, sent)
+        buffers = self.experiment.sizes.buffers()
+        begun = {name: sent[name] for name in sent if name not in buffers}
+        for release in reversed(method.release):
+            reply = release.arrive(reply, begun)
+        return reply.arrays
 
 
-def starts_anew(run: RunFolder) -> bool:
-    """Whether the run began with arrays drawn from its seed, so that round 1 can be repeated."""
-    return not (run.path / "server" / START).exists()
+def _mean_of(method: AssembledMethod, terms: Arrays, sites: int, like: Arrays) -> dict[str, Array]:
+    """The weighted mean of the parameters in a sum of terms."""
+    assert method.summation is not None
+    scale = method.summation.scale
+    found = method.summation.signed(under(PARAMETERS, terms))
+    sums = {name: array.astype("float64") / scale for name, array in found.items()}
+    weights = under(_WEIGHT, sums)
+    means = {name: sums[name] / weights.get(name, sites) for name in sums if name in like}
+    return {name: array.astype(like[name].dtype) for name, array in means.items()}
 
 
-def _repeated(
+def repeated(
     experiment: Experiment,
     folder: Path,
-    samples: Mapping[str, Any] | None,
-    rounds: int | None = None,
-) -> _Recorder:
-    """Repeat a run, or its first rounds, in a new folder; the settings stay those of the run."""
+    samples: Mapping[str, Any] | None = None,
+    *,
+    first_only: bool = False,
+    prepared: Arrays | None = None,
+    every: int = 1,
+) -> Repeated:
+    """Repeat a run, or round 1, in a new folder, with other ``samples`` if they are given."""
+    sha256, states = "", folder / "clients"
     with _quiet():
-        recorder = _Recorder(_wire(experiment, folder / "clients", samples), rounds or 0)
-        server = rounds_of(experiment, folder / "server")
-        if rounds is not None:
-            server = replace(server, rounds=rounds, patience=None)
+        clients = cache(_clients(experiment, states, samples))
+        recorder = Recorder(LocalWire(clients), first_only, prepared or {}, every)
+        server = replace(rounds_of(experiment, folder / "server"), secure=False)
+        if first_only:
+            server = replace(server, rounds=1, patience=None)
         with suppress(_SeenEnoughError):
-            server.run(recorder, lambda _: None)
-    return recorder
-
-
-def _wire(experiment: Experiment, states: Path, samples: Mapping[str, Any] | None) -> LocalWire:
-    return LocalWire(_clients(experiment, states, samples))
+            sha256 = server.run(recorder, lambda _: None)
+    return Repeated(experiment, recorder, sha256, states)
 
 
 def _clients(
-    experiment: Experiment, states: Path, samples: Mapping[str, Any] | None
+    experiment: Experiment, folder: Path, samples: Mapping[str, Any] | None
 ) -> Callable[[str], Client]:
+    own_code = bool(experiment.settings.code) or is_object(experiment.settings.method)
+    states = LiveStates(renewed=own_code)
+
     def client(name: str) -> Client:
-        own = client_of(experiment, name, states)
+        own = client_of(experiment, name, folder)
+        unmasked = replace(own.protection, secure=None)
+        own = replace(own, protection=unmasked, states=states)
         return own if samples is None else replace(own, samples=samples[name])
 
     return client
-
-
-def _seen(experiment: Experiment, recorder: _Recorder, sent: Mapping[str, Arrays]) -> Seen:
-    method, secure = experiment.method, experiment.settings.secure
-    return Seen(method, sent, recorder.replies, secure, experiment.sizes.buffers())
 
 
 @contextmanager

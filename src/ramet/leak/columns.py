@@ -24,7 +24,7 @@ from ramet.leak.candidates import Candidates
 from ramet.leak.capture import Seen
 from ramet.leak.intervals import Scores
 from ramet.payload import Array, Arrays
-from ramet.tasks import GraphSamples
+from ramet.tasks import GraphSamples, NodeSamples
 from ramet.training.local import Training
 
 _STEPS = 400
@@ -58,38 +58,59 @@ def moved(training: Training, sent: Array, received: Array) -> NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Layer:
-    """A shared first layer: the name of its weights, and whether it reads structure encodings."""
+    """A shared first layer: its weights, and whether these read structure encodings or features.
+
+    The first ``width`` columns are for a sample's own inputs.
+    """
 
     name: str
     structure: bool
+    width: int
+
+    @property
+    def bias(self) -> str:
+        return f"{self.name.removesuffix('weight')}bias"
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.width)
+
+    def rows(self, site: Candidates, signed: bool = True) -> Scores:  # [members, width]
+        """The inputs of each member, signed or absolute: of graphs their sum over the nodes."""
+        samples = site.samples
+        if not isinstance(samples, GraphSamples):
+            features = samples.graph.features[site.members].double()
+            return (features if signed else features.abs()).numpy()
+        batch = samples.block.cut(site.members)
+        of_nodes = (batch.structure if self.structure else batch.x).double()
+        sums = of_nodes.new_zeros(batch.graphs, of_nodes.size(1))
+        sums.index_add_(0, batch.graph.long(), of_nodes if signed else of_nodes.abs())
+        found: Scores = sums.numpy()
+        return found
 
 
 def first_layer(shared: Arrays, site: Candidates, structure: bool) -> Layer | None:
-    """The first shared matrix with a column for each feature or each structure encoding."""
-    if structure:
-        width = inputs(site, True).size
-        names = [name for name in shared if name.startswith("structure.")]
-    else:
-        width, names = inputs(site, False).size, [*shared]
-    fitting = [name for name in names if shared[name].ndim == 2 and shared[name].shape[1] == width]
-    return Layer(fitting[0], structure) if fitting and width else None
+    """The first shared matrix with a column for each feature or each structure encoding.
+
+    That of networks over hops also has columns for sums over neighbours, after the node's own.
+    """
+    names = [name for name in shared if name.startswith("structure.")] if structure else [*shared]
+    matrices = {name: shared[name].shape[1] for name in names if shared[name].ndim == 2}
+    width = _width(site, structure)
+    for name, columns in matrices.items():
+        if width and columns == width:
+            return Layer(name, structure, width)
+    name = next(iter(matrices), "")
+    if width and isinstance(site.samples, NodeSamples) and name and not matrices[name] % width:
+        return Layer(name, structure, width)
+    return None
 
 
-def inputs(site: Candidates, structure: bool, signed: bool = False) -> Scores:
-    """The sum of the inputs over the members, absolute or signed: of graphs over all nodes."""
+def _width(site: Candidates, structure: bool) -> int:
     samples = site.samples
-    if not isinstance(samples, GraphSamples):
-        if structure:
-            return np.zeros(0)
-        features = samples.graph.features[site.members]
-    else:
-        batch = samples.block.cut(site.members)
-        features = batch.structure if structure else batch.features
-        if not features.is_floating_point():
-            features = nn.functional.one_hot(features.long(), batch.feature_width)
-    values = features.double() if signed else features.double().abs()
-    total: Scores = values.sum(dim=0).numpy()
-    return total
+    if isinstance(samples, GraphSamples):
+        return int(samples.block.structure.size(1) if structure else samples.block.feature_width)
+    return 0 if structure else int(samples.graph.features.size(1))
 
 
 def degrees_found(
@@ -98,8 +119,8 @@ def degrees_found(
     """Which degrees occur at the sites, and which of them the replies give away."""
     truth, found = [np.zeros(0, bool)], [np.zeros(0, bool)]
     for client, arrays in with_layer(layer, seen):
-        truth.append(inputs(sites[client], True)[:degrees] > 0)
-        changed = moved(seen.method.training, seen.sent[client][layer.name], arrays[layer.name])
+        truth.append((layer.rows(sites[client]).max(axis=0) > 0)[:degrees])
+        changed = moved(seen.training, seen.sent[client][layer.name], arrays[layer.name])
         found.append(changed[:degrees])
     return np.concatenate(truth), np.concatenate(found)
 
@@ -135,23 +156,21 @@ class Reconstruction:
     @staticmethod
     def of(sites: Mapping[str, Candidates], layer: Layer) -> Reconstruction:
         usual, signed = (
-            np.sum([inputs(site, layer.structure, signed) for site in sites.values()], axis=0)
+            np.sum([layer.rows(site, signed).sum(axis=0) for site in sites.values()], axis=0)
             for signed in (False, True)
         )
         return Reconstruction(layer, usual, signed)
 
     def add(self, site: Candidates, training: Training, sent: Arrays, received: Arrays) -> None:
         """Attack the reply of a site."""
-        name = self.layer.name
-        changed = moved(training, sent[name], received[name])
-        truth = inputs(site, self.layer.structure)
+        layer = self.layer
+        changed = moved(training, sent[layer.name], received[layer.name])[layer.columns]
         found = self.by_attack.setdefault(_COLUMNS, Similarity())
-        found.add(self.usual * changed, self.usual, truth)
-        quotient = _quotient(self.layer, sent, received)
+        found.add(self.usual * changed, self.usual, layer.rows(site, signed=False).sum(axis=0))
+        quotient = _quotient(layer, sent, received)
         if quotient is not None:
-            truth = inputs(site, self.layer.structure, signed=True)
             found = self.by_attack.setdefault(_QUOTIENT, Similarity())
-            found.add(quotient * changed, self.usual_signed, truth)
+            found.add(quotient * changed, self.usual_signed, layer.rows(site).sum(axis=0))
 
     def best(self) -> tuple[str, Similarity]:
         """The attack that adds most to what is known anyway."""
@@ -160,21 +179,20 @@ class Reconstruction:
 
 def _quotient(layer: Layer, sent: Arrays, received: Arrays) -> Scores | None:
     """The change of a unit's weights divided by that of its bias, if the layer has one."""
-    bias = f"{layer.name.removesuffix('weight')}bias"
     rows = sent[layer.name].shape[:1]
-    if bias not in sent or bias not in received or sent[bias].shape != rows:
+    if not {layer.bias} <= sent.keys() & received.keys() or sent[layer.bias].shape != rows:
         return None
     of_weights, of_bias = (
-        received[name].astype(np.float64) - sent[name] for name in (layer.name, bias)
+        received[name].astype(np.float64) - sent[name] for name in (layer.name, layer.bias)
     )
     unit = int(np.abs(of_bias).argmax())
-    found: Scores = of_weights[unit] / (of_bias[unit] or np.inf)
+    found: Scores = of_weights[unit, layer.columns] / (of_bias[unit] or np.inf)
     return found
 
 
-def with_layer(layer: Layer, seen: Seen) -> list[tuple[str, dict[str, Array]]]:
+def with_layer(layer: Layer, seen: Seen) -> list[tuple[str, Arrays]]:
     """The replies that have the layer; a run may ask for some arrays only."""
-    return [(client, arrays) for client, arrays in seen.read().items() if layer.name in arrays]
+    return [(client, own) for client, own in seen.received.items() if layer.name in own]
 
 
 def _cosine(first: Scores, second: Scores) -> float:

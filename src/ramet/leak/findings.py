@@ -14,20 +14,24 @@ from ramet.leak.intervals import Estimate
 
 NAME = "leak.json"
 """The audit's file in the folder of the run."""
-View: TypeAlias = Literal["replies", "model", "predictions"]
+View: TypeAlias = Literal["replies", "sums", "prepared", "rounds", "model", "predictions"]
 VIEWS: dict[View, str] = {
     "replies": "the coordinator, who sees each reply of a site",
+    "sums": "the coordinator of secure sums, who sees these and their differences",
+    "prepared": "a lying coordinator, who sends one prepared message",
+    "rounds": "another member, who receives the merged model of every round",
     "model": "whoever receives a site's final model",
     "predictions": "whoever sees the final model's predictions for a site's data",
 }
 ATTACKS: dict[str, str] = {
     "degrees": "which degrees occur at a site (F1)",
     "features": "features of a site with one training sample (cosine)",
+    "rows": "training samples whose features are read off (share)",
     "labels": "shares of classes at a site (error, total variation)",
     "membership": "which samples were trained with, by their loss (AUC)",
     "membership-tpr": "the same: found members at 1 % false alarms",
-    "reference": "membership by loss against reference models (AUC)",
-    "reference-tpr": "the same: found members at 1 % false alarms",
+    "lira": "which samples were trained with, by likelihood ratios of shadow runs (AUC)",
+    "lira-tpr": "the same: found members at 1 % false alarms",
     "links": "which pairs of nodes are linked (AUC)",
     "epsilon": "lower bound on ε from canaries",
 }
@@ -48,8 +52,8 @@ class Finding:
         chance: what an attacker gets who does not see this.
         samples: on how many samples, links, degrees or sites the number rests.
         note: why the attack does not apply, or how the number is to be read.
-        has_power: whether the attack succeeds on a reply that is made to leak; if it does not,
-            finding nothing means nothing.
+        control: what the attack achieved on a run that is made to leak; None if it was not needed.
+        has_power: whether it found a leak there, or here; if not, finding nothing means nothing.
     """
 
     attack: str
@@ -60,6 +64,7 @@ class Finding:
     chance: float | None = None
     samples: int = 0
     note: str = ""
+    control: float | None = None
     has_power: bool = True
 
     @property

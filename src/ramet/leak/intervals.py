@@ -51,12 +51,11 @@ def mean_auc(sites: Sequence[Ranked]) -> float:
     return float(np.average([auc(site) for site in sites], weights=_weights(sites)))
 
 
-def auc_estimate(sites: Sequence[Ranked], further_variance: float = 0.0) -> Estimate:
+def auc_estimate(sites: Sequence[Ranked]) -> Estimate:
     """The mean AUC of the sites, with the score interval of Newcombe (2006), method 5.
 
     At 0.5 its variance is that of the Mann-Whitney test, and unlike a bootstrap it does not shrink
-    to a point at 1. ``further_variance`` is added, for what is random besides the choice of
-    samples, such as masks.
+    to a point at 1.
     """
     shares = _weights(sites) / _weights(sites).sum()
 
@@ -64,7 +63,7 @@ def auc_estimate(sites: Sequence[Ranked], further_variance: float = 0.0) -> Esti
         parts = [
             share**2 * _variance(area, site) for share, site in zip(shares, sites, strict=True)
         ]
-        return float(sum(parts)) + further_variance
+        return float(sum(parts))
 
     return _score_interval(mean_auc(sites), variance)
 

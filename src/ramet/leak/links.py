@@ -72,9 +72,15 @@ def _neighbours(graph: NodeGraph) -> list[list[int]]:
     return found
 
 
+def alone(graph: NodeGraph) -> NodeGraph:
+    """The nodes, each its own neighbour, for networks without self loops."""
+    each = torch.arange(graph.nodes, dtype=graph.left.dtype)
+    return graph.with_links(each, each)
+
+
 def stolen(
     models: Mapping[str, nn.Module],
-    samples: Mapping[str, NodeSamples],
+    graphs: Mapping[str, NodeGraph],
     chosen: Mapping[str, Pairs],
     with_links: bool,
 ) -> list[Ranked]:
@@ -85,11 +91,8 @@ def stolen(
     """
     ranked = []
     for client, model in models.items():
-        graph = samples[client].graph
-        if not with_links:  # each node is its own neighbour, for networks without self loops
-            each = torch.arange(graph.nodes, dtype=graph.left.dtype)
-            graph = graph.with_links(each, each)
-        outputs = _centred(model, graph)
+        graph = graphs[client]
+        outputs = _centred(model, graph if with_links else alone(graph))
         both = (
             _similarity(outputs, chosen[client].linked),
             _similarity(outputs, chosen[client].apart),

@@ -12,6 +12,7 @@ from ramet.methods.fedda import AUTHORS as FEDDA
 from ramet.methods.fedda import Explore, Restart, fedda
 from ramet.methods.feddense import AUTHORS as FEDDENSE
 from ramet.methods.feddense import feddense
+from ramet.methods.fedgcn import fedgcn
 from ramet.methods.fedgta import fedgta
 from ramet.methods.fedlit import AUTHORS as FEDLIT
 from ramet.methods.fedlit import fed_mgcn, fedlit
@@ -66,6 +67,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fed-mgcn": fed_mgcn,
     "fedlit": fedlit,
     "fedsage+": fedsage_plus,
+    "fedgcn": fedgcn,
     "fedgta": fedgta,
     "fedpub": fedpub,
     "fgssl": fgssl,
@@ -166,6 +168,7 @@ __all__ = [
     "fedbuff",
     "fedda",
     "feddense",
+    "fedgcn",
     "fedgta",
     "fedlit",
     "fedper",

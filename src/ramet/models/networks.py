@@ -26,6 +26,7 @@ from typing import Any
 from torch import nn
 
 from ramet.errors import RametError
+from ramet.models.aligned import AlignedGCN, Linear
 from ramet.models.link_aware import (
     GraphDirSAGE,
     GraphGATv2,
@@ -61,6 +62,8 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, LinkShape: LinkGCN},
     "sage": {GraphShape: GraphSAGE, NodeShape: PlainNodeSAGE, LinkShape: LinkSAGE},
     "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, LinkShape: LinkGAT},
+    "linear": {GraphShape: Linear},
+    "aligned-gcn": {GraphShape: AlignedGCN},
     "gine": {GraphShape: GraphGINE, NodeShape: NodeGINE},
     "gatv2": {GraphShape: GraphGATv2, NodeShape: NodeGATv2},
     "dir-sage": {GraphShape: GraphDirSAGE, NodeShape: NodeDirSAGE},
@@ -69,6 +72,9 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "fedsage-sage": {NodeShape: NodeSAGE},
     "simple-hgn": {LinkShape: SimpleHGN},
 }
+
+ALIGNED = ("linear", "aligned-gcn")
+"""Networks for graphs that all have the same nodes."""
 
 DEFAULT_NETWORKS: dict[type[Any], str] = {
     GraphShape: "gin",

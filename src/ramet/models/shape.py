@@ -21,17 +21,19 @@ class GraphShape:
     classes: int
     link_width: int = 0
     directed: bool = False
+    nodes: int = 0
+    """The number of nodes, if they are the same in every graph; 0 otherwise."""
 
     def plain(self) -> GraphShape:
         """The smallest shape with the same structure encodings.
 
         Parts of a model that do not depend on features or classes have their usual size in it.
         """
-        return GraphShape(features=1, structure=self.structure, classes=2, link_width=1)
+        return replace(self, features=1, classes=2, nodes=1, link_width=1, directed=False)
 
     def other(self) -> GraphShape:
         """A shape that differs from this one wherever two clients may differ."""
-        return _larger(self)
+        return _larger(replace(self, nodes=self.nodes + 1))
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class NodeShape:
     classes: int
     link_width: int = 0
     directed: bool = False
+    outside: int = 0
+    """The number of nodes, at all sites, with links to other sites; 0 if they are unknown."""
 
     def plain(self) -> NodeShape:
         """The smallest shape."""

@@ -38,7 +38,7 @@ class SingleChannel(nn.Module):
         hidden, layers = settings.hidden, settings.layers
         self.embed = InputLinear(shape.features, hidden)
         self.layers = nn.ModuleList(layer(hidden, hidden) for _ in range(layers))
-        self.hidden = nn.Linear(hidden, hidden)
+        self.hidden = nn.Linear(self.pooled_width(shape, hidden), hidden)
         self.classify = nn.Linear(hidden, shape.classes)
         self.dropout = Dropout(settings.dropout)
         self.activation = activation
@@ -49,8 +49,14 @@ class SingleChannel(nn.Module):
         links = batch.weighted if "weights" in self.reads else batch.whole
         for layer in self.layers:
             x = self.dropout.after(self.activation, layer(x, links))
-        pooled: Tensor = self.hidden(graph_sums(x, batch)).relu_()
+        pooled: Tensor = self.hidden(self.pool(x, batch)).relu_()
         return pooled
+
+    def pooled_width(self, shape: GraphShape, hidden: int) -> int:  # noqa: ARG002
+        return hidden
+
+    def pool(self, x: Tensor, batch: Batch) -> Tensor:  # [graphs, pooled width]
+        return graph_sums(x, batch)
 
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         logits: Tensor = self.classify(self.dropout(self.encode(batch)))

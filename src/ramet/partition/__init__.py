@@ -18,6 +18,7 @@ from ramet.partition.by_dataset import (
     single,
     tiny,
 )
+from ramet.partition.by_hospital import abide
 from ramet.partition.by_link_kind import acm_links, planted_links
 from ramet.partition.by_relation import amazon, planted_hetero, typed_parts_of
 from ramet.partition.own import absolute_sites, own
@@ -52,6 +53,7 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "roman-empire": parts_of("words of Wikipedia's Roman Empire", "Heterophilous", "Roman-empire"),
     "amazon-ratings": parts_of("products rated on Amazon", "Heterophilous", "Amazon-ratings"),
     "twitch": twitch,
+    "abide": abide,
     "amazon": amazon,
     "acm-hetero": typed_parts_of("ACM papers, their authors and subjects", "acm"),
     "imdb-hetero": typed_parts_of("IMDB films, directors, actors and keywords", "imdb"),

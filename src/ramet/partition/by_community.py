@@ -12,6 +12,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
+from ramet.data.graphs.neighbour_sums import outside_of
 from ramet.data.own.schema import TaskName
 from ramet.data.sources.cache import cached
 from ramet.data.sources.node_graphs import read_graph
@@ -77,8 +78,10 @@ class SubgraphSetting(Setting):
         if self.parts == 1:
             return everything
         whole = everything.content
-        own = self._members(whole, reading)[number]
+        parts = self._members(whole, reading)
+        own, outside = parts[number], outside_of(whole, parts)
         part, split = whole.subgraph(own), everything.split.restricted_to(own, whole.nodes)
+        part = replace(part, outside=outside[number] if outside else None)
         if self.evaluated_on == "own":
             return ClientData(part, split)
         return ClientData(

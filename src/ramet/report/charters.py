@@ -25,6 +25,10 @@ def _lines(terms: Mapping[str, Any], quorum: int, keys: Mapping[str, str]) -> It
     for name, value in terms["settings"].items():
         if value not in (None, False, {}, []):
             yield f"  {name}: {value}"
+    for node_type, columns in terms.get("preparation", {}).get("types", {}).items():
+        for column, own in columns.items():
+            facts = ", ".join(f"{name} {value}" for name, value in own.items() if value)
+            yield f"  {node_type}.{column}: {facts}"
     yield f"  replies in each round: at least {quorum} of {len(keys)}"
     drawn = "from the command" if "simulated" in terms else "drawn by all sites together"
     yield f"  seed: {drawn}"

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from ramet.errors import RametError
 from ramet.payload import Array, Arrays
 from ramet.secure.masks import derived
 
@@ -46,7 +47,8 @@ def _product(terms: Arrays, key: bytes, exchange: tuple[str | int, ...]) -> int:
 
     So an array that only some sites have, or that is missing from the sum, counts as zeros.
     """
-    total = 0
+    _check_size(terms)
+    products = np.zeros((5, _LIMBS), np.int64)
     for name, array in terms.items():
         own = derived(key, "vector", name, *exchange)
         encryptor = Cipher(algorithms.ChaCha20(own, bytes(16)), mode=None).encryptor()
@@ -55,16 +57,27 @@ def _product(terms: Arrays, key: bytes, exchange: tuple[str | int, ...]) -> int:
             part = flat[start : start + _CHUNK].astype(np.int64)
             stream = encryptor.update(bytes(2 * _LIMBS * part.size))
             factors = np.frombuffer(stream, "<u2").reshape(part.size, _LIMBS)
-            total += _dot(part, factors)
-    return total % PRIME
+            products += _products(part, factors)
+    return _joined(products) % PRIME
 
 
-def _dot(integers: Array, factors: Array) -> int:
-    """The exact product of signed integers of 64 bits with factors, given by limbs of 16 bits."""
+def _check_size(terms: Arrays) -> None:
+    """Products of limbs over more numbers than these would not fit into 64 bits."""
+    if sum(array.size for array in terms.values()) >= 2**31:
+        raise RametError("a run with 2,147,483,648 or more parameters cannot be verified.")
+
+
+def _products(integers: Array, factors: Array) -> Array:
+    """The exact products of signed integers of 64 bits with factors, by limbs of 16 bits."""
     negative = (integers < 0).astype(np.float64)
     limbs = integers.astype("<i8").view("<u2").reshape(integers.size, 4).astype(np.float64)
     rows = np.column_stack([limbs, negative])
-    products = rows.T @ factors.astype(np.float64)
+    products: Array = (rows.T @ factors.astype(np.float64)).astype(np.int64)
+    return products
+
+
+def _joined(products: Array) -> int:
+    """The number of which these are the products of limbs."""
     shifts = [1, 2**16, 2**32, 2**48, -(2**64)]  # two's complement
     return sum(
         shifts[row] * (int(value) << (16 * limb)) for (row, limb), value in np.ndenumerate(products)

@@ -63,8 +63,14 @@ class GraphClassification(Task):
 
     def shape(self, samples: GraphSamples) -> GraphShape:
         block, values = samples.block, samples.block.link_values
-        widths = block.feature_width, block.structure.size(1)
-        return GraphShape(*widths, block.classes, values.width, values.directed)
+        return GraphShape(
+            features=block.feature_width,
+            structure=block.structure.size(1),
+            classes=block.classes,
+            nodes=block.aligned,
+            link_width=values.width,
+            directed=values.directed,
+        )
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
         check_task(schema, self.name)

@@ -81,7 +81,13 @@ class NodeClassification(Task):
 
     def shape(self, samples: NodeSamples) -> NodeShape:
         graph, values = samples.graph, samples.graph.link_values
-        return NodeShape(graph.features.size(1), graph.classes, values.width, values.directed)
+        return NodeShape(
+            features=graph.features.size(1),
+            classes=graph.classes,
+            outside=graph.outside.rows if graph.outside else 0,
+            link_width=values.width,
+            directed=values.directed,
+        )
 
     def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
         check_task(schema, self.name)

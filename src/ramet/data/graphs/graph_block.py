@@ -112,6 +112,8 @@ class GraphBlock:
     node_starts: Tensor  # [graphs + 1]
     labels: Tensor  # [graphs]
     class_count: int = 0  # 0: derived from the labels
+    aligned: int = 0
+    """The number of nodes, where a node means the same in every graph; 0 otherwise."""
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))  # rows as in Batch, unpadded
     link_values: LinkValues = NO_VALUES  # as in Batch
 
@@ -232,7 +234,8 @@ class GraphBlock:
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor], feature_width: int) -> GraphBlock:
         values, own = LinkValues.taken_from(tensors)
-        return GraphBlock(**own, feature_width=feature_width, class_count=0, link_values=values)
+        known: dict[str, Any] = {**own, "feature_width": feature_width, "link_values": values}
+        return GraphBlock(**known)
 
     @staticmethod
     def from_links(

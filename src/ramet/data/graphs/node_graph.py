@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,10 +13,12 @@ from torch.nn import functional
 from ramet.data.graphs.channel import Channel, by_row
 from ramet.data.graphs.copies import copy_on, has_csr_products
 from ramet.data.graphs.link_values import NO_VALUES, Edges, HasEdges, LinkValues
+from ramet.data.graphs.outside import Outside
 
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
+_OPTIONAL = ("hops", "outside")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class NodeGraph(HasEdges):
     link_values: LinkValues = NO_VALUES
     """What links carry; those of direction 1 go from left to right. Links with values may join the
     same two nodes, and each counts."""
+    outside: Outside | None = None
+    """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -162,6 +165,7 @@ class NodeGraph(HasEdges):
             right=torch.maximum(left, right),
             kinds=self.kinds[links],
             link_values=self.link_values[links].turned(left > right),
+            outside=None,
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
@@ -214,10 +218,8 @@ class NodeGraph(HasEdges):
 
     def _moved(self, device: torch.device) -> NodeGraph:
         """Copy what depends on values, too, so that the host never waits for the device."""
-        own: dict[str, Any] = {name: getattr(self, name).to(device) for name in _TENSORS}
-        moved = replace(self, **own, link_values=self.link_values.to(device))
-        if self.hops is not None:
-            moved = replace(moved, hops=self.hops.to(device))
+        parts = {name: getattr(self, name) for name in (*_TENSORS, "link_values", *_OPTIONAL)}
+        moved = replace(self, **{n: p.to(device) for n, p in parts.items() if p is not None})
         sparse = self.sparse_features if has_csr_products(moved.features) else None
         moved.__dict__["sparse_features"] = sparse and sparse.to(device)
         moved.__dict__["trained_nodes"] = self.trained_nodes.to(device)
@@ -237,7 +239,9 @@ def node_graph_of(
 ) -> NodeGraph:
     """The graph of stored tensors."""
     values, own = LinkValues.taken_from(tensors)
-    return NodeGraph(**own, classes=classes, kind_names=kind_names, link_values=values)
+    return NodeGraph(
+        **own, classes=classes, kind_names=kind_names, outside=None, link_values=values
+    )
 
 
 def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:

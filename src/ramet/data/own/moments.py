@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from math import fsum, sqrt
+from fractions import Fraction
+from math import sqrt
 
 CONSTANT = 1e-12
 """A column that varies less than this, relative to its mean, is taken for constant."""
@@ -18,6 +19,8 @@ _HEAVIEST = 9
 """How many times the rows of all others together a site may have."""
 _UNLIKE = 30.0
 """How many scales away, or how many times as wide or as narrow, a site's own values may be."""
+_STEPS = 2**1074
+"""How many steps of float64's smallest number are in 1."""
 _MAJORITY = 3
 """With fewer sites, nobody can say which one is far from the others."""
 
@@ -40,6 +43,22 @@ class Moments:
         """The standard deviation; 0 for a constant column."""
         scale = sqrt(self.squares / self.count)
         return 0.0 if scale <= CONSTANT * abs(self.mean) else scale
+
+    @property
+    def wholes(self) -> tuple[int, int]:
+        """The sums of the rows and of their squares, in steps of 2^-1074, which add up exactly.
+
+        Every float64 is a whole number of these steps.
+        """
+        total = Fraction(self.total)
+        of_squares = Fraction(self.squares) + total**2 / self.count
+        return int(total * _STEPS), int(of_squares * _STEPS)
+
+    @staticmethod
+    def of_wholes(count: int, total: int, of_squares: int) -> Moments:
+        """The moments of all rows; each number is rounded once."""
+        squares = max(of_squares - Fraction(total**2, count * _STEPS), Fraction())
+        return Moments(count, float(Fraction(total, _STEPS)), float(squares / _STEPS))
 
     def lighter(self, others: int) -> Moments:
         """The same mean and scale, of fewer rows if there are far more than at all others."""
@@ -65,9 +84,8 @@ class Moments:
 
 def pooled(sites: Collection[Moments]) -> Moments:
     """The moments of all rows together; the order of the sites does not matter."""
-    count, total = sum(site.count for site in sites), fsum(site.total for site in sites)
-    between = (site.count * (site.mean - total / count) ** 2 for site in sites)
-    return Moments(count, total, fsum([*(site.squares for site in sites), *between]))
+    totals, of_squares = zip(*(site.wholes for site in sites), strict=True)
+    return Moments.of_wholes(sum(site.count for site in sites), sum(totals), sum(of_squares))
 
 
 def bounded(told: Mapping[str, Moments]) -> dict[str, Moments]:

@@ -1,7 +1,7 @@
 """Prepare columns in the same way at all sites: scaling and categories, agreed from sums.
 
-A site contributes counts and sums of its columns, never single values, and nothing about a column
-or a category with fewer rows than the site's smallest count.
+A site contributes counts and sums of its numbers and names of categories, never single values, and
+nothing about a column or a category with fewer rows than the site's smallest count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Frozen(BaseModel):
 
 
 class ColumnSums(_Frozen):
-    """What a site tells about a column: a number's count and sums, or counts of categories."""
+    """What a site tells about a column: a number's count and sums, or names of categories."""
 
     kind: Kind
     marked: bool
@@ -44,7 +44,7 @@ class ColumnSums(_Frozen):
     total: _Number = 0.0
     squares: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """The sum of squared deviations from the site's own mean."""
-    categories: Annotated[dict[Column, _Count], Field(max_length=_MAX_CATEGORIES)] = {}
+    categories: Annotated[tuple[Column, ...], Field(max_length=_MAX_CATEGORIES)] = ()
     fixed: bool = False
     """Whether the site's TOML lists the categories."""
 
@@ -53,6 +53,8 @@ class ColumnSums(_Frozen):
         largest = self.count * _LARGEST
         if abs(self.total) > largest or self.squares > 4 * largest * _LARGEST:
             raise ValueError("the sums are larger than the numbers of a table can be")
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("a category is listed twice")
         return self
 
     @property
@@ -65,8 +67,7 @@ class ColumnSums(_Frozen):
         if self.kind == "category":
             if self.fixed:
                 return "the list of categories in the TOML"
-            names = ", ".join(f"{name} {count}" for name, count in self.categories.items())
-            return f"counts of {names}" if names else "nothing"
+            return f"the names {', '.join(self.categories)}" if self.categories else "nothing"
         if not self.count:
             return "nothing"
         return f"count {self.count}, sum {self.total:g}, sum of squares {self.squares:g}"
@@ -86,15 +87,35 @@ class SiteSums(_Frozen):
         """The same, silent about classes."""
         return self.model_copy(update={"rare_classes": False})
 
-    def in_words(self) -> tuple[str, ...]:
+    @property
+    def numbers(self) -> dict[str, ColumnSums]:
+        """The columns of numbers, by type and name; those that have sums or could have."""
+        return {
+            f"{node_type}.{column}": sums
+            for node_type, of_type in self.types.items()
+            for column, sums in of_type.items()
+            if sums.kind in ("number", "date")
+        }
+
+    def without_numbers(self) -> SiteSums:
+        """The same without what can be summed under masks: names and kinds only."""
+        nothing = {"count": 0, "total": 0.0, "squares": 0.0}
+        types = {
+            node_type: {name: sums.model_copy(update=nothing) for name, sums in of_type.items()}
+            for node_type, of_type in self.types.items()
+        }
+        return SiteSums(types=types)
+
+    def in_words(self, masked: bool = False) -> tuple[str, ...]:
         """What leaves the site, one line per column, for its audit log."""
+        hidden = ", in a sum under masks" if masked else ""
         rare = ("classes: one is rare; which one is not told",) if self.rare_classes else ()
         columns = (
-            f"{node_type}.{column}: {sums}"
+            f"{node_type}.{column}: {sums}{hidden if sums.count else ''}"
             for node_type, of_type in self.types.items()
             for column, sums in of_type.items()
         )
-        return (*columns, *rare)
+        return (*columns, *(f"{line}{hidden}" for line in rare))
 
     @staticmethod
     def parse(text: str, site: str) -> SiteSums:
@@ -240,10 +261,9 @@ def _sums(part: ColumnPart, values: Values, smallest: int) -> ColumnSums:
     nothing = ColumnSums(kind=part.kind, marked=part.missing == "mark")
     if part.kind == "category":
         if part.categories:
-            given = dict.fromkeys(part.categories, 0)
-            return nothing.model_copy(update={"categories": given, "fixed": True})
+            return nothing.model_copy(update={"categories": part.categories, "fixed": True})
         counts = Counter(value for value in values.tolist() if value)
-        frequent = {name: counts[name] for name in sorted(counts) if counts[name] >= smallest}
+        frequent = tuple(sorted(name for name, count in counts.items() if count >= smallest))
         return nothing.model_copy(update={"categories": frequent})
     present = values[~np.isnan(values)]
     if part.kind == "flag" or present.size < smallest:
@@ -255,18 +275,56 @@ def _sums(part: ColumnPart, values: Values, smallest: int) -> ColumnSums:
     )
 
 
-def agreed(sums: Mapping[str, SiteSums]) -> Preparation:
-    """Merge the sums of all sites into a common preparation."""
-    by_column = _by_column(sums)
+@dataclass(frozen=True)
+class Pooled:
+    """Sums over all sites, of which nobody knows those of a single site.
+
+    Args:
+        moments: those of numbers, by type and column.
+        rare: whether a class is rare at some site.
+    """
+
+    moments: Mapping[str, Moments]
+    rare: bool
+
+    @staticmethod
+    def of(sums: Mapping[str, SiteSums]) -> Pooled:
+        """What sums under masks give, computed in the open."""
+        told: dict[str, list[Moments]] = {}
+        for site in sums.values():
+            for column, own in site.numbers.items():
+                told.setdefault(column, []).extend([own.moments] if own.count else [])
+        moments = {column: pooled(own) for column, own in told.items() if own}
+        return Pooled(moments, any(site.rare_classes for site in sums.values()))
+
+
+def agreed(sums: Mapping[str, SiteSums], pooled_sums: Pooled | None = None) -> Preparation:
+    """Merge the sums of all sites into a common preparation.
+
+    With sums that were pooled under masks, nobody can say whose are far from the others'.
+    """
+    by_column, known = _by_column(sums), pooled_sums or _bounded(sums)
     return Preparation(
         types={
             node_type: {
-                column: _merged(f"{node_type}.{column}", told) for column, told in columns.items()
+                column: _merged(f"{node_type}.{column}", told, known)
+                for column, told in columns.items()
             }
             for node_type, columns in by_column.items()
         },
-        metric="balanced-accuracy" if any(s.rare_classes for s in sums.values()) else None,
+        metric="balanced-accuracy" if known.rare else None,
     )
+
+
+def _bounded(sums: Mapping[str, SiteSums]) -> Pooled:
+    """The sums over all sites, each as far as it is near the others."""
+    moments = {
+        f"{node_type}.{column}": pooled(bounded(numbers).values())
+        for node_type, columns in _by_column(sums).items()
+        for column, told in columns.items()
+        if (numbers := _numbers(told))
+    }
+    return Pooled(moments, any(site.rare_classes for site in sums.values()))
 
 
 def distant_sums(sums: Mapping[str, SiteSums]) -> list[str]:
@@ -293,7 +351,7 @@ def _by_column(
     return found
 
 
-def _merged(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:
+def _merged(column: str, told: Mapping[str, ColumnSums], known: Pooled) -> PreparedColumn:
     (first_site, first), *others = told.items()
     for site, sums in others:
         if (sums.kind, sums.marked, sums.fixed) != (first.kind, first.marked, first.fixed):
@@ -303,10 +361,9 @@ def _merged(column: str, told: Mapping[str, ColumnSums]) -> PreparedColumn:
             )
     if first.kind == "category":
         return _merged_categories(column, told)
-    numbers = _numbers(told)
-    if not numbers:
+    merged = known.moments.get(column)
+    if merged is None:
         return PreparedColumn(kind=first.kind, marked=first.marked)
-    merged = pooled(bounded(numbers).values())
     return PreparedColumn(
         kind=first.kind, marked=first.marked, mean=merged.mean, scale=merged.scale or 1.0
     )
@@ -321,13 +378,13 @@ def _merged_categories(column: str, told: Mapping[str, ColumnSums]) -> PreparedC
     names = [name for sums in told.values() for name in sums.categories]
     if first.fixed:
         for site, sums in others:
-            if [*sums.categories] != [*first.categories]:
+            if sums.categories != first.categories:
                 raise RametError(
                     f"the sites list different categories of {column}: {first_site} "
                     f"{', '.join(first.categories)}; {site} {', '.join(sums.categories)}. "
                     "Use the same list."
                 )
-    categories = tuple(first.categories) if first.fixed else tuple(sorted(set(names)))
+    categories = first.categories if first.fixed else tuple(sorted(set(names)))
     if len(categories) > _MAX_CATEGORIES:
         raise RametError(
             f"the sites have {len(categories):,} categories of {column}; at most "

@@ -30,7 +30,7 @@ from ramet.engine.secure_messages import ANSWER, STEP, TAG
 from ramet.engine.server.collector import Collector
 from ramet.engine.server.plan import Plan
 from ramet.engine.server.state import RunState
-from ramet.engine.server.tally import Tally
+from ramet.engine.server.tally import Tally, difference
 from ramet.engine.server.wire import Answer as WireAnswer
 from ramet.engine.server.wire import Refused, Wire
 from ramet.payload import Array, Arrays, Payload, digest, under
@@ -97,8 +97,8 @@ class ChainWire:
     links: list[Link] = field(default_factory=list)
     steps: set[str] = field(default_factory=set)
     """Clients that were asked for a step between two exchanges."""
-    added: dict[str, int] = field(default_factory=dict)
-    """Bytes of the chain that each client was sent in this exchange."""
+    added: Tally = field(default_factory=Tally)
+    """How much more was sent in this exchange than the messages that were counted."""
 
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[WireAnswer]:
         def chained() -> Iterator[tuple[str, Payload]]:
@@ -111,16 +111,16 @@ class ChainWire:
             yield client, self._checked(client, reply)
 
     def _with_chain(self, client: str, message: Payload) -> Payload:
-        if not self.links:
-            return message
-        missed = self.links[max(self.kept.at.get(client, 0) - 1, 0) :]
-        is_behind = len(missed) > 1
-        extras = self.kept.arrays(with_before=is_behind)
-        note = links_text(missed, slices_facts(self.kept.before) if is_behind else None)
-        size = sum(array.nbytes for array in extras.values())
-        self.added[client] = self.added.get(client, 0) + size
-        notes = {**message.notes, CHAIN: note}
-        return replace(message, notes=notes, extras={**message.extras, **extras})
+        """The message with the last sum instead of the model, which sites compute from it."""
+        chained = replace(message, arrays={}, extras={})
+        if self.links:
+            missed = self.links[max(self.kept.at.get(client, 0) - 1, 0) :]
+            is_behind = len(missed) > 1
+            note = links_text(missed, slices_facts(self.kept.before) if is_behind else None)
+            notes, extras = {**message.notes, CHAIN: note}, self.kept.arrays(is_behind)
+            chained = replace(chained, notes=notes, extras=extras)
+        self.added += difference(client, message, chained)
+        return chained
 
     def _checked(self, client: str, reply: Payload | str) -> Payload | str:
         """The reply, if its site has signed it for this exchange."""
@@ -166,9 +166,9 @@ class Chained:
             answers={},
             total="",
         )
-        wire.next, wire.kept, wire.added = begun, kept, {}
+        wire.next, wire.kept, wire.added = begun, kept, Tally()
         after, tally = self.inner.collect(plan, state, asked, fold)
-        tally = tally + Tally(down=dict(wire.added))
+        tally = tally + wire.added
         if not plan.train:
             return after, tally
         total = fold.parts()

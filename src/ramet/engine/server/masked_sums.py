@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from logging import INFO, WARNING
 
 from ramet.engine.check import range_fault
-from ramet.engine.secure_messages import KEYS, SHARES, context_digest
+from ramet.engine.secure_messages import context_digest
+from ramet.engine.server.asking import Ask, asker
 from ramet.engine.server.collector import Direct
 from ramet.engine.server.journal import JOURNAL, Entries
 from ramet.engine.server.plan import Plan
 from ramet.engine.server.questions import Questions
-from ramet.engine.server.secure_steps import Ask, Check, PendingSum, SecureState, sum_of, with_keys
+from ramet.engine.server.secure_steps import PendingSum, SecureState, sum_of, with_keys
 from ramet.engine.server.state import RunState
 from ramet.engine.server.tally import Counting, QuorumError, Tally
-from ramet.errors import RametError
 from ramet.events import log_event
-from ramet.payload import Arrays, Payload
+from ramet.payload import Arrays
 from ramet.rules.activation import Asked
 from ramet.rules.fixed_point import means_of
 from ramet.rules.fold import Fold
@@ -26,6 +25,7 @@ from ramet.tasks import score_range
 
 SECURE = "secure"
 """The slice of the run's state."""
+_NOT_COMMITTED = "the round is not committed. Continue with `ramet resume`"
 
 
 @dataclass(frozen=True)
@@ -110,48 +110,6 @@ class MaskedSums:
         return means
 
     def _asker(self, number: int, counting: Counting) -> Ask:
-        """A function that sends the messages of a step, and counts them.
-
-        For keys and shares, all sites are asked again until all have answered, because by default
-        sites take part only if all of their list do.
-        """
-
-        def ask(
-            step: str, requests: Mapping[str, Payload], fault: Check, needed: int
-        ) -> Mapping[str, Payload]:
-            valid: dict[str, Payload] = {}
-            for attempt, delay in enumerate((0.0, *self.clients.quorum.retry_delays)):
-                missing = {c: message for c, message in requests.items() if c not in valid}
-                if attempt:
-                    facts = {"round": number, "attempt": attempt, "clients": [*missing]}
-                    log_event(WARNING, "asked again", step=step, **facts)
-                time.sleep(delay)
-                for client, reply in self._exchanged(missing.items(), counting):
-                    reason = reply if isinstance(reply, str) else fault(client, reply)
-                    if isinstance(reply, str) or reason:
-                        counting.fault(client, str(reason), not isinstance(reply, str))
-                    else:
-                        valid[client] = reply
-                        counting.reply(client, reply, number)
-                if len(valid) >= (len(requests) if step in (KEYS, SHARES) else needed):
-                    return valid
-            if len(valid) >= needed:
-                return valid
-            reasons = "; ".join(f"{c}: {counting.failed[c]}" for c in requests if c not in valid)
-            raise RametError(
-                f"{len(valid)} of {len(requests)} sites answered the step '{step}' of the secure "
-                f"sum of round {number}, but {needed} are needed ({reasons}). Nothing was "
-                "unmasked, and the round is not committed. Continue with `ramet resume`."
-            )
-
-        return ask
-
-    def _exchanged(
-        self, requests: Iterable[tuple[str, Payload]], counting: Counting
-    ) -> Iterator[tuple[str, Payload | str]]:
-        def counted() -> Iterator[tuple[str, Payload]]:
-            for client, message in requests:
-                counting.request(client, message)
-                yield client, message
-
-        return self.clients.wire.exchange(counted())
+        """Asks sites for a step of this round, and counts the messages."""
+        delays = self.clients.quorum.retry_delays
+        return asker(self.clients.wire, delays, number, counting, _NOT_COMMITTED)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -32,17 +32,13 @@ from ramet.engine.secure_messages import (
     to_bytes,
     to_text,
 )
+from ramet.engine.server.asking import Ask
 from ramet.errors import RametError
 from ramet.payload import Array, Arrays, Payload, under
 from ramet.secure.adverts import Advert, Batch
 from ramet.secure.masks import SEED_BYTES
 from ramet.secure.protocol import unmasked
 from ramet.secure.shares import SEALED_BYTES, threshold
-
-Check: TypeAlias = Callable[[str, Payload], str | None]
-"""Returns what is wrong with a site's reply, or None."""
-Ask: TypeAlias = Callable[[str, Mapping[str, Payload], Check, int], Mapping[str, Payload]]
-"""Sends a step's messages and returns the valid replies, at least as many as are needed."""
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,13 @@ class Counting:
         return sum(self._tallies, own)
 
 
+def difference(client: str, message: Payload, other: Payload) -> Tally:
+    """How much more is sent to a client with another message."""
+    tensors = len(other.tensors) - len(message.tensors)
+    sent = tensors, _scalars(other) - _scalars(message)
+    return Tally(sent=sent, down={client: other.nbytes - message.nbytes})
+
+
 def _added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return {**one, **{name: one.get(name, 0) + number for name, number in other.items()}}
 

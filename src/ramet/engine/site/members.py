@@ -14,6 +14,9 @@ from ramet.engine.secure_messages import SecureError
 from ramet.secure.identity import Peers
 from ramet.secure.shares import SMALLEST, holds, threshold
 
+COLUMNS = "columns"
+"""The kind of sums of columns, which are about a version of the data, not about a model."""
+
 
 @dataclass(frozen=True)
 class Members:
@@ -91,8 +94,10 @@ class AskedSums:
                 if not path.exists():
                     write_atomically(path, json.dumps(survivors).encode())
                 if json.loads(path.read_text()) != survivors:
+                    what = "version of its data" if kind == COLUMNS else "model"
+                    instead = "with the same sites" if kind == COLUMNS else "with another seed"
                     raise SecureError(
-                        f"{self.site} has already answered about this model in a sum over other "
+                        f"{self.site} has already answered about this {what} in a sum over other "
                         "sites, and the difference of both sums would tell the answer of single "
-                        "sites. Start a new run with another seed."
+                        f"sites. Start a new run {instead}."
                     )

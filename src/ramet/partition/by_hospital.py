@@ -1,0 +1,73 @@
+"""Clients that are hospitals, each with the brain scans of its own people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ramet.data import ClientData, GraphBlock, Split
+from ramet.data.own.schema import TaskName
+from ramet.data.sources.connectomes import People, connectomes, read_people
+from ramet.data.splits import joined, node_split
+from ramet.partition.base import Reading, Setting
+
+_TOGETHER = "all-hospitals"
+_HOSPITALS = (
+    *("caltech", "cmu", "kki", "leuven-1", "leuven-2", "max-mun", "nyu", "ohsu", "olin", "pitt"),
+    *("sbl", "sdsu", "stanford", "trinity", "ucla-1", "ucla-2", "um-1", "um-2", "usm", "yale"),
+)
+
+
+@dataclass(frozen=True)
+class AbideSetting(Setting):
+    """People with and without autism, scanned at twenty hospitals.
+
+    A graph is a person, its nodes are the same 200 regions of the brain everywhere.
+    """
+
+    density: float
+    centre: Literal["site", "none"]
+    together: bool
+    about: str = "brain scans at the 20 hospitals of ABIDE I"
+    rounds: int = 50
+    task: ClassVar[TaskName] = "graph-classification"
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return (_TOGETHER,) if self.together else _HOSPITALS
+
+    @property
+    def source_of(self) -> dict[str, str]:
+        return {client: f"ABIDE:{client}" for client in self.clients}
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[GraphBlock, Split]:
+        """The people of one hospital or, in the same parts, of all."""
+        everybody = read_people(reading.data)
+        sites = [everybody.of(site) for site in (_HOSPITALS if self.together else (client,))]
+        splits = [node_split(own.autism, reading.split_seed) for own in sites]
+        pairs = torch.cat([self._centred(*one) for one in zip(sites, splits, strict=True)])
+        labels = torch.cat([own.autism for own in sites])
+        linked = torch.cat([own.correlations for own in sites])
+        block = connectomes(pairs, linked, labels, self.density)
+        return ClientData(block, joined(splits, [own.autism.numel() for own in sites]))
+
+    def _centred(self, own: People, split: Split) -> Tensor:  # [people, pairs]
+        pairs = own.correlations.float()
+        return pairs - pairs[split.train].mean(dim=0) if self.centre == "site" else pairs
+
+
+def abide(
+    density: Annotated[float, Field(gt=0, le=1)] = 0.1,
+    centre: Literal["site", "none"] = "site",
+    together: bool = False,
+) -> AbideSetting:
+    """``density``: share of the pairs of regions that are linked, the most correlated ones.
+
+    ``centre``: subtract the mean correlations of a site's training people (``site``), or nothing.
+    ``together``: one client with everybody, to compare with.
+    """
+    return AbideSetting(density, centre, together)
