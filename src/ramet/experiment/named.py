@@ -18,14 +18,16 @@ from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, AUTHORS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.methods.authors import Protocol
+from ramet.metrics.metric import Metric
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.shape import FIRST_TASKS, SHAPES, GraphShape
 from ramet.options import (
     Built,
     arguments,
     build,
     converted,
     factory_named,
+    is_user_defined,
     name_and_options,
     without_folder,
 )
@@ -36,7 +38,15 @@ from ramet.rules.fixed_point import FixedPoint
 from ramet.rules.merging import Merging, WeightedMean
 from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.rules.release import Release
-from ramet.tasks import TASK_METRICS, TASKS, GraphClassification, NodeClassification, TaskName
+from ramet.tasks import (
+    TASK_METRICS,
+    TASKS,
+    GraphClassification,
+    NodeClassification,
+    TargetTask,
+    Task,
+    TaskName,
+)
 from ramet.training.local import DEFAULT_TRAINING, LocalTraining, Training
 
 Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
@@ -45,11 +55,6 @@ PROTOCOL = "protocol"
 """The option that sets what the authors of a method do differently."""
 SHAPE = ("shape",)
 """The argument of networks that is not an option."""
-_SHAPES: dict[TaskName, type[Any]] = {
-    "graph-classification": GraphShape,
-    "node-classification": NodeShape,
-    "link-prediction": LinkShape,
-}
 Rule = TypeVar("Rule")
 
 
@@ -62,11 +67,17 @@ class NamedParts:
     network: str | None
     options: Mapping[str, str]
     data: Path
+    task: str | None = None
 
     @staticmethod
     def of(settings: RunSettings) -> NamedParts:
         return NamedParts(
-            settings.method, settings.setting, settings.network, settings.options, settings.data
+            settings.method,
+            settings.setting,
+            settings.network,
+            settings.options,
+            settings.data,
+            settings.task,
         )
 
     @cached_property
@@ -82,7 +93,7 @@ class NamedParts:
         }
         bare = self.bare_method
         if bare.task is None:
-            accepted["task"] = arguments(TASKS[self.task_name])
+            accepted["task"] = arguments(self._task_factory)
         if bare.model is None or self._network_name:  # the name is an error if there is a model
             accepted["network"] = arguments(self.network_factory, given=SHAPE)
         if bare.training is None:
@@ -144,10 +155,9 @@ class NamedParts:
             method = replace(method, release=(*method.release, release_from(release)))
         if secure and method.summation is None:
             method = replace(method, summation=FixedPoint())
-        task = build(TASKS[self.task_name], self._options_of("task"))
         return assembled(
             method,
-            task,
+            self._built_task,
             None if method.model else self._bound_network(),
             None if method.training else self._training(),
             self.same_schema,
@@ -155,24 +165,37 @@ class NamedParts:
 
     @cached_property
     def task_name(self) -> TaskName:
-        """The task of the method, or of the setting, or the only one that the network is for."""
+        """The task of the method or the run, or of the setting, or the only one of the network."""
         if self.bare_method.task is not None:
             return self.bare_method.task.name
+        if self.task is not None:
+            return task_named(self.task).name
         task = self._setting.task_in(self.data)
         if task is not None:
             return task
         known = NETWORKS.get(self._network_name or "", {})
         if len(known) == 1:
-            return next(name for name, shape in _SHAPES.items() if shape in known)
+            (shape,) = known
+            return FIRST_TASKS[shape]
         raise RametError(
             f"{self.bare_method.name} runs on any task, and no site's file on this machine says "
             f"which. Set the option `task` to {' or '.join(TASKS)}."
         )
 
+    @property
+    def _task_factory(self) -> Callable[..., Task]:
+        return task_factory(self.task or self.task_name)
+
+    @property
+    def _built_task(self) -> Task:
+        if self.task and self.bare_method.task is not None:
+            raise RametError(f"{self.bare_method.name} has a task of its own. Omit --task.")
+        return _built(self._task_factory, self._options_of("task"), self.task or self.task_name)
+
     @cached_property
     def network_factory(self) -> Callable[..., nn.Module]:
         """The network that the run names, or the default of its task."""
-        shape = _SHAPES[self.task_name]
+        shape = SHAPES[self.task_name]
         name = self._network_name or DEFAULT_NETWORKS[shape]
         if name in NETWORKS:
             if shape not in NETWORKS[name]:
@@ -205,7 +228,7 @@ class NamedParts:
     @property
     def same_schema(self) -> bool:
         declared = self._setting.same_schema
-        return self.task_name != "graph-classification" if declared is None else declared
+        return SHAPES[self.task_name] is not GraphShape if declared is None else declared
 
     def _bound_network(self) -> Callable[[Any], nn.Module]:
         network = self.network_factory
@@ -274,7 +297,7 @@ def network_rows(only: str | None = None) -> list[tuple[str, str, str, str]]:
             (network.__doc__ or "").partition("\n")[0],
             " ".join(f"{key}={value}" for key, value in arguments(network, given=SHAPE).items()),
         )
-        for task, shape in _SHAPES.items()
+        for shape, task in FIRST_TASKS.items()
         for name, by_shape in NETWORKS.items()
         if only in (None, name) and (network := by_shape.get(shape)) is not None
     ]
@@ -290,7 +313,7 @@ def user_network(name: str, shape: type[Any], task: TaskName) -> Callable[..., n
             "argument must be `shape`, the sizes of a client's data."
         )
     declared = get_type_hints(network.__init__ if isclass(network) else network).get(SHAPE[0])
-    if isclass(declared) and declared in _SHAPES.values() and declared is not shape:
+    if isclass(declared) and declared in SHAPES.values() and declared is not shape:
         raise RametError(
             f"the network {without_folder(name)} takes a {declared.__name__}, but {task} has a "
             f"{shape.__name__}. Use a network for {task}."
@@ -344,19 +367,47 @@ def with_metric(
 
     ``default`` replaces the task's own default, except in a user-defined task.
     """
+    task = method.task
     if metric is None:
-        classifies = isinstance(method.task, GraphClassification | NodeClassification)
-        if default is None or not classifies:
+        if default is None or not isinstance(task, GraphClassification | NodeClassification):
             return method
         metric = default
-    known = TASK_METRICS[method.task.name]
+    if isinstance(task, TargetTask):
+        return replace(method, task=task.measured_by(metric_named(metric, task)))
+    known = TASK_METRICS[task.name]
     if metric not in known:
-        raise unknown(f"metric for {method.task.name}", metric, known)
-    if not is_dataclass(method.task):
+        raise unknown(f"metric for {task.name}", metric, known)
+    if not is_dataclass(task):
         raise RametError(
             f"{method.name} has a task of its own, which decides its metric. Omit --metric."
         )
-    return replace(method, task=replace(method.task, metric=metric))
+    return replace(method, task=replace(task, metric=metric))
+
+
+def metric_named(name: str, task: TargetTask) -> Metric:
+    """A metric of the task, or that in a user's file."""
+    if not is_user_defined(name):
+        if name not in task.metrics:
+            raise unknown(f"metric for {task.name}", name, task.metrics)
+        return task.metrics[name]
+    found: Any = factory_named(name, task.metrics, "metric")
+    metric: Metric = _checked_type(found, Metric, name, 'Write `mine = Metric("mine", compute)`.')
+    return metric
+
+
+def task_factory(name: str) -> Callable[..., Task]:
+    """A built-in task by its name, or `module:factory` or `file.py:factory`."""
+    return factory_named(name, TASKS, "task")
+
+
+def task_named(name: str) -> Task:
+    """The task with its default options."""
+    return _built(task_factory(name), {}, name)
+
+
+def _built(factory: Callable[..., Task], options: Mapping[str, str], name: str) -> Task:
+    hint = "Return a task such as `NodeRegression()`, or a class derived from it."
+    return _checked_type(build(factory, options), Task, name, hint)
 
 
 def _rule_from(

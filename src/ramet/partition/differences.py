@@ -44,13 +44,20 @@ def relation_differences(clients: Sequence[ClientData[HeteroGraph, Any]]) -> dic
     }
 
 
+def counts_of_classes(labels: Tensor, classes: int) -> Tensor:  # [classes]
+    """How many samples have each class or label, or how many numbers are known."""
+    if labels.is_floating_point():
+        return (labels != 0).logical_and(~labels.isnan()).sum(dim=0)
+    return torch.bincount(labels, minlength=classes)
+
+
 def class_counts(held: ClientData[NodeGraph, Split]) -> Tensor:  # [classes]
     """The client's labelled nodes of each class."""
     split = held.split
     own = [split.train, split.val, split.test]
     if held.evaluated_on is not None:  # validation and test nodes are those of all clients
         own = [split.train]
-    return torch.bincount(held.content.labels[torch.cat(own)], minlength=held.content.classes)
+    return counts_of_classes(held.content.labels[torch.cat(own)], held.content.classes)
 
 
 def _links_of(graph: HeteroGraph, names: Sequence[str]) -> Tensor:

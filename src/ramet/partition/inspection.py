@@ -18,7 +18,12 @@ from ramet.data.graphs.node_graph import attribute_homophily, edge_homophily
 from ramet.data.graphs.portrait import divergences, portrait
 from ramet.errors import RametError
 from ramet.partition.base import Reading, Setting
-from ramet.partition.differences import class_counts, node_differences, relation_differences
+from ramet.partition.differences import (
+    class_counts,
+    counts_of_classes,
+    node_differences,
+    relation_differences,
+)
 
 MAX_CLIENTS = 50
 
@@ -137,7 +142,7 @@ def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
             nodes=float(block.node_starts.diff()[graphs].double().mean()),
             links=float(block.link_starts.diff()[graphs].double().mean()) / 2,
             features=block.feature_width,
-            classes=torch.bincount(block.labels[graphs], minlength=block.classes).tolist(),
+            classes=counts_of_classes(block.labels[graphs], block.classes).tolist(),
         )
         portraits.append(portrait(block, graphs))
     return GraphInspection(

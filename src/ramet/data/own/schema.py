@@ -18,7 +18,15 @@ from torch import nn
 from ramet.errors import RametError
 from ramet.version import __version__
 
-TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
+TaskName: TypeAlias = Literal[
+    "graph-classification",
+    "graph-regression",
+    "graph-multilabel",
+    "node-classification",
+    "node-regression",
+    "node-multilabel",
+    "link-prediction",
+]
 Aspect: TypeAlias = Literal["features", "classes", "types", "links"]
 Kind: TypeAlias = Literal["number", "category", "date", "flag", "ignored"]
 _MAX_LENGTH = 2**22
