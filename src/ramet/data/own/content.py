@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 
 from ramet.data.own.aggregates import aggregated
-from ramet.data.own.columns import ColumnPart, ColumnValues, Values, absent_values
+from ramet.data.own.columns import ColumnValues, Values, absent_values
 from ramet.data.own.description import Description
-from ramet.data.own.parts import EdgePart, NodePart
+from ramet.data.own.parts import AGE, EdgePart, NodePart
 from ramet.data.own.paths import resolve_inside
 from ramet.data.own.preparation import Preparer
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import OF_EDGES, width_of
-from ramet.data.own.tables import Ids, Table, read_table
+from ramet.data.own.tables import NO_PART, Ids, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
+from ramet.data.own.times import TimeReader, ages
 
 _PYG_GLOBAL = "_global_store"
 
@@ -34,6 +35,7 @@ class Nodes:
     labels: Tensor | None = None  # [nodes]
     parts: Tensor | None = None  # [nodes] part of the split, if the site provides one
     ids: Ids | None = None  # [nodes] None if nodes are numbered
+    times: Tensor | None = None  # [nodes] days since 1970, NaN if there is none
 
     @property
     def count(self) -> int:
@@ -65,6 +67,7 @@ class Graphs:
     of_node: Tensor  # [nodes]
     labels: Tensor  # [graphs]
     parts: Tensor | None = None  # [graphs]
+    times: Tensor | None = None  # [graphs]
 
 
 @dataclass(frozen=True)
@@ -86,36 +89,42 @@ def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer
 
 
 _NOTHING = np.empty(0)
-_TIME = ColumnPart(kind="date", missing="refuse")
 
 
 def edges_of(
-    table: Table, name: str, part: EdgePart, ends: Tensor, parts: Tensor | None, preparer: Preparer
+    table: Table,
+    name: str,
+    part: EdgePart,
+    ends: Tensor,
+    parts: Tensor | None,
+    preparer: Preparer,
+    reader: TimeReader,
 ) -> Edges:
     """The edges in a table, with what they carry."""
     table = replace(table, place=f"[{OF_EDGES}{name}.columns]")
     attributes, values = None, ColumnValues({}, {}, len(table))
-    if part.columns:
-        values = table.values(part.prepared)
-        if part.names:
+    if part.columns or part.computed:
+        values = table.values(part.read)
+        preparer.columns[f"{OF_EDGES}{name}"] = values
+        if part.read and not part.computed:
             attributes = preparer.features(f"{OF_EDGES}{name}", values)
     elif part.names:
         attributes = table.numbers(part.names)
         columns = zip(part.names, attributes.T.numpy(), strict=True)
         values = replace(values, values=dict(columns))
     weights = None if part.weight is None else table.weights(part.weight)
-    times = None if part.time is None else table.values({part.time: _TIME}).values[part.time]
+    times = None if part.time is None else reader.read(table, part.time)
     columns_read = dict(values.values)
     if weights is not None:
         columns_read[str(part.weight)] = weights.numpy()
     if times is not None:
-        columns_read[str(part.time)] = times
+        columns_read[str(part.time)] = times.numpy()
     return Edges(
         ends,
         parts,
         attributes,
         weights,
-        None if times is None else torch.from_numpy(times),
+        times,
         columns_read if part.aggregate else {},
     )
 
@@ -147,8 +156,26 @@ def edges_in(tensors: Tensors, store: str, part: EdgePart, ends: Tensor) -> Edge
     )
 
 
-def with_aggregates(content: Content, description: Description, preparer: Preparer) -> Content:
-    """The content with the columns that sum up the links of each node, prepared."""
+def completed(content: Content, description: Description, preparer: Preparer) -> Content:
+    """The content with the ages of links, and with aggregates of links, both prepared."""
+    return _with_aggregates(_with_ages(content, description, preparer), description, preparer)
+
+
+def _with_ages(content: Content, description: Description, preparer: Preparer) -> Content:
+    edges = dict(content.edges)
+    for name, own in content.edges.items():
+        part, table = description.edges[name], f"{OF_EDGES}{name}"
+        if not part.age or own.times is None:
+            continue
+        groups = None if content.graphs is None else content.graphs.of_node[own.ends[0]]
+        base = preparer.columns[table]
+        values = {**base.values, AGE: ages(own.times, groups)}
+        columns = replace(base, parts=part.prepared, values=values)
+        edges[name] = replace(own, attributes=preparer.features(table, columns))
+    return replace(content, edges=edges)
+
+
+def _with_aggregates(content: Content, description: Description, preparer: Preparer) -> Content:
     nodes = dict(content.nodes)
     for node_type, own in content.nodes.items():
         declared = description.aggregates(node_type)
@@ -178,6 +205,15 @@ class SiteReader(ABC):
     preparer: Preparer
     labelled: bool = True
     """Whether classes and splits are read."""
+
+    @property
+    def times(self) -> TimeReader:
+        return TimeReader(past=self.by_time)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether samples are split by their times."""
+        return self.labelled and self.description.split is not None
 
     @abstractmethod
     def read(self) -> Content | None:
@@ -213,7 +249,7 @@ class OneGraph(SiteReader):
         self._report_undeclared()
         if self.problems:
             return None
-        return with_aggregates(Content(nodes, edges), self.description, self.preparer)
+        return Content(nodes, edges)
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
         part = self.description.nodes[name]
@@ -233,13 +269,16 @@ class OneGraph(SiteReader):
         if features is None or not self._classified:
             return None if features is None else Nodes(features)
         parts = self._tensors.parts(features.size(0))
+        times = self._tensors.times(store, part.time, features.size(0)) if self.by_time else None
+        if self.by_time:
+            parts = torch.full((features.size(0),), NO_PART)
         labels = self._tensors.labels(self.description.classes, features.size(0), parts)
-        return None if labels is None else Nodes(features, labels, parts)
+        return None if labels is None else Nodes(features, labels, parts, None, times)
 
     def _nodes_of(
         self, table: Table, part: NodePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Nodes | None:
-        given = [c for c in (part.label, part.split) if c is not None]
+        given = [c for c in (part.label, part.split, part.time) if c is not None]
         extra = given if self._classified else []
         part = part if self.labelled else part.only(table.columns)
         if not table.has([part.id, *part.in_table, *extra]):
@@ -252,6 +291,11 @@ class OneGraph(SiteReader):
         features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
         if not self._classified or part.label is None:
             return Nodes(features, ids=ids)
+        if part.time is not None:
+            no_part = torch.full((len(table),), NO_PART)
+            labels = table.labels(part.label, self.description.classes, no_part)
+            times = self.times.read(table, part.time, needed=labels >= 0)
+            return Nodes(features, labels, None, ids, times)
         parts = table.parts(part.split)
         labels = table.labels(part.label, self.description.classes, parts)
         return Nodes(features, labels, parts, ids)
@@ -298,7 +342,8 @@ class OneGraph(SiteReader):
         tails = table.references(part.target, rows[tail], tail)
         ends = torch.stack([heads, tails])
         self._report_duplicates(ends, table.lines, table.file, name, part.target)
-        return edges_of(table, name, part, ends, table.parts(split), self.preparer)
+        given = table.parts(split)
+        return edges_of(table, name, part, ends, given, self.preparer, self.times)
 
     def _report_undeclared(self) -> None:
         """Report tensors of undeclared types, which are more likely mistakes than extras."""

@@ -190,7 +190,7 @@ class Preparation(_Frozen):
         return tuple(n for c in columns for n in self.types[node_type][c].names(c))
 
     def features(self, node_type: str, columns: ColumnValues) -> Tensor:  # [rows, features]
-        prepared = self.types[node_type]
+        prepared = self.types.get(node_type, {})
         arrays = [
             array
             for name in columns.parts
@@ -235,6 +235,8 @@ class Preparer:
     agreement: Preparation | None
     columns: dict[str, ColumnValues] = field(default_factory=dict)
     """The columns that were prepared, by node type."""
+    counted: Mapping[str, Values] = field(default_factory=dict)
+    """Which rows are in the sums, by node type; all of the others."""
 
     def features(self, node_type: str, columns: ColumnValues) -> Tensor:  # [rows, features]
         self.columns[node_type] = columns
@@ -246,8 +248,13 @@ class Preparer:
     def sums(self, *node_types: str) -> SiteSums:
         """What the site tells about the columns of these types."""
         return SiteSums(
-            types={name: _column_sums(self.columns[name], self.smallest) for name in node_types}
+            types={name: _column_sums(self.told(name), self.smallest) for name in node_types}
         )
+
+    def told(self, node_type: str) -> ColumnValues:
+        """The rows of a type that are in the sums."""
+        columns, rows = self.columns[node_type], self.counted.get(node_type)
+        return columns if rows is None else columns.only(rows)
 
 
 def _column_sums(columns: ColumnValues, smallest: int) -> dict[str, ColumnSums]:

@@ -23,12 +23,13 @@ from ramet.data.link_split import (
     link_parts,
     split_links,
 )
-from ramet.data.own.building import BUILDERS, Graph, Unprepared, covers
+from ramet.data.own.building import BUILDERS, Built, Graph, Unprepared, covers
 from ramet.data.own.columns import ColumnValues
-from ramet.data.own.content import Content, OneGraph
+from ramet.data.own.content import Content, OneGraph, completed
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
+from ramet.data.own.periods import ByTime
 from ramet.data.own.preparation import Preparation, Preparer, SiteSums
 from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
 from ramet.data.own.schema import Schema, TaskName
@@ -48,6 +49,7 @@ class Site:
     name: str
     schema: Schema
     graph: Graph
+    """If samples are split by time, as it was at the end of training."""
     parts: Tensor | None  # of graphs, nodes or links: 0 train, 1 val, 2 test, -1 none
     columns: Mapping[str, ColumnValues] = field(default_factory=dict)  # by node type
     sums: SiteSums = field(default_factory=SiteSums)
@@ -58,8 +60,12 @@ class Site:
     """The ids of graphs, if there are many."""
     remarks: tuple[str, ...] = ()
     """What of the files the graph does not have, for the site itself."""
-    unprepared: Unprepared | None = None
+    unprepared: Unprepared | ByTime | None = None
     """What the files hold, while the sites have not agreed on how to prepare the columns."""
+    later: Mapping[str, Graph] = field(default_factory=dict)
+    """The graphs of the same nodes at the end of validation and test, if they differ."""
+    by_time: ByTime | None = None
+    """The split by time, if the site has one."""
 
     def prepared(self, preparation: Preparation) -> Site | None:
         """The site with its columns prepared as agreed, without reading its files again.
@@ -68,8 +74,10 @@ class Site:
         """
         if self.unprepared is None:
             return None
-        graph = self.unprepared.graph(preparation, self.columns)
-        return None if graph is None else replace(self, graph=graph, unprepared=None)
+        built = self.unprepared.rebuilt(preparation)
+        if built is None:
+            return None
+        return replace(self, graph=built.graph, later=built.later, unprepared=None)
 
     @property
     def labels(self) -> Tensor | None:
@@ -87,7 +95,7 @@ class Site:
             return self._links(graph, seed, negatives)
         split = self._split(graph, seed)
         if isinstance(graph, NodeGraph):
-            return ClientData(graph, split)
+            return ClientData(graph, split, self.later or None)
         return ClientData(inputs.added_to(graph), split)
 
     def sample_parts(self, seed: int) -> Tensor:
@@ -181,19 +189,32 @@ def build_site(
     content = reader(folder, path.name, description, problems, preparer, labelled).read()
     if content is None:
         return None
-    graph, parts = BUILDERS[description.task](content, description)
+    if labelled and description.split is not None:
+        by_time = ByTime.of(content, preparer.columns, description, path.name)
+        preparer = Preparer(description.smallest_count, preparation, {}, by_time.counted)
+        built, parts = by_time.built(preparer), by_time.parts
+    else:
+        by_time, content = None, completed(content, description, preparer)
+        graph, parts = BUILDERS[description.task](content, description)
+        built = Built(graph)
+    graph, columns = built.graph, dict(preparer.columns)
     site = Site(
         name=description.site,
         schema=description.site_schema,
         graph=graph,
         parts=parts,
-        columns=preparer.columns,
+        columns={name: preparer.told(name) for name in columns},
         ids=_ids(content),
         graph_ids=None if content.graphs is None else content.graphs.names,
-        remarks=(*_unused(problems), *_merged_links(content, description, graph)),
-        unprepared=Unprepared(content, description, path.name)
-        if preparer.columns and preparation is None
-        else None,
+        remarks=(
+            *_unused(problems),
+            *_merged_links(content, description, built.later.get("test", graph)),
+        ),
+        unprepared=None
+        if preparation is not None or not columns
+        else by_time or Unprepared(content, description, path.name, columns),
+        later=built.later,
+        by_time=by_time,
     )
     if not labelled:
         return site
