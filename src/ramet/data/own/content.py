@@ -8,21 +8,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.aggregates import aggregated
 from ramet.data.own.columns import ColumnValues, Values, absent_values
 from ramet.data.own.description import Description
-from ramet.data.own.parts import AGE, EdgePart, NodePart
+from ramet.data.own.parts import EdgePart, NodePart
+from ramet.data.own.past import Kind, Past
 from ramet.data.own.paths import resolve_inside
-from ramet.data.own.preparation import Preparer
+from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import OF_EDGES, width_of
 from ramet.data.own.tables import NO_PART, Ids, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
-from ramet.data.own.times import TimeReader, ages
+from ramet.data.own.times import TimeReader
 
 _PYG_GLOBAL = "_global_store"
 
@@ -36,6 +35,8 @@ class Nodes:
     parts: Tensor | None = None  # [nodes] part of the split, if the site provides one
     ids: Ids | None = None  # [nodes] None if nodes are numbered
     times: Tensor | None = None  # [nodes] days since 1970, NaN if there is none
+    new: int | None = None
+    """How many of them are not only of an earlier period; None for all."""
 
     @property
     def count(self) -> int:
@@ -86,9 +87,6 @@ def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer
     if not part.columns:
         return table.numbers(part.names)
     return preparer.features(node_type, table.values(part.prepared))
-
-
-_NOTHING = np.empty(0)
 
 
 def edges_of(
@@ -156,44 +154,6 @@ def edges_in(tensors: Tensors, store: str, part: EdgePart, ends: Tensor) -> Edge
     )
 
 
-def completed(content: Content, description: Description, preparer: Preparer) -> Content:
-    """The content with the ages of links, and with aggregates of links, both prepared."""
-    return _with_aggregates(_with_ages(content, description, preparer), description, preparer)
-
-
-def _with_ages(content: Content, description: Description, preparer: Preparer) -> Content:
-    edges = dict(content.edges)
-    for name, own in content.edges.items():
-        part, table = description.edges[name], f"{OF_EDGES}{name}"
-        if not part.age or own.times is None:
-            continue
-        groups = None if content.graphs is None else content.graphs.of_node[own.ends[0]]
-        base = preparer.columns[table]
-        values = {**base.values, AGE: ages(own.times, groups)}
-        columns = replace(base, parts=part.prepared, values=values)
-        edges[name] = replace(own, attributes=preparer.features(table, columns))
-    return replace(content, edges=edges)
-
-
-def _with_aggregates(content: Content, description: Description, preparer: Preparer) -> Content:
-    nodes = dict(content.nodes)
-    for node_type, own in content.nodes.items():
-        declared = description.aggregates(node_type)
-        if not declared:
-            continue
-        base = preparer.columns.get(node_type, ColumnValues({}, {}, own.count))
-        values = dict(base.values)
-        for name, edges in content.edges.items():
-            part = description.edges[name]
-            given = edges.columns or dict.fromkeys([*part.names, *part.more_in_table], _NOTHING)
-            values |= aggregated(name, part, edges.ends, own.count, given)
-        parts = {**base.parts, **declared}
-        ordered = {name: parts[name] for name in sorted(parts)}
-        features = preparer.features(node_type, replace(base, parts=ordered, values=values))
-        nodes[node_type] = replace(own, features=features)
-    return replace(content, nodes=nodes)
-
-
 @dataclass(frozen=True)
 class SiteReader(ABC):
     """Reads the files that a site's description names."""
@@ -205,6 +165,8 @@ class SiteReader(ABC):
     preparer: Preparer
     labelled: bool = True
     """Whether classes and splits are read."""
+    past: Past | None = None
+    """Tables of an earlier period that are read, too."""
 
     @property
     def times(self) -> TimeReader:
@@ -253,8 +215,8 @@ class OneGraph(SiteReader):
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
         part = self.description.nodes[name]
-        if part.file is not None:
-            table = self.table(part.file)
+        if self._in_tables("nodes", name):
+            table = self._rows("nodes", name, part)
             return None if table is None else self._nodes_of(table, part, name, rows)
         empty = Nodes(self._no_features(name), torch.empty(0, dtype=torch.int64))
         if self.description.tensors is None:
@@ -290,7 +252,7 @@ class OneGraph(SiteReader):
         rows[name] = table.ids(part.id)
         features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
         if not self._classified or part.label is None:
-            return Nodes(features, ids=ids)
+            return Nodes(features, ids=ids, new=table.own)
         if part.time is not None:
             no_part = torch.full((len(table),), NO_PART)
             labels = table.labels(part.label, self.description.classes, no_part)
@@ -299,6 +261,19 @@ class OneGraph(SiteReader):
         parts = table.parts(part.split)
         labels = table.labels(part.label, self.description.classes, parts)
         return Nodes(features, labels, parts, ids)
+
+    def _in_tables(self, kind: Kind, name: str) -> bool:
+        """Whether there is a table of a type, now or in the past."""
+        sources = [self.description, *([] if self.past is None else [self.past.description])]
+        parts = [getattr(one, kind).get(name) for one in sources]
+        return any(part is not None and part.file is not None for part in parts)
+
+    def _rows(self, kind: Kind, name: str, part: NodePart | EdgePart) -> Table | None:
+        """The table of a type, with the rows of the past."""
+        own = None if part.file is None else self.table(part.file)
+        if self.past is None or (part.file is not None and own is None):
+            return own
+        return self.past.added_to(own, kind, name, part)
 
     def _no_features(self, name: str) -> Tensor:  # [0, features]
         part = self.description.nodes[name]
@@ -311,9 +286,9 @@ class OneGraph(SiteReader):
         self, name: str, nodes: dict[str, Nodes], rows: dict[str, dict[str, int]]
     ) -> Edges | None:
         part, (head, tail) = self.description.edges[name], self.description.ends(name)
-        if part.file is not None:
+        if self._in_tables("edges", name):
             if head in rows and tail in rows:
-                table = self.table(part.file)
+                table = self._rows("edges", name, part)
                 return None if table is None else self._edges_of(table, part, name, rows)
             text = f"[edges.{name}] is a table, so the nodes it joins must be tables too"
             self.problems.add(self.toml, text)

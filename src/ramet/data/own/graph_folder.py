@@ -169,8 +169,8 @@ class GraphFolder(GraphReader):
         if not len(nodes):
             self.problems.add(nodes.file, "has no rows; a graph needs at least one node")
         ends, edge_name = torch.stack([heads, tails]), self._edge_name
-        given = None, self.preparer, self.times
-        of_graph = edges_of(edges, edge_name, edge_part, ends, *given)
+        how = None, self.preparer, self.times
+        of_graph = edges_of(edges, edge_name, edge_part, ends, *how)
         return nodes.numbers(node_part.names), of_graph, -1
 
     def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Edges, int] | None:

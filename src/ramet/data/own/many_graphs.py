@@ -24,8 +24,8 @@ class ManyGraphs(GraphReader):
 
     def _listed(self, part: GraphPart, given: str) -> Listed | None:
         table = self.table(given)
-        given = [part.label, *(one for one in (part.split, part.time) if one is not None)]
-        classes = given if self.labelled else []
+        more = [one for one in (part.split, part.time) if one is not None]
+        classes = [part.label, *more] if self.labelled else []
         if table is None or not table.has([part.id, *classes]):
             return None
         table.note_unused({part.id, part.label, part.split, part.time})
@@ -85,4 +85,4 @@ class ManyGraphs(GraphReader):
 
     def _from_folder(self, listed: Listed | None) -> Content | None:
         given = (self.folder, self.toml, self.description, self.problems, self.preparer)
-        return GraphFolder(*given, self.labelled, listed).read()
+        return GraphFolder(*given, self.labelled, listed=listed).read()

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from ramet.data.own.building import BUILDERS, Built, Graph, covers
 from ramet.data.own.columns import ColumnValues
-from ramet.data.own.content import Content, Edges, completed
+from ramet.data.own.computed import completed
+from ramet.data.own.content import Content, Edges
 from ramet.data.own.description import Description
-from ramet.data.own.preparation import Preparation, Preparer, agreed
+from ramet.data.own.preparation import Preparation, agreed
+from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import OF_EDGES
 from ramet.data.own.time_split import Periods
@@ -75,6 +77,16 @@ class ByTime:
         if not covers(preparation, self.description, self.toml, Problems()):
             return None
         return self.built(Preparer(self.description.smallest_count, preparation))
+
+    def in_words(self, what: str) -> str:
+        """How many samples each part has, and until when it goes."""
+        counts = torch.bincount(self.parts[self.parts >= 0], minlength=len(PARTS)).tolist()
+        named = zip(
+            ("training", "validation", "test"), self.periods.in_words(), counts, strict=True
+        )
+        listed = ", ".join(f"{part} until {end} has {count:,} {what}" for part, end, count in named)
+        none = int((self.parts < 0).sum())
+        return f"split by time: {listed}; {none:,} are in no part"
 
     @property
     def times_of_links(self) -> bool:

@@ -25,12 +25,15 @@ from ramet.data.link_split import (
 )
 from ramet.data.own.building import BUILDERS, Built, Graph, Unprepared, covers
 from ramet.data.own.columns import ColumnValues
-from ramet.data.own.content import Content, OneGraph, completed
+from ramet.data.own.computed import completed
+from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
+from ramet.data.own.past import Past
 from ramet.data.own.periods import ByTime
-from ramet.data.own.preparation import Preparation, Preparer, SiteSums
+from ramet.data.own.preparation import Preparation, SiteSums
+from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
 from ramet.data.own.schema import Schema, TaskName
 from ramet.data.own.tables import NO_PART, Ids
@@ -56,6 +59,8 @@ class Site:
     """What other sites learn about the columns and classes."""
     ids: Mapping[str, Ids] = field(default_factory=dict)
     """The ids of nodes by type, in the order of the graph."""
+    new: Mapping[str, int] = field(default_factory=dict)
+    """By type, how many nodes are of new data, if they come before those of an earlier period."""
     graph_ids: Ids | None = None
     """The ids of graphs, if there are many."""
     remarks: tuple[str, ...] = ()
@@ -64,8 +69,10 @@ class Site:
     """What the files hold, while the sites have not agreed on how to prepare the columns."""
     later: Mapping[str, Graph] = field(default_factory=dict)
     """The graphs of the same nodes at the end of validation and test, if they differ."""
+    times: Tensor | None = None
+    """The times of the samples, if they are split by time."""
     by_time: ByTime | None = None
-    """The split by time, if the site has one."""
+    """How the samples are split by time, until the columns are prepared."""
 
     def prepared(self, preparation: Preparation) -> Site | None:
         """The site with its columns prepared as agreed, without reading its files again.
@@ -77,7 +84,8 @@ class Site:
         built = self.unprepared.rebuilt(preparation)
         if built is None:
             return None
-        return replace(self, graph=built.graph, later=built.later, unprepared=None)
+        prepared = replace(self, graph=built.graph, later=built.later)
+        return replace(prepared, unprepared=None, by_time=None)
 
     @property
     def labels(self) -> Tensor | None:
@@ -176,49 +184,54 @@ def build_site(
     problems: Problems,
     preparation: Preparation | None,
     labelled: bool = True,
+    past: Past | None = None,
 ) -> Site | None:
     """Read the files that a description names; None if they have problems.
 
-    Without labels, neither classes nor splits are read, and any number of samples will do.
+    Without labels, neither classes nor splits are read, and any number of samples will do. With a
+    ``past``, its tables are part of the graph.
     """
     if preparation is not None and not covers(preparation, description, path.name, problems):
         return None
     reader = ManyGraphs if description.task == "graph-classification" else OneGraph
     preparer = Preparer(description.smallest_count, preparation)
     folder = path.absolute().parent
-    content = reader(folder, path.name, description, problems, preparer, labelled).read()
+    content = reader(folder, path.name, description, problems, preparer, labelled, past).read()
     if content is None:
         return None
+    by_time, parts = None, None
     if labelled and description.split is not None:
         by_time = ByTime.of(content, preparer.columns, description, path.name)
         preparer = Preparer(description.smallest_count, preparation, {}, by_time.counted)
         built, parts = by_time.built(preparer), by_time.parts
     else:
-        by_time, content = None, completed(content, description, preparer)
+        content = completed(content, description, preparer)
         graph, parts = BUILDERS[description.task](content, description)
         built = Built(graph)
-    graph, columns = built.graph, dict(preparer.columns)
     site = Site(
         name=description.site,
         schema=description.site_schema,
-        graph=graph,
+        graph=built.graph,
         parts=parts,
-        columns={name: preparer.told(name) for name in columns},
+        columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),
+        new={n: one.new for n, one in content.nodes.items() if one.new is not None},
         graph_ids=None if content.graphs is None else content.graphs.names,
         remarks=(
             *_unused(problems),
-            *_merged_links(content, description, built.later.get("test", graph)),
+            *_merged_links(content, description, built.later.get("test", built.graph)),
+            *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
         ),
-        unprepared=None
-        if preparation is not None or not columns
-        else by_time or Unprepared(content, description, path.name, columns),
+        unprepared=by_time or Unprepared(content, description, path.name, preparer.columns)
+        if preparer.columns and preparation is None
+        else None,
         later=built.later,
-        by_time=by_time,
+        times=None if by_time is None else by_time.times,
+        by_time=by_time if preparation is None else None,
     )
     if not labelled:
         return site
-    _report_too_few(path.name, graph, parts, problems)
+    _report_too_few(path.name, site, problems)
     labels, classes = site.labels, len(site.schema.classes)
     rare = labels is not None and has_rare_class(labels, classes)
     sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
@@ -283,21 +296,33 @@ def _indices(parts: Tensor) -> list[Tensor]:
     return [(parts == number).nonzero().flatten() for number in range(len(PARTS))]
 
 
-def _report_too_few(toml: str, graph: Graph, parts: Tensor | None, problems: Problems) -> None:
+def _samples_of(graph: Graph) -> str:
+    if isinstance(graph, HeteroGraph):
+        return "edges"
+    return "nodes" if isinstance(graph, NodeGraph) else "graphs"
+
+
+def _report_too_few(toml: str, site: Site, problems: Problems) -> None:
     """Report if a part of the split would have no samples."""
+    graph, parts = site.graph, site.parts
     if parts is not None:
+        given = "the given split" if site.times is None else "[split]"
         for name, indices in zip(PARTS, _indices(parts), strict=True):
             if not indices.numel():
-                problems.add(toml, f"the given split has no samples for {name}")
+                text = f"{given} has no samples for {name}"
+                if site.by_time is not None:
+                    first, second, _ = site.by_time.periods.in_words()
+                    ends = f"training ends with {first}, and validation with {second}"
+                    text += f": {ends}. Change the dates or shares"
+                problems.add(toml, text)
     elif isinstance(graph, HeteroGraph):
         most = int(torch.bincount(graph.links.kinds, minlength=1).max())
         if most < MIN_LINKS:
             text = f"no edge type has {MIN_LINKS} or more edges, which the split needs"
             problems.add(toml, text)
     elif graph.labels.numel() < MIN_SAMPLES:
-        what = "nodes" if isinstance(graph, NodeGraph) else "graphs"
-        text = f"{graph.labels.numel()} {what} are too few to split; {MIN_SAMPLES} are needed"
-        problems.add(toml, text)
+        counted = f"{graph.labels.numel()} {_samples_of(graph)}"
+        problems.add(toml, f"{counted} are too few to split; {MIN_SAMPLES} are needed")
 
 
 def statistics(site: Site, seed: int) -> dict[str, Any]:

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ramet.data.own.parts import GraphPart, NodePart
+from ramet.data.own.parts import EdgePart, GraphPart, NodePart
+from ramet.data.own.schema import TaskName
+from ramet.data.own.time_split import TimeSplit
 
-if TYPE_CHECKING:
-    from ramet.data.own.description import Description
+
+class Timed(Protocol):
+    """The parts of a site's TOML file that have to do with times."""
+
+    @property
+    def task(self) -> TaskName: ...
+
+    @property
+    def tensors(self) -> str | None: ...
+
+    @property
+    def nodes(self) -> dict[str, NodePart]: ...
+
+    @property
+    def edges(self) -> dict[str, EdgePart]: ...
+
+    @property
+    def graphs(self) -> GraphPart | None: ...
+
+    @property
+    def split(self) -> TimeSplit | None: ...
 
 
-def time_errors(site: Description) -> Iterator[str]:
+def time_errors(site: Timed) -> Iterator[str]:
     """What contradicts itself or the task, in training and in new data."""
     sampled = _sampled(site)
     for kind, where, part in _parts(site):
@@ -35,7 +56,7 @@ def time_errors(site: Description) -> Iterator[str]:
                 )
 
 
-def unread_times(site: Description) -> Iterator[str]:
+def unread_times(site: Timed) -> Iterator[str]:
     """Times that nothing reads; new data may have them."""
     if site.split is not None:
         return
@@ -49,19 +70,19 @@ def unread_times(site: Description) -> Iterator[str]:
                 yield f"[edges.{name}] has 'time', {add}"
 
 
-def _sampled(site: Description) -> str:
+def _sampled(site: Timed) -> str:
     """What the task's samples are."""
     return {"graph": "graphs", "node": "nodes"}.get(site.task.partition("-")[0], "links")
 
 
-def _parts(site: Description) -> Iterator[tuple[str, str, NodePart | GraphPart]]:
+def _parts(site: Timed) -> Iterator[tuple[str, str, NodePart | GraphPart]]:
     for name, part in site.nodes.items():
         yield "nodes", f"[nodes.{name}]", part
     if site.graphs is not None:
         yield "graphs", "[graphs]", site.graphs
 
 
-def _samples(site: Description) -> Iterator[tuple[str, str | None, str | None]]:
+def _samples(site: Timed) -> Iterator[tuple[str, str | None, str | None]]:
     """The tables with the samples, their column of times and their split column."""
     if _sampled(site) == "links":
         for name, edges in site.edges.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf, isclose
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -80,7 +80,7 @@ class TimeSplit(Part):
             if getattr(self, key) is None:
                 yield f"[split] lacks '{key}', a date such as 2026-03-31"
         given = [key for key in _DATES if getattr(self, key) is not None]
-        for earlier, later in zip(given, given[1:], strict=False):
+        for earlier, later in pairwise(given):
             first, second = getattr(self, earlier), getattr(self, later)
             if _end(second) <= _end(first):
                 yield f"'{later}' of [split] is {second}, which is not after '{earlier}', {first}"

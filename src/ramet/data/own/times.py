@@ -40,15 +40,11 @@ class TimeReader:
         latest = now() + _TOLERANCE
         for row in np.flatnonzero(np.isnan(times)).tolist():
             if given[row] in _TIME.markers and (needed is None or bool(needed[row])):
-                _report(table, row, column, f"the time is missing. {TIME_HINT}")
+                table.report(row, column, f"the time is missing. {TIME_HINT}")
         for row in np.flatnonzero(times > latest).tolist() if self.past else ():
             text = f"{shown(table.texts(column)[row])} is after today. Correct it"
-            _report(table, row, column, f"{text}, or leave the row out")
+            table.report(row, column, f"{text}, or leave the row out")
         return torch.from_numpy(times)
-
-
-def _report(table: Table, row: int, column: str, text: str) -> None:
-    table.problems.add(table.file, text, table.lines[row], column)
 
 
 def ages(times: Tensor, groups: Tensor | None = None) -> Values:
