@@ -81,11 +81,13 @@ def _past(path: Path, trained: Schema) -> Past:
 
 
 def _repeat(types: Any, earlier: dict[str, dict[str, Any]]) -> None:
-    """Add keys of an earlier period to each type that does not have them."""
+    """Add keys and columns of an earlier period to each type that does not have them."""
     for name, keys in earlier.items() if isinstance(types, dict) else ():
         part = types.setdefault(name, {})
         for key, value in keys.items() if isinstance(part, dict) else ():
-            part.setdefault(key, value)
+            given = part.setdefault(key, value)
+            if key == "columns" and isinstance(given, dict):
+                part[key] = {**value, **given}
 
 
 def _complete(content: dict[str, Any], trained: Schema, preparation: Preparation) -> None:

@@ -16,7 +16,7 @@ from ramet.data.own.tables import Table, read_table
 
 Kind: TypeAlias = Literal["nodes", "edges"]
 _COLUMNS = ("id", "source", "target", "weight", "time")
-_OF_FILES = {"file", "label", "split", "columns", "features"}
+_OF_FILES = {"file", "label", "split"}
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,14 @@ class TimeSplit(Part):
                 yield f"'{later}' of [split] is {second}, which is not after '{earlier}', {first}"
 
     def periods(self, times: Tensor) -> Periods:
-        """The ends of the parts; with shares, from the times of the site's samples."""
+        """The ends of the parts; with shares, from the times of the site's samples.
+
+        Without a date, the test ends with the day of the last sample.
+        """
+        last = float(times.max().floor()) + 1 if times.numel() else inf
         if self.shares is None:
-            ends = [_end(one) for one in self.dates]
-            return Periods((ends[0], ends[1], ends[2] if len(ends) > 2 else inf))
+            first, second, *given = map(_end, self.dates)
+            return Periods((first, second, given[0] if given else last))
         ordered, total = times.sort().values, times.numel()
         if not total:
             return Periods((inf, inf, inf))
@@ -97,7 +101,7 @@ class TimeSplit(Part):
             float(ordered[min(round(share * total), total - 1)])
             for share in [*accumulate(self.shares)][:2]
         )
-        return Periods((first, second, inf))
+        return Periods((first, second, last))
 
 
 @dataclass(frozen=True)
@@ -115,11 +119,13 @@ class Periods:
 
     def in_words(self) -> list[str]:
         """Until when each part goes."""
-        return ["the last row" if end == inf else _moment(end) for end in self.ends]
+        return [*map(_moment, self.ends)]
 
 
 def _moment(days: float) -> str:
     """The last day before an end, or the moment that it is."""
+    if days == inf:
+        return "no date"
     when = EPOCH + timedelta(days=days)
     if days == int(days):
         return f"{when - timedelta(days=1):%Y-%m-%d}"
