@@ -196,6 +196,7 @@ def test_changed_messages_are_refused(
         ('"channel":"', '"channel":"z', "not a message of `ramet link`"),
         ('"channel":"', '"channel":"00', "not in its one form"),
         ("{", "", "not a message of `ramet link`"),
+        ("{", "[" * 100_000, "not a message of `ramet link`"),
     ],
 )
 def test_malformed_files_are_refused(old: str, new: str, refusal: str) -> None:
