@@ -196,17 +196,8 @@ class Preparation(_Frozen):
         ]
         if not arrays:
             return torch.ones((columns.rows, 1))
-        with np.errstate(over="ignore"):
-            features = np.stack(arrays, axis=1).astype(np.float32)
-        if not np.isfinite(features).all():
-            wrong = self.names(node_type, columns.parts)[
-                int(np.argwhere(~np.isfinite(features))[0, 1])
-            ]
-            raise RametError(
-                f"the agreed scale makes the feature '{wrong}' of {node_type} infinite. Ask the "
-                "coordinator to start a new run."
-            )
-        return torch.from_numpy(features)
+        features = np.stack(arrays, axis=1).clip(-_LARGEST, _LARGEST)  # an error would tell a value
+        return torch.from_numpy(features.astype(np.float32))
 
     def expanded(self, schema: Schema) -> Schema:
         """The schema with the features that its columns become."""
