@@ -13,7 +13,7 @@ import ramet
 from command_line import ramet as command
 from federations import stopped_and_resumed
 from own_sites import write_csv, write_toml
-from planted_times import DATES, TOML, first_transfers
+from planted_times import DATES, TOML, WITH_AGE, first_transfers
 from ramet.errors import RametError, RametWarning
 
 PARTS = ("train", "val", "test")
@@ -28,9 +28,9 @@ def trained(tomls: list[Path], out: Path, rounds: int = 20, **more: Any) -> rame
     return ramet.run("fedavg", "own", sites=sites, rounds=rounds, out=out, **options)
 
 
-def banks(folder: Path, *args: Any, count: int = 2, **more: Any) -> list[Path]:
+def banks(folder: Path, links: str = WITH_AGE, count: int = 2, **more: Any) -> list[Path]:
     seeds = range(1, count + 1)
-    return [first_transfers(folder / f"bank-{n}", *args, seed=n, **more) for n in seeds]
+    return [first_transfers(folder / f"bank-{n}", links, seed=n, **more) for n in seeds]
 
 
 @pytest.mark.parametrize(("network", "layers"), [("gine", 1), ("gatv2", 2)])

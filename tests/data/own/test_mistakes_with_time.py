@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -47,7 +47,7 @@ def reported(
     months = [f"2025-{n + 1:02}" for n in range(12)]
     accounts = [[f"n{n}", f"{one}-10", "ab"[n % 2], "x"] for n, one in enumerate(months)]
     transfers = [[f"n{n}", f"n{n + 1}", n + 1, f"{one}-15"] for n, one in enumerate(months[:-1])]
-    tables = {"accounts": accounts, "transfers": transfers}
+    tables: dict[str, list[Any]] = {"accounts": accounts, "transfers": transfers}
     for (table, row, column), value in cells.items():
         tables[table][row][column] = value
     write_csv(folder / "accounts.csv", "id,when,state,kind", accounts)
