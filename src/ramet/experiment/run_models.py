@@ -83,8 +83,8 @@ def evaluate_model(experiment: Experiment, client: str, model: nn.Module) -> dic
     if not can_predict(experiment):
         raise RametError(
             f"the task of {experiment.method.name} is scored by {task.metric}, which is none of "
-            f"{', '.join(TASK_METRICS[task.name])}, so it may not predict what these score. Its own "
-            "scores are in result.json."
+            f"{', '.join(TASK_METRICS[task.name])}, so these may not score what it predicts. Its "
+            "own scores are in result.json."
         )
     schemas = experiment.schemas
     known = schemas[client].classes if client in schemas else ()
