@@ -18,7 +18,8 @@ from ramet.data.own.preparation import Pooled, Preparation, SiteSums, agreed
 from ramet.data.own.schema import Schema
 from ramet.errors import unknown
 from ramet.experiment.code import check_code
-from ramet.experiment.named import NamedParts, with_metric
+from ramet.experiment.named import NamedParts
+from ramet.experiment.named_tasks import with_metric
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import load_parts
 from ramet.experiment.sizes import Sizes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import isclass, signature
 from pathlib import Path
@@ -14,20 +14,18 @@ from torch import nn
 from ramet.errors import RametError, unknown
 from ramet.experiment.capabilities import Can
 from ramet.experiment.compatibility import check_together, names_of
+from ramet.experiment.named_tasks import built_task, checked_type, task_factory, task_named
 from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, AUTHORS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.methods.authors import Protocol
-from ramet.metrics.metric import Metric
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
 from ramet.models.shape import FIRST_TASKS, SHAPES, GraphShape
 from ramet.options import (
-    Built,
     arguments,
     build,
     converted,
     factory_named,
-    is_user_defined,
     name_and_options,
     without_folder,
 )
@@ -39,11 +37,7 @@ from ramet.rules.merging import Merging, WeightedMean
 from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.rules.release import Release
 from ramet.tasks import (
-    TASK_METRICS,
     TASKS,
-    GraphClassification,
-    NodeClassification,
-    TargetTask,
     Task,
     TaskName,
 )
@@ -131,7 +125,7 @@ class NamedParts:
         factory = method_factory(self.method)
         returned = build(factory, _restricted(self._chosen, arguments(factory)))
         hint = "Return `Method(…)` or `replace(fedstar(), …)`."
-        return _checked_type(returned, Method, self.method, hint)
+        return checked_type(returned, Method, self.method, hint)
 
     def assembled(
         self,
@@ -190,7 +184,7 @@ class NamedParts:
     def _built_task(self) -> Task:
         if self.task and self.bare_method.task is not None:
             raise RametError(f"{self.bare_method.name} has a task of its own. Omit --task.")
-        return _built(self._task_factory, self._options_of("task"), self.task or self.task_name)
+        return built_task(self._task_factory, self._options_of("task"), self.task or self.task_name)
 
     @cached_property
     def network_factory(self) -> Callable[..., nn.Module]:
@@ -333,7 +327,7 @@ def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Ac
     ``otherwise`` has values of options that the text does not give; others are ignored.
     """
     rule = _rule_from(text, ACTIVATIONS, "activation", otherwise)
-    return _checked_type(
+    return checked_type(
         rule, Activation, text, "It needs `ask`, `score` and `settle`, `keep_own` and `asks_parts`."
     )
 
@@ -341,7 +335,7 @@ def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Ac
 def merging_from(text: str) -> Merging:
     """Build a rule such as `trimmed-mean,share=0.3` or `file.py:Rule,share=0.3`."""
     rule = _rule_from(text, MERGES, "merge")
-    return _checked_type(rule, Merging, text, "It needs `start`, `send` and `merge`.")
+    return checked_type(rule, Merging, text, "It needs `start`, `send` and `merge`.")
 
 
 def with_merge(method: Method, text: str) -> Method:
@@ -357,57 +351,7 @@ def with_merge(method: Method, text: str) -> Method:
 def release_from(text: str) -> Release:
     """Build a release such as `8-bit` or `file.py:Release,share=0.3`."""
     rule = _rule_from(text, RELEASES, "release")
-    return _checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
-
-
-def with_metric(
-    method: AssembledMethod, metric: str | None, default: str | None = None
-) -> AssembledMethod:
-    """The method with another metric in validation and test scores.
-
-    ``default`` replaces the task's own default, except in a user-defined task.
-    """
-    task = method.task
-    if metric is None:
-        if default is None or not isinstance(task, GraphClassification | NodeClassification):
-            return method
-        metric = default
-    if isinstance(task, TargetTask):
-        return replace(method, task=task.measured_by(metric_named(metric, task)))
-    known = TASK_METRICS[task.name]
-    if metric not in known:
-        raise unknown(f"metric for {task.name}", metric, known)
-    if not is_dataclass(task):
-        raise RametError(
-            f"{method.name} has a task of its own, which decides its metric. Omit --metric."
-        )
-    return replace(method, task=replace(task, metric=metric))
-
-
-def metric_named(name: str, task: TargetTask) -> Metric:
-    """A metric of the task, or that in a user's file."""
-    if not is_user_defined(name):
-        if name not in task.metrics:
-            raise unknown(f"metric for {task.name}", name, task.metrics)
-        return task.metrics[name]
-    found: Any = factory_named(name, task.metrics, "metric")
-    metric: Metric = _checked_type(found, Metric, name, 'Write `mine = Metric("mine", compute)`.')
-    return metric
-
-
-def task_factory(name: str) -> Callable[..., Task]:
-    """A built-in task by its name, or `module:factory` or `file.py:factory`."""
-    return factory_named(name, TASKS, "task")
-
-
-def task_named(name: str) -> Task:
-    """The task with its default options."""
-    return _built(task_factory(name), {}, name)
-
-
-def _built(factory: Callable[..., Task], options: Mapping[str, str], name: str) -> Task:
-    hint = "Return a task such as `NodeRegression()`, or a class derived from it."
-    return _checked_type(build(factory, options), Task, name, hint)
+    return checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
 
 
 def _rule_from(
@@ -425,13 +369,3 @@ def _rule_from(
         if key not in known:
             raise unknown(f"option of {without_folder(name)}", key, known)
     return build(factory, {**_restricted(otherwise or {}, known), **options}, by=f"--{kind}")
-
-
-def _checked_type(built: Built, kind: type[Any], name: str, hint: str) -> Built:
-    """Check the type of what a user's factory returned."""
-    if not isinstance(built, kind):
-        raise RametError(
-            f"{without_folder(name)} returned {type(built).__name__} instead of {kind.__name__}. "
-            f"{hint}"
-        )
-    return built

@@ -45,7 +45,7 @@ class NodeGraph(HasEdges):
     labels: Tensor
     """[nodes] classes, or [nodes, outputs] numbers or labels of 0 and 1, NaN where unknown."""
     classes: int
-    """Number of classes in the federation, including those that no node here has; or of outputs."""
+    """Number of classes in the federation, with those that no node here has; or of outputs."""
     left: Tensor  # [links] int32
     right: Tensor  # [links] int32
     kinds: Tensor  # [links] the true kind, for methods that may know it
@@ -56,11 +56,9 @@ class NodeGraph(HasEdges):
     """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
     see :mod:`ramet.models.hops`."""
     link_values: LinkValues = NO_VALUES
-    """What links carry; those of direction 1 go from left to right. Links with values may join the
-    same two nodes, and each counts."""
+    """What links carry; those of direction 1 go from left to right. With values, each link counts."""
     label_scale: Tensor | None = None
-    """[2, outputs] the mean and the deviation of numbers over all clients, if these agreed on them.
-    """
+    """[2, outputs] means and deviations of numbers over all clients, if these agreed on them."""
     outside: Outside | None = None
     """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 
@@ -178,7 +176,7 @@ class NodeGraph(HasEdges):
         joined = replace(
             self,
             features=torch.cat([self.features, features]),
-            labels=torch.cat([self.labels, self.labels.new_zeros((count, *self.labels.shape[1:]))]),
+            labels=torch.cat([self.labels, _no_labels(self.labels, count)]),
             trained=functional.pad(self.trained, (0, count)),
             left=torch.cat([self.left, owners.to(torch.int32)]),
             right=torch.cat([self.right, added.to(torch.int32)]),
@@ -235,6 +233,10 @@ class NodeGraph(HasEdges):
     @property
     def _link_of(self) -> Tensor:
         return self._by_row[2]
+
+
+def _no_labels(like: Tensor, count: int) -> Tensor:
+    return like.new_zeros((count, *like.shape[1:]))
 
 
 def node_graph_of(
