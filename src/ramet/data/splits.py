@@ -63,6 +63,13 @@ def strata(labels: Tensor) -> Tensor:  # [samples]
     return torch.zeros(len(labels), dtype=torch.int64) if labels.is_floating_point() else labels
 
 
+def counts_of(labels: Tensor, classes: int) -> Tensor:  # [classes or outputs]
+    """How many samples have each class or label, or how many numbers are known."""
+    if labels.is_floating_point():
+        return (labels != 0).logical_and(~labels.isnan()).sum(dim=0)
+    return torch.bincount(labels, minlength=classes)
+
+
 def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     classes = strata(labels)[members]
     if members.numel() < 2:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ramet.data import ClientData, HeteroGraph, NodeGraph, Split
 from ramet.data.graphs.portrait import divergences
+from ramet.data.splits import counts_of
 
 Matrix: TypeAlias = NDArray[np.float64]  # [clients, clients]
 _BINS = 10
@@ -44,13 +45,6 @@ def relation_differences(clients: Sequence[ClientData[HeteroGraph, Any]]) -> dic
     }
 
 
-def counts_of_classes(labels: Tensor, classes: int) -> Tensor:  # [classes]
-    """How many samples have each class or label, or how many numbers are known."""
-    if labels.is_floating_point():
-        return (labels != 0).logical_and(~labels.isnan()).sum(dim=0)
-    return torch.bincount(labels, minlength=classes)
-
-
 def class_counts(held: ClientData[NodeGraph, Split]) -> Tensor:  # [classes]
     """The client's labelled nodes of each class."""
     split = held.split
@@ -58,7 +52,7 @@ def class_counts(held: ClientData[NodeGraph, Split]) -> Tensor:  # [classes]
     elsewhere = (held.evaluated_on or {}).values()
     if any(graph.nodes != held.content.nodes for graph in elsewhere):  # nodes of all clients
         own = [split.train]
-    return counts_of_classes(held.content.labels[torch.cat(own)], held.content.classes)
+    return counts_of(held.content.labels[torch.cat(own)], held.content.classes)
 
 
 def _links_of(graph: HeteroGraph, names: Sequence[str]) -> Tensor:

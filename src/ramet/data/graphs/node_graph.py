@@ -56,7 +56,7 @@ class NodeGraph(HasEdges):
     """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
     see :mod:`ramet.models.hops`."""
     link_values: LinkValues = NO_VALUES
-    """What links carry; those of direction 1 go from left to right. With values, each link counts."""
+    """What links carry; direction 1 goes from left to right. With values, each link counts."""
     label_scale: Tensor | None = None
     """[2, outputs] means and deviations of numbers over all clients, if these agreed on them."""
     outside: Outside | None = None
