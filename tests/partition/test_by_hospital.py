@@ -150,3 +150,13 @@ def test_aligned_networks_learn_what_one_region_tells(
 def test_networks_for_aligned_graphs_refuse_others(network: Callable[..., nn.Module]) -> None:
     with pytest.raises(RametError, match="needs the same nodes in every graph"):
         network(GraphShape(features=3, structure=0, classes=2))
+
+
+def test_methods_with_structure_encodings_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_arrays(tmp_path, {"NYU": 20, "YALE": 20})
+    monkeypatch.setattr("ramet.partition.by_hospital._HOSPITALS", ("nyu", "yale"))
+    run = ramet.run("fedstar", "abide", rounds=1, data=tmp_path, out=tmp_path / "run", layers=1)
+    assert run.summary.traffic.up_per_client_round > 0
+    assert run.samples("nyu").block.structure.shape == (20 * REGIONS, 32)
