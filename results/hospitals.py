@@ -15,9 +15,9 @@ has a row with a graph network.
 
 *Tuning.* Each row has two configurations, which differ in optimiser or learning rate, and trains
 both on each split. The one with the higher validation accuracy on that split, averaged over
-hospitals and the last five rounds, is the one whose test score counts there. So nobody's label is used to choose what is tested on
-them. All have 20 rounds of two local epochs in batches of 32. The ranges were set by validation
-scores of another split (split seed 1000).
+hospitals and the last five rounds, is the one whose test score counts there. So nobody's label is
+used to choose what is tested on them. All have 20 rounds of two local epochs in batches of 32.
+Learning rates were set by validation scores of another split (split seed 1000).
 
 *Score.* The share of all test people who are classified correctly after the last round: the mean
 over hospitals, weighted by their test people. There is no choice of a best round.
