@@ -96,6 +96,7 @@ NOT_STARTED = {
 PYTHON_NOT_RUN = {
     "def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py",
     "for plan in schedule.remaining(state.step, history):": "the loop of engine/server/rounds.py",
+    "from nilearn.datasets import fetch_abide_pcp  # pip install nilearn": "uses the network",
     "from predict import classes, load, probabilities": "in the folder of an exported model; "
     "tests/export/test_card.py runs it",
 }
