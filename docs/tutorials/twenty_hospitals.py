@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import matplotlib as mpl
 
@@ -44,7 +45,7 @@ hospitals = abide().clients
 REGIONS, STEPS = 200, 60
 
 
-def series(draw: np.random.Generator, autism: bool, scanner: np.ndarray) -> np.ndarray:
+def series(draw: np.random.Generator, autism: bool, scanner: Any) -> Any:
     """A row per time step, a column per region."""
     rhythms = draw.normal(size=(STEPS, 4))
     rhythms[:, 1] += (0.5 if autism else 0.2) * rhythms[:, 0]
