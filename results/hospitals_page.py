@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -12,6 +13,8 @@ import claims
 from hospitals import CLAIMS, KEPT, ROWS, SPLITS, Claim, Row, chosen, protections, tuned
 
 from ramet.errors import RametError
+from ramet.leak import Audit, Finding
+from ramet.leak.findings import View
 from ramet.metrics.summary import Baseline
 from ramet.papers.wanted import RunsByFolder
 from ramet.report.drawing import COLOURS, new_figure
@@ -110,6 +113,7 @@ def blocks() -> dict[str, str]:
         "claims": claims_table(found),
         "hospitals": hospitals_table(found),
         "protected": protected_table(found),
+        "leak": leak_table(),
     }
 
 
@@ -130,17 +134,31 @@ def answer(found: Study) -> str:
     adjusted = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
     people = [one.test for one in _sizes(found).values()]
     return (
-        f"**{says}**: {_hits(found, row)} % of people whom no model had seen, by "
-        f"`{method_of(row)}`, instead of {_hits(found, ALONE)} %, a difference of {_words(gain)} "
-        f"points. In one place it is {_hits(found, POOLED)} %; always saying what is more "
-        f"frequent at a hospital gives {_majority(found):.1f} %. The network is a linear model on "
-        f"the correlations; {_networks(found)}.\n\n"
+        f"**{says}.** By `{method_of(row)}`, the method that validation chose, {_hits(found, row)} "
+        f"% of people whom no model had seen are classified correctly, instead of "
+        f"{_hits(found, ALONE)} % alone: {_words(gain)} points. {_others(found)} In one place it "
+        f"is {_hits(found, POOLED)} %; always saying what is more frequent at a hospital gives "
+        f"{_majority(found):.1f} %. All of this is a linear model on the correlations; "
+        f"{_networks(found)}.\n\n"
         f"**A single hospital learns little about itself**, because a split leaves it "
         f"{min(people)} to {max(people)} test people. By intervals that each stand for "
         f"themselves, joining helps {helped} of {len(sites)}, hurts {hurt}, and is undecided for "
         f"{undecided}. Adjusted for the number of hospitals, {adjusted or 'none'} "
         f"{'are' if adjusted > 1 else 'is'} decided."
     )
+
+
+def _others(found: Study) -> str:
+    """What the claims about the other methods with the linear model come to."""
+    by_status: dict[str, list[str]] = {}
+    for claim in CLAIMS:
+        if claim.than == ALONE and claim.better not in (found.chosen, POOLED):
+            one = judged(found, claim)
+            if one.gain is not None:
+                text = f"`{method_of(claim.better)}` {_words(one.gain)}"
+                by_status.setdefault(one.status, []).append(text)
+    texts = [f"{status} for {', '.join(gains)}" for status, gains in by_status.items()]
+    return f"The same claim {'; '.join(texts)}." if texts else ""
 
 
 def _hits(found: Study, row: str) -> str:
@@ -227,7 +245,23 @@ def methods_table(found: Study) -> str:
         *("helped / hurt / undecided", "MB per hospital", "secure sums", "ε = 8", "ε = 2"),
         "still rising",
     )
-    return markdown_table(heads, rows)
+    return "\n\n".join([markdown_table(heads, rows), *_missing(found)])
+
+
+def _missing(found: Study) -> Iterator[str]:
+    """What the design has and the kept runs have not."""
+    names = [
+        f"`{row.name}`"
+        + (
+            f" ({len(found.rows[row.name])} of {len(SPLITS)} splits)"
+            if row.name in found.rows
+            else ""
+        )
+        for row in ROWS
+        if len(found.rows.get(row.name, ())) < len(SPLITS)
+    ]
+    if names:
+        yield f"Not run yet, or not on all splits: {', '.join(names)}."
 
 
 _ALONE_AND_POOLED = {row.name for row in ROWS if row.method == "local"}
@@ -294,7 +328,7 @@ _PROTECTIONS = {
 
 def protected_table(found: Study) -> str:
     """Each protection next to the same method without, on the same splits."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, runs in found.protected.items():
         row = protections()[name].row
         plain = {draw: found.rows[row][draw] for draw in runs}
@@ -302,6 +336,8 @@ def protected_table(found: Study) -> str:
         values = [fmean(map(_score, one.values())) for one in (plain, runs)]
         cells = (f"`{method_of(row)}`", _PROTECTIONS[name], str(len(runs)), *map(percent, values))
         rows.append((*cells, _words(gain), _megabytes(runs), _bits(found, name)))
+    if not rows:
+        return "Not run yet."
     heads = ("method", "protection", "splits", "without %", "with %", "difference")
     return markdown_table((*heads, "MB per hospital", "SHA-256"), rows)
 
@@ -317,14 +353,22 @@ def _bits(found: Study, name: str) -> str:
 
 def claims_table(found: Study) -> str:
     """Each claim with its status, by the code that judges the papers' claims."""
-    rows = []
+    rows, left = [], 0
     for claim in CLAIMS:
         one = judged(found, claim)
-        gain = _words(one.gain) if one.gain else "–"
+        if one.gain is None:
+            left += 1
+            continue
         bound = f", at least {claim.at_least:+g} asked for" if claim.at_least else ""
-        status = f"**{one.status}**" if one.gain else one.status
-        rows.append((claim.says, f"{claim.better} − {claim.than}", f"{gain}{bound}", status))
-    return markdown_table(("claim", "difference", "points", ""), rows)
+        over = f"{_compared(claim.better)} over {_compared(claim.than)}"
+        rows.append((claim.says, over, f"{_words(one.gain)}{bound}", f"**{one.status}**"))
+    table = markdown_table(("claim", "comparison", "difference", ""), rows)
+    return f"{table}\n\n{plural(left, 'further comparison')} not run." if left else table
+
+
+def _compared(row: str) -> str:
+    method, _, network = row.partition(", ")
+    return f"`{method}`" + (f" (`{network}`)" if network else "")
 
 
 def judged(found: Study, claim: Claim) -> claims.Outcome:
@@ -361,6 +405,46 @@ def by_size(found: Study) -> list[SiteStanding]:
     sizes = _sizes(found)
     sites = found.hospitals(found.chosen)
     return sorted(sites, key=lambda one: (-sizes[one.site].train, one.site))
+
+
+def leak_table() -> str:
+    """What `ramet leak` found in a run without protection and in one with ε = 8."""
+    audits = {
+        words: Audit.from_json(json.loads((KEPT / f"leak-{name}.jsonl").read_text()))
+        for name, words in (("plain", "without protection"), ("epsilon-8", "ε = 8 per person"))
+        if (KEPT / f"leak-{name}.jsonl").exists()
+    }
+    rows = [
+        (words, *(_found(one.of(attack, view)) for attack, view in _ATTACKS))
+        for words, one in audits.items()
+    ]
+    if not rows:
+        return "Not run yet."
+    return markdown_table(("run", *(f"{attack}, {view}" for attack, view in _ATTACKS)), rows)
+
+
+_ATTACKS: tuple[tuple[str, View], ...] = (
+    ("labels", "replies"),
+    ("membership", "replies"),
+    ("membership", "rounds"),
+    ("membership", "model"),
+    ("lira", "replies"),
+    ("lira", "model"),
+    ("lira-tpr", "model"),
+    ("epsilon", "model"),
+)
+
+
+def _found(one: Finding | None) -> str:
+    """The result with its interval; bold if the interval excludes chance."""
+    if one is None or one.value is None or one.low is None:
+        return "–"
+    if not one.has_power:
+        return "no power"
+    if one.high is None:
+        return f"≥ {one.low:.2f}"
+    text = f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
+    return f"**{text}**" if one.leaks else text
 
 
 # --- the figure ---
