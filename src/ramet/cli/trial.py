@@ -26,7 +26,7 @@ def try_method(
         str | None,
         typer.Option(
             autocompletion=completion.setting,
-            help="A name from `ramet settings`. Default: a small one, without downloads, for the "
+            help="A name from `ramet settings`, or file.py:setting. Default: a small one, without downloads, for the "
             "method's task.",
         ),
     ] = None,

@@ -86,7 +86,7 @@ def check_names(experiment: Experiment) -> None:
     _check_parts(method)
     _check_task(experiment)
     shared = shared_shapes(method, experiment.sizes.plain_shape())
-    check_extras(method, experiment.same_schema, settings.setting)
+    check_extras(method, experiment.same_schema, settings.shown_setting)
     buffers = _buffers(experiment) if settings.dp else []
     found = chosen(method, settings, shared)
     found |= {Can.BUFFERS} if buffers else set()
@@ -121,7 +121,7 @@ def _check_numbers(method: AssembledMethod, settings: RunSettings, clients: int)
     if settings.regions is not None and settings.regions > clients:
         raise RametError(
             f"{settings.regions} regions are more than the {clients} clients of "
-            f"{settings.setting}. Choose a smaller number."
+            f"{settings.shown_setting}. Choose a smaller number."
         )
     pace = method.pace
     if pace is not None and not pace.simulated and settings.quorum > pace.count:
@@ -132,7 +132,7 @@ def _check_numbers(method: AssembledMethod, settings: RunSettings, clients: int)
     if settings.quorum > clients:
         raise RametError(
             f"a quorum of {settings.quorum} is larger than the {clients} clients of "
-            f"{settings.setting}. Choose a smaller one."
+            f"{settings.shown_setting}. Choose a smaller one."
         )
 
 
@@ -234,7 +234,7 @@ def _check_task(experiment: Experiment) -> None:
     methods = [name for name, m in built.items() if m.task is None or m.task.name == data_task]
     settings = [name for name, factory in SETTINGS.items() if factory().task == needed]
     raise RametError(
-        f"{method.name} is for {needed}, but the data of {experiment.settings.setting} are for "
+        f"{method.name} is for {needed}, but the data of {experiment.settings.shown_setting} are for "
         f"{data_task}. Use a method for {data_task} ({', '.join(methods)}), or a setting for "
         f"{needed} ({', '.join(settings)})."
     )
