@@ -59,6 +59,8 @@ OTHER_OPTIONS = "task=node-classification sites='north south' "
         ({"rounds": 4}, "rounds"),
         ({"rounds": 0}, "rounds"),
         ({"split_seed": 124}, "split-seed"),
+        ({"setting": "regions.py:Regions"}, "setting"),
+        ({"setting": "os:system"}, "setting"),
         ({"options": OTHER_OPTIONS + "negatives=hard"}, "negatives"),
         ({"options": "task=link-prediction sites=north"}, "task"),
         ({"options": "task=node-classification sites=south"}, "sites"),

@@ -146,15 +146,11 @@ def _check_clients(clients: Mapping[str, Any]) -> None:
 
 
 def _class_count(clients: Mapping[str, Any]) -> int | None:
-    """The number of classes at all clients; None if a client's classes cannot be read."""
-    found = []
-    for one in clients.values():
-        for graph in [one] if is_data(one) else one:
-            y = getattr(graph, "y", None)
-            if not isinstance(y, Tensor) or not y.numel() or y.is_floating_point():
-                return None
-            found.append(int(y.max()) + 1)
-    return max(found, default=None)
+    """The number of classes at all clients; None if there is a client without."""
+    graphs = [graph for one in clients.values() for graph in ([one] if is_data(one) else one)]
+    if any(graph.y is None for graph in graphs):
+        return None
+    return int(max(torch.as_tensor(graph.y).max() for graph in graphs)) + 1
 
 
 def _width(graph: NodeGraph | GraphBlock) -> int:
@@ -165,7 +161,7 @@ def _warn_of_single_classes(
     clients: Mapping[str, Any], graphs: Mapping[str, NodeGraph | GraphBlock]
 ) -> None:
     """Say which classes only one of several clients has."""
-    held = {name: {*_classes_of(clients[name])} for name in graphs}
+    held = {name: {*_classes_of(clients[name], graph)} for name, graph in graphs.items()}
     for name, own in held.items():
         others = set[int]().union(*(held[other] for other in held if other != name))
         if alone := sorted(own - others):
@@ -178,9 +174,10 @@ def _warn_of_single_classes(
                 warnings.warn(text, RametWarning, stacklevel=5)
 
 
-def _classes_of(one: Any) -> list[int]:
-    labels = one.y if is_data(one) else torch.cat([graph.y.flatten() for graph in one])
-    return [int(label) for label in labels.unique() if label >= 0]
+def _classes_of(one: Any, graph: NodeGraph | GraphBlock) -> list[int]:
+    """The classes of a client; unlabelled nodes have none."""
+    labels = graph.labels[one.y.cpu().flatten() >= 0] if is_data(one) else graph.labels
+    return [int(label) for label in labels.unique()]
 
 
 def _stored(

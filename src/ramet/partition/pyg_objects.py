@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -87,10 +87,10 @@ def is_data(data: object) -> bool:
 
 def as_list(data: Any, who: str) -> list[Any]:
     """Many graphs; an error if this is something else."""
-    try:
-        graphs = [] if isinstance(data, str | dict | Tensor) else [*data]
-    except TypeError:
-        graphs = []
+    from torch_geometric.data.data import BaseData
+
+    single = isinstance(data, str | dict | Tensor | BaseData) or not isinstance(data, Iterable)
+    graphs = [] if single else [*data]
     if not graphs or not all(map(is_data, graphs)):
         raise RametError(
             f"{who} is {type(data).__name__}, but a torch_geometric.data.Data is needed, or a list "
@@ -231,10 +231,11 @@ def _features(data: Data, who: str) -> Tensor:  # [nodes, features]
     return values
 
 
-def _labels(y: Tensor | None, count: int, who: str, classes: int | None, lowest: int) -> Tensor:
+def _labels(given: Any, count: int, who: str, classes: int | None, lowest: int) -> Tensor:
     """[count] the classes."""
-    if y is None:
-        raise RametError(f"{who} has no y. Give {'each node' if count > 1 else 'it'} its class.")
+    if given is None:
+        raise RametError(f"{who} has no y. Give {'each node' if lowest else 'it'} its class.")
+    y = torch.as_tensor(given)
     if y.numel() != count:
         rows = f"{count} nodes" if lowest < 0 else "one graph"
         raise RametError(f"y of {who} has shape {list(y.shape)}, but one class for {rows} is due.")

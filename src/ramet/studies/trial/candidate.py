@@ -32,7 +32,8 @@ class Candidate:
     Args:
         method: a built-in name, or ``file.py:factory``.
         data: the folder of datasets.
-        setting: a built-in name, or ``file.py:setting``; None for a small one, without downloads, of the method's task.
+        setting: a built-in name, or ``file.py:setting``; None for a small one, without downloads,
+            of the method's task.
         network: for a method that brings none; None for the default of the task.
         options: of the method, the setting, the network and the training.
         activation: replaces the method's rule.
