@@ -97,7 +97,7 @@ class PlainLoop:
 
     @torch.no_grad()
     def _evaluate(self, samples: NodeSamples, model: nn.Module) -> list[float]:
-        graph = samples.evaluated_on or samples.graph
+        graph = samples.graph_of("test")
         predicted = model.eval()(graph.x, graph.edge_index, self.dropout).argmax(1)
         correct = predicted == graph.labels
         return [

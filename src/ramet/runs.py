@@ -137,6 +137,7 @@ class Result:
         top: int = 10,
         known: bool = False,
         best: bool = False,
+        context: Path | str | None = None,
     ) -> pd.DataFrame:
         """Predictions for a site's new data, or without ``site`` for the data of training.
 
@@ -151,9 +152,11 @@ class Result:
             top: candidates for each node.
             known: whether links that the data already has are ranked too.
             best: use the model of the best round instead of the final one.
+            context: the TOML file of an earlier period, whose rows the new ones continue.
         """
         path, trained = None if site is None else Path(site), Trained.open(self.folder, best)
-        found = predicted(trained, path, client, Links(relation, top, known))
+        past = None if context is None else Path(context)
+        found = predicted(trained, path, client, Links(relation, top, known), past)
         found.frame.attrs["warnings"] = [*found.warnings]
         return found.frame
 
@@ -164,6 +167,7 @@ class Result:
         site: Path | str | None = None,
         *,
         best: bool = False,
+        context: Path | str | None = None,
     ) -> Explanation:
         """What the prediction for a node or graph rests on: its features and links.
 
@@ -172,11 +176,12 @@ class Result:
             client: whose model is used; default: the site's name.
             site: the TOML file that describes the data; default: the data of training.
             best: use the model of the best round instead of the final one.
+            context: the TOML file of an earlier period, whose rows the new ones continue.
         """
         from ramet.prediction.explanation import explained
 
-        path = None if site is None else Path(site)
-        return explained(Trained.open(self.folder, best), str(id_), path, client)
+        path, past = (None if one is None else Path(one) for one in (site, context))
+        return explained(Trained.open(self.folder, best), str(id_), path, client, past)
 
     def export(
         self, client: str, folder: Path | str, *, programs: bool = True, best: bool = False

@@ -129,7 +129,7 @@ def test_a_hostile_preparation_is_refused_before_training(tmp_path: Path) -> Non
     assert scale in agreement
     for hostile, reason in (
         (agreement.replace(scale, '"scale":0.0'), "types.patient.age.scale: Input should be"),
-        (agreement.replace(scale, '"scale":1e-300'), "makes the feature 'age' of patient infinite"),
+        (agreement.replace(scale, '"scale":1e-300'), "scale of the column patient.age"),
         (agreement.replace('"kind":"date"', '"kind":"flag"'), "data has problems"),
         ('{"types":{"patient":{}}}', "data has problems"),
         ("[" * 100_000, "preparation of columns is not valid"),

@@ -70,7 +70,7 @@ def test_a_clients_model_can_be_evaluated_on_the_whole_graph(tmp_path: Path) -> 
     assert torch.equal(own.split.train, other.split.train)
     assert own.evaluated_on is None
     assert other.evaluated_on is not None
-    assert torch.equal(other.evaluated_on.left, whole.content.left)
+    assert torch.equal(other.evaluated_on["test"].left, whole.content.left)
     assert torch.equal(other.split.test, whole.split.test)
 
 

@@ -17,6 +17,7 @@ from ramet.engine.messages import request
 from ramet.engine.secure_messages import Participants, SecureError
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.run_answers import AnsweredError
+from ramet.flower.permission import NotAllowedError
 from ramet.payload import Array, Arrays, Payload, digest
 from ramet.policy import WITHHELD, PolicyError
 
@@ -182,6 +183,40 @@ def test_a_stage_that_does_not_train_is_an_evaluation(
         asked.ask("north", disguised, RUN)
     with pytest.raises(PolicyError, match=r"^`evaluations`: .* 3 evaluations .* allows 2"):
         asked.ask("north", replace(disguised, numbers={**closing.numbers, "round": 3}), RUN)
+
+
+def test_one_model_per_round_also_if_messages_have_parts_of_it(
+    site: Callable[..., JoinedConsortium],
+) -> None:
+    asked = site(options={"hidden": "2"})
+    name, *others = sorted(asked.start)
+    part, other = {name: asked.start[name]}, moved(asked.start, 0.5)
+    assert scores_of(asked.ask("north", request(2, True, part), RUN)) == {"val", "test"}
+    with pytest.raises(AnsweredError, match="was sent other arrays in round 2 before"):
+        asked.ask("north", request(2, False, part | {n: other[n] for n in others}), RUN)
+    assert scores_of(asked.ask("north", request(3, False, part), RUN)) == {"val", "test"}
+    with pytest.raises(AnsweredError, match="was sent other arrays in round 3 before"):
+        asked.ask("north", request(3, True, {}), RUN)
+
+
+def test_no_limit_is_escaped_by_a_note_about_secure_sums(
+    site: Callable[..., JoinedConsortium],
+) -> None:
+    """Each step of theirs is a kind of its own, and none is an evaluation."""
+    asked = site(options={"hidden": "2"})
+    (asked.sites["north"].folder / POLICY).write_text("rounds = 1\nevaluations = 1\n")
+    for number in (2, 3):
+        plain = request(number, False, asked.start)
+        with pytest.raises(NotAllowedError, match="no secure sums, so no steps"):
+            asked.ask("north", replace(plain, notes={"secure": f"step {number}"}), RUN)
+
+
+def test_an_evaluation_fails_at_no_sample(site: Callable[..., JoinedConsortium]) -> None:
+    """A model can have NaN for some samples only: an error would say whether a site has them."""
+    asked = site(metric="average-precision", options={"hidden": "2"})
+    nothing = {name: np.full_like(array, np.nan) for name, array in asked.start.items()}
+    reply = asked.ask("north", request(2, False, nothing), RUN)
+    assert np.isnan(reply.numbers["val"])
 
 
 def test_a_simulation_shows_scores_with_privacy(tmp_path: Path) -> None:

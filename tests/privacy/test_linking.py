@@ -196,6 +196,7 @@ def test_changed_messages_are_refused(
         ('"channel":"', '"channel":"z', "not a message of `ramet link`"),
         ('"channel":"', '"channel":"00', "not in its one form"),
         ("{", "", "not a message of `ramet link`"),
+        ("{", "[" * 100_000, "not a message of `ramet link`"),
     ],
 )
 def test_malformed_files_are_refused(old: str, new: str, refusal: str) -> None:
@@ -221,3 +222,12 @@ def test_an_exchange_of_banks_takes_about_a_minute() -> None:
     _, found, _ = exchange(at_a, at_b)
     assert time.process_time() - before < 180
     assert {*found} == {*at_a} & {*at_b}
+
+
+def test_the_site_that_begins_can_name_ids_that_it_does_not_have() -> None:
+    """Nothing proves its last message, which is in docs/decisions/32-linking.md."""
+    first, side_a = linking.start("a", "b", ["x1", "x2"], A)
+    second, side_b = linking.answer(first, ["y1", "y2"], B)
+    doubled = separated(side_a.opened(second, "answer"))[2:]
+    third = side_a.message("finish", doubled, A, second)
+    assert linking.close(side_b, third) == ("y1", "y2")

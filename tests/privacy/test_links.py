@@ -198,7 +198,9 @@ def test_nothing_but_the_sums_reaches_training(tmp_path: Path) -> None:
 def test_evaluation_on_another_graph_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     node = node_of(tmp_path)
     assert isinstance(node.samples, NodeSamples)
-    elsewhere = replace(node.samples, evaluated_on=node.samples.graph)
+    elsewhere = replace(
+        node.samples, evaluated_on={"test": node.samples.graph.subgraph(torch.arange(5))}
+    )
     with pytest.raises(RametError, match="Set evaluated_on=own"):
         without_links(replace(node, samples=elsewhere))
     assert node.protection.private is not None

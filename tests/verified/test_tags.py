@@ -65,6 +65,14 @@ def test_the_parts_of_a_float_sum_are_exact_integers() -> None:
     assert is_sum(whole.integers(), tags, KEY, "abc", 1, "training")
 
 
+def test_a_member_can_check_a_guess_of_the_term_of_another() -> None:
+    """The key opens every pad; docs/security.md names it."""
+    right, wrong = terms(2)
+    tag = tag_of(right, KEY, "b", 3, "training")
+    assert is_sum(right, [tag], KEY, ["b"], 3, "training")
+    assert not is_sum(wrong, [tag], KEY, ["b"], 3, "training")
+
+
 def test_a_tag_alone_says_nothing_of_its_term() -> None:
     """With pads of different exchanges, the same term has tags that look uniform."""
     one = {"w": np.zeros(4, np.int64)}

@@ -20,8 +20,6 @@ charter_app = typer.Typer(
     help="Show, sign or verify the charter of a run.", no_args_is_help=True, suggest_commands=False
 )
 app.add_typer(charter_app, name="charter")
-_DIGITS = 12
-"""How many digits of what is signed an owner gives at least."""
 Run = Annotated[Path, typer.Argument(help="Folder of a run, or of a site.")]
 
 
@@ -41,9 +39,7 @@ def show_charter(folder: Run = Path()) -> None:
             print_line(line)
 
 
-Agreement = Annotated[
-    str, typer.Argument(help="The digits after 'waits for a signature', at least the first twelve.")
-]
+Agreement = Annotated[str, typer.Argument(help="All digits after 'waits for a signature'.")]
 
 
 @charter_app.command("sign")
@@ -53,19 +49,18 @@ def sign_charter(agreement: Agreement, folder: PartyFolder = Path()) -> None:
     A site signs by hand if its policy says so. `ramet charter show` shows what waits, with the
     digits of each. The site then answers when the coordinator asks again.
 
-    Example: ramet charter sign 1f0c6d2a9b3e hospitals-north
+    Example: ramet charter sign "$DIGITS" hospitals-north
     """
     charters = _site_charters(folder)
-    waiting = [one for one in charters.waiting() if one.agreement.startswith(agreement)]
-    if not waiting or len(agreement) < _DIGITS:
+    waiting = {proposal.agreement: proposal for proposal in charters.waiting()}
+    if agreement not in waiting:
         raise RametError(
-            f"no charter with the digits '{agreement}' waits at {folder}. Copy at least the first "
-            f"{_DIGITS} from `ramet charter show`; the coordinator proposes charters with a run."
+            f"no charter with the digits '{agreement}' waits at {folder}. Copy all of them from "
+            "`ramet charter show`; the coordinator proposes charters with a run."
         )
-    for proposal in waiting:
-        charters.approve(proposal)
-        method, agreement = proposal.terms["settings"]["method"], proposal.agreement[:_DIGITS]
-        print_line(f"signed for one run: {method} ({agreement})")
+    charters.approve(waiting[agreement])
+    method = waiting[agreement].terms["settings"]["method"]
+    print_line(f"signed for one run: {method} ({agreement})")
 
 
 @charter_app.command("verify")

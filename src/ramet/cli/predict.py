@@ -23,6 +23,13 @@ NewSite = Annotated[
         help="TOML file that describes the new data; without it, the data of training.",
     ),
 ]
+Context = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML file of an earlier period, whose nodes and links the new data continues.",
+    ),
+]
 Client = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Client whose model is used. Default: the site's name."),
@@ -47,16 +54,19 @@ def predict(
         bool, typer.Option("--known", help="Also rank links that the data already has.")
     ] = False,
     best: Best = False,
+    context: Context = None,
 ) -> None:
     """Predict for a site's new data with the model of the finished run in RUN.
 
     The new data has the form of the training data; classes and splits are not needed. Columns are
     prepared as in training. Nodes and graphs get a class and the probability of each class; for
-    links, each node gets its likeliest candidates. Nothing leaves the machine.
+    links, each node gets its likeliest candidates. Nothing leaves the machine. With --context, the
+    tables of an earlier period are part of the graph, and only the new rows are predicted.
 
     \b
     Examples:
     ramet predict runs/together --site north/june.toml --out june.parquet
+    ramet predict runs/together --site june/site.toml --context may/site.toml --out june.csv
     ramet predict hospitals-north --site june.toml --out june.csv
     ramet predict runs/links --site june.toml --relation takes --top 10
     """
@@ -65,7 +75,8 @@ def predict(
 
     if out is not None:
         check_output(out)
-    found = predicted(Trained.open(folder, best), site, client, Links(relation, top, known))
+    wanted = Links(relation, top, known)
+    found = predicted(Trained.open(folder, best), site, client, wanted, context)
     for warning in found.warnings:
         print_error(f"warning: {warning}.")
     if out is None:
@@ -84,6 +95,7 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Features and links to list.")] = 10,
     out: Annotated[Path | None, typer.Option(help="Also draw a .png or .svg file.")] = None,
     best: Best = False,
+    context: Context = None,
     as_json: Json = False,
 ) -> None:
     """Explain the prediction for one node or graph of a site's data.
@@ -100,7 +112,7 @@ def explain(
 
     if out is not None:
         check_output(out, (".png", ".svg"))
-    found = explained(Trained.open(folder, best), id_, site, client)
+    found = explained(Trained.open(folder, best), id_, site, client, context)
     if as_json:
         print_json(found.to_json())
     else:

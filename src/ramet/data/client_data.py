@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -18,10 +19,12 @@ Division = TypeVar("Division", Split, HeldOutPairs, covariant=True)
 class ClientData(Generic[Content, Division]):
     """Many graphs to classify, one graph of nodes to classify, or one graph with links to predict.
 
-    In a simulation, a client's model may be evaluated on data that the client does not hold. This
-    is then ``evaluated_on``, and the validation and test indices refer to it.
+    In a simulation, a client's model may be evaluated on data that the client does not hold; and
+    the client's own graph may have more links when it is validated and tested than in training.
+    ``evaluated_on`` then has what ``val`` and ``test`` are evaluated on, and their indices refer to
+    it.
     """
 
     content: Content
     split: Division
-    evaluated_on: Content | None = None
+    evaluated_on: Mapping[str, Content] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -34,6 +35,10 @@ def _add(sha256: Any, name: str, value: Any) -> None:
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             _add(sha256, f"{name}.{index}", item)
+    elif isinstance(value, Mapping):
+        same = len({*map(id, value.values())}) == 1
+        for key, one in [*value.items()][: 1 if same else None]:
+            _add(sha256, name if same else f"{name}.{key}", one)
     else:
         sha256.update(f"{name} {value!r};".encode())
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ramet.data.own.schema import Aspect, check_fit
+from ramet.data.own.schema import Aspect, check_fit, check_same_dates
 from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
 from ramet.experiment.capabilities import Can, chosen
@@ -286,6 +286,7 @@ def _check_schemas(experiment: Experiment) -> None:
     if not experiment.schemas:
         return
     sizes, task = experiment.sizes, experiment.method.task
+    check_same_dates(experiment.schemas)
     plain = sizes.plain_shape()
     shape_fields = {field.name for field in fields(plain)}
     changed: dict[Aspect, Any] = {

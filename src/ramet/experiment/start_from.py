@@ -59,7 +59,7 @@ class Taken:
             ),
             *(
                 f"{one.moved:,} samples of {who} that are now for validation or test were trained "
-                f"on in {other}: its split column says so"
+                f"on in {other}: its own split says so"
                 for who, one in self.samples.items()
                 if one.moved
             ),

@@ -30,6 +30,7 @@ from flwr.common import log
 from ramet.data.own.preparation import Preparation, SiteSums
 from ramet.data.own.problems import SiteDataError
 from ramet.data.own.site import site_name
+from ramet.engine.secure_messages import STEP as SUM_STEP
 from ramet.engine.site.answered import NAME as ANSWERED
 from ramet.engine.site.answered import Answered
 from ramet.engine.site.client import Client
@@ -110,6 +111,8 @@ def answer(message: Message, context: Context) -> Message:
         experiment, limit, policy = _permitted(context, preparation, states)
         torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
+        if SUM_STEP in request.notes and not experiment.settings.secure:
+            raise NotAllowedError("`secure`: this run has no secure sums, so no steps of theirs.")
         name = _name(context, experiment)
         facts |= {"run": request.notes.get("run", ""), "round": number, "client": name}
         with write_errors_kept_local("write its state"):

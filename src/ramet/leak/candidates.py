@@ -26,7 +26,7 @@ class Candidates:
     @property
     def others(self) -> Tensor:
         """The held-out samples, if they are the site's own."""
-        if isinstance(self.samples, NodeSamples) and self.samples.evaluated_on is not None:
+        if isinstance(self.samples, NodeSamples) and self.samples.evaluated_elsewhere:
             return self.members.new_empty(0)
         return torch.cat([self.samples.split.val, self.samples.split.test])
 

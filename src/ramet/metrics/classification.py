@@ -68,11 +68,12 @@ def roc_auc(labels: Labels, probabilities: Probabilities) -> float:
 
 
 def average_precision(labels: Labels, probabilities: Probabilities) -> float:
-    """0 if no sample has the positive class."""
+    """0 if no sample has the positive class; NaN if a score is NaN, as an error would say more."""
     from sklearn.metrics import average_precision_score
 
     def area(positive: Any, scores: Any) -> float:
-        return float(average_precision_score(positive, scores))
+        has_nan = np.isnan(scores).any()
+        return float("nan") if has_nan else float(average_precision_score(positive, scores))
 
     return _mean_over_classes(labels, probabilities, area, chance=0.0)
 

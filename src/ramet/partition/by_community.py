@@ -84,9 +84,8 @@ class SubgraphSetting(Setting):
         part = replace(part, outside=outside[number] if outside else None)
         if self.evaluated_on == "own":
             return ClientData(part, split)
-        return ClientData(
-            part, Split(split.train, everything.split.val, everything.split.test), whole
-        )
+        elsewhere = Split(split.train, everything.split.val, everything.split.test)
+        return ClientData(part, elsewhere, {"val": whole, "test": whole})
 
     def _members(self, whole: NodeGraph, reading: Reading) -> list[Tensor]:
         """The nodes of each client; cached because Louvain takes seconds."""

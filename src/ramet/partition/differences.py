@@ -48,7 +48,8 @@ def class_counts(held: ClientData[NodeGraph, Split]) -> Tensor:  # [classes]
     """The client's labelled nodes of each class."""
     split = held.split
     own = [split.train, split.val, split.test]
-    if held.evaluated_on is not None:  # validation and test nodes are those of all clients
+    elsewhere = (held.evaluated_on or {}).values()
+    if any(graph.nodes != held.content.nodes for graph in elsewhere):  # nodes of all clients
         own = [split.train]
     return torch.bincount(held.content.labels[torch.cat(own)], minlength=held.content.classes)
 

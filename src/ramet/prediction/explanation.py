@@ -83,11 +83,17 @@ class _Local:
 
 
 def explained(
-    trained: Trained, id_: str, site: Path | None = None, client: str | None = None
+    trained: Trained,
+    id_: str,
+    site: Path | None = None,
+    client: str | None = None,
+    context: Path | None = None,
 ) -> Explanation:
     """Explain the prediction for a node or graph of a site's data."""
     name = trained.client_of(None if site is None else new_data_name(site), client)
-    given = client_input(trained, name) if site is None else read_input(trained, name, site)
+    given = (
+        client_input(trained, name) if site is None else read_input(trained, name, site, context)
+    )
     return explain(trained, given, trained.model(name), id_)
 
 

@@ -45,10 +45,18 @@ def predicted(
     site: Path | None = None,
     client: str | None = None,
     links: Links = Links(),  # noqa: B008
+    context: Path | None = None,
 ) -> Prediction:
-    """Predict for a site's new data, or without a file for the data that a client trained on."""
+    """Predict for a site's new data, or without a file for the data that a client trained on.
+
+    ``context``: the TOML file of an earlier period, whose nodes and links are in the graph, too.
+    """
+    if context is not None and site is None:
+        raise RametError("a context needs new data. Name its file with --site.")
     name = trained.client_of(None if site is None else new_data_name(site), client)
-    given = client_input(trained, name) if site is None else read_input(trained, name, site)
+    given = (
+        client_input(trained, name) if site is None else read_input(trained, name, site, context)
+    )
     model = trained.model(name)
     return Prediction(name, frame(model, given, links), given.warnings)
 
@@ -65,12 +73,13 @@ def frame(model: nn.Module, given: Input, links: Links = Links()) -> pd.DataFram
         chances = probabilities(model, graph).numpy()
         classes = [given.classes[index] for index in chances.argmax(axis=1)]
         columns = {f"p_{name}": chances[:, n] for n, name in enumerate(given.classes)}
-        return pd.DataFrame({"id": given.row_ids, "class": classes, **columns})
+        rows = pd.DataFrame({"id": given.row_ids, "class": classes, **columns})
+        return rows[: next(iter(given.new.values()), None)]
     relation = links.relation or _only_relation(graph)
     found = candidates(model, graph, relation, links.top, links.known)
     ends = next(one for one in graph.relations if one.name == relation)
     heads, tails = (given.ids[graph.types[end].name] for end in (ends.head, ends.tail))
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
             "source": heads[found.heads.numpy()],
             "rank": found.ranks.numpy(),
@@ -78,6 +87,8 @@ def frame(model: nn.Module, given: Input, links: Links = Links()) -> pd.DataFram
             "probability": found.probabilities.numpy(),
         }
     )
+    new = given.new.get(graph.types[ends.head].name)
+    return rows if new is None else rows[found.heads.numpy() < new]
 
 
 def _only_relation(graph: HeteroGraph) -> str:

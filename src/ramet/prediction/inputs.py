@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,8 @@ class Input:
     classes: tuple[str, ...]
     features: Mapping[str, tuple[str, ...]]
     """The names of features, by node type; empty for built-in data."""
+    new: Mapping[str, int] = field(default_factory=dict)
+    """By type, how many nodes are predicted, if those after them are context."""
     warnings: tuple[str, ...] = ()
     """How the data differs from what the model was trained on."""
 
@@ -46,13 +48,14 @@ class Input:
         return ids
 
 
-def read_input(trained: Trained, client: str, path: Path) -> Input:
+def read_input(trained: Trained, client: str, path: Path, context: Path | None = None) -> Input:
     """Read a site's TOML file and the files that it names, prepared as in the client's training.
 
-    Classes and splits are not needed, and are ignored.
+    Classes and splits are not needed, and are ignored. ``context`` is the TOML file of an earlier
+    period.
     """
     schema, preparation = trained.schema(client), trained.preparation
-    site = read_new_data(path, schema, preparation)
+    site = read_new_data(path, schema, preparation, context)
     return Input(
         client=client,
         graph=_with_structure(site, trained),
@@ -60,6 +63,7 @@ def read_input(trained: Trained, client: str, path: Path) -> Input:
         graph_ids=site.graph_ids,
         classes=schema.classes,
         features=preparation.expanded(schema).nodes,
+        new=site.new,
         warnings=tuple(novelties(site, trained.ranges(client), preparation)),
     )
 

@@ -23,7 +23,7 @@ def proposal_lines(proposal: Proposal) -> Iterator[str]:
 
 def _lines(terms: Mapping[str, Any], quorum: int, keys: Mapping[str, str]) -> Iterator[str]:
     for name, value in terms["settings"].items():
-        if value not in (None, False, {}, []):
+        if value is not False and value not in (None, {}, []):
             yield f"  {name}: {value}"
     for node_type, columns in terms.get("preparation", {}).get("types", {}).items():
         for column, own in columns.items():

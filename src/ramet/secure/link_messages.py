@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
@@ -81,7 +80,7 @@ class LinkMessage:
             is_valid = message.text == text and all(isinstance(v, str) for v in texts.values())
             base64.b64decode(message.body, validate=True)
             bytes.fromhex(message.channel + message.signature)
-        except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise _damaged(type(error).__name__) from error
         if not is_valid or message.kind not in get_args(Kind) or len(message.channel) != 64:
             raise _damaged("not in its one form")

@@ -23,7 +23,7 @@ def baseline(samples: Any, metric: str) -> Baseline | None:
     if isinstance(samples, GraphSamples):
         labels = evaluated = samples.block.labels
     elif isinstance(samples, NodeSamples):
-        labels, evaluated = samples.graph.labels, (samples.evaluated_on or samples.graph).labels
+        labels, evaluated = samples.graph.labels, samples.graph_of("test").labels
     else:
         return None
     return _of_classes(labels[samples.split.train], evaluated[samples.split.test], metric)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -28,7 +28,18 @@ class NodeSamples:
 
     graph: NodeGraph
     split: Split
-    evaluated_on: NodeGraph | None = None  # graph of the validation and test nodes, if another
+    evaluated_on: Mapping[str, NodeGraph] | None = None
+    """The graphs of the validation and test nodes, if others."""
+
+    def graph_of(self, part: str) -> NodeGraph:
+        """The graph on which a part is evaluated."""
+        return (self.evaluated_on or {}).get(part, self.graph)
+
+    @property
+    def evaluated_elsewhere(self) -> bool:
+        """Whether validation and test nodes are not the client's own."""
+        graphs = (self.evaluated_on or {}).values()
+        return any(graph.nodes != self.graph.nodes for graph in graphs)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -42,7 +53,8 @@ class NodeSamples:
         return copy_on(device, self, self.graph.labels.device, lambda: self._moved(device))
 
     def _moved(self, device: torch.device) -> NodeSamples:
-        held_out = None if self.evaluated_on is None else self.evaluated_on.to(device)
+        given = self.evaluated_on
+        held_out = given and {part: graph.to(device) for part, graph in given.items()}
         moved = replace(self, graph=self.graph.to(device), evaluated_on=held_out)
         moved.__dict__["on_host"] = self
         return moved
@@ -127,13 +139,14 @@ class NodeClassification(Task):
     ) -> dict[str, Predictions]:
         model.eval()
         split, labelled = samples.split, samples.on_host
-        graph = labelled.evaluated_on or labelled.graph
-        logits = model(graph.to(device)).cpu()
-        training = labelled.graph.labels[split.train]
-        return {
-            part: Predictions.of(logits[nodes], graph.labels[nodes], training)
-            for part, nodes in (("val", split.val), ("test", split.test))
-        }
+        training, found, logits = labelled.graph.labels[split.train], {}, torch.empty(0)
+        before: NodeGraph | None = None
+        for part, nodes in (("val", split.val), ("test", split.test)):
+            graph = labelled.graph_of(part)
+            if graph is not before:
+                logits, before = model(graph.to(device)).cpu(), graph
+            found[part] = Predictions.of(logits[nodes], graph.labels[nodes], training)
+        return found
 
     @torch.inference_mode()
     def extra_scores(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:

@@ -13,6 +13,7 @@ import torch
 from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.own.columns import EPOCH, ColumnValues, Values
+from ramet.data.own.leaks import leaks
 from ramet.data.own.ranges import plain_features, unlinked
 from ramet.data.own.site import Site
 
@@ -68,6 +69,7 @@ def warnings(site: Site) -> list[str]:
         *_markers(site),
         *_absent(site),
         *_unlinked(site),
+        *leaks(site),
         *_rare_classes(site),
         *_untrained_classes(site),
     ]

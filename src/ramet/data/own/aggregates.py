@@ -80,6 +80,23 @@ def aggregated(
     return found
 
 
+def totals(
+    ends: Values, numbers: Mapping[str, Values], nodes: int, directed: bool
+) -> dict[str, Values]:
+    """Sums, means and counts of each node over all links, by what they are."""
+    sources, targets = ends
+    of_way = {f"{_OUTGOING} ": sources, f"{_INCOMING} ": targets} if directed else {}
+    found: dict[str, Values] = {}
+    for way, own in {**of_way, "": np.concatenate([sources, targets])}.items():
+        counts = np.bincount(own, minlength=nodes)
+        found[f"{way}count"] = counts.astype(np.float64)
+        for name, values in numbers.items():
+            sums = np.bincount(own, np.resize(np.nan_to_num(values), own.size), nodes)
+            found[f"{way}sum of {name}"] = sums
+            found[f"{way}mean of {name}"] = sums / np.maximum(counts, 1)
+    return found
+
+
 def _rows(
     column: _Column, values: Mapping[str, Values], times: Values | None, count: int
 ) -> Values:

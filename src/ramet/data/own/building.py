@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
@@ -24,19 +24,28 @@ Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
 
 @dataclass(frozen=True)
+class Built:
+    """A site's graph and, if it was another one later, those of validation and test."""
+
+    graph: Graph
+    later: Mapping[str, Graph] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Unprepared:
     """What a site's files hold, and their description."""
 
     content: Content
     description: Description
     toml: str
+    columns: Mapping[str, ColumnValues]
 
-    def graph(self, preparation: Preparation, columns: Mapping[str, ColumnValues]) -> Graph | None:
-        """The graph, with these columns as features; None if others were agreed on."""
+    def rebuilt(self, preparation: Preparation) -> Built | None:
+        """The graph, with its columns as features; None if others were agreed on."""
         if not covers(preparation, self.description, self.toml, Problems()):
             return None
         nodes, edges = dict(self.content.nodes), dict(self.content.edges)
-        for table, values in columns.items():
+        for table, values in self.columns.items():
             features, name = preparation.features(table, values), table.removeprefix(OF_EDGES)
             if name == table:
                 nodes[name] = replace(nodes[name], features=features)
@@ -44,7 +53,7 @@ class Unprepared:
                 edges[name] = replace(edges[name], attributes=features)
         content = replace(self.content, nodes=nodes, edges=edges)
         graph, _ = BUILDERS[self.description.task](content, self.description)
-        return graph
+        return Built(graph)
 
 
 def covers(

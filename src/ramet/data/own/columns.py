@@ -72,6 +72,11 @@ class ColumnValues:
     markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By column: how often a cell that is not empty counted as missing."""
 
+    def only(self, rows: NDArray[Any]) -> ColumnValues:
+        """The same columns of some rows; ``rows`` says of each whether it is kept."""
+        values = {name: of_all[rows] for name, of_all in self.values.items()}
+        return ColumnValues(self.parts, values, int(rows.sum()), self.markers)
+
 
 def found_markers(part: ColumnPart, cells: Values) -> dict[str, int]:
     """How often each text that is not empty counts as missing."""
@@ -117,8 +122,8 @@ def _number(text: str) -> float:
     return value
 
 
-def _date(text: str) -> float:
-    """Days since 1970, in UTC."""
+def days_since_1970(text: str) -> float:
+    """The days, in UTC, of a date or a moment in ISO format."""
     when = datetime.fromisoformat(text)
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
     return (when - EPOCH).total_seconds() / _SECONDS_PER_DAY
@@ -130,7 +135,11 @@ def _flag(text: str) -> float:
     return _FLAGS[text.lower()]
 
 
-_READERS: dict[str, Callable[[str], float]] = {"number": _number, "date": _date, "flag": _flag}
+_READERS: dict[str, Callable[[str], float]] = {
+    "number": _number,
+    "date": days_since_1970,
+    "flag": _flag,
+}
 _EXPECTED = {
     "number": "is not a finite number. Write 3.5, without units or thousands separators",
     "date": "is not a date. Write 2026-03-31, or 2026-03-31T08:15",

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.aggregates import aggregated
-from ramet.data.own.columns import ColumnPart, ColumnValues, Values, absent_values
+from ramet.data.own.columns import ColumnValues, Values, absent_values
 from ramet.data.own.description import Description
 from ramet.data.own.parts import EdgePart, NodePart
+from ramet.data.own.past import Kind, Past
 from ramet.data.own.paths import resolve_inside
-from ramet.data.own.preparation import Preparer
+from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import OF_EDGES, width_of
-from ramet.data.own.tables import Ids, Table, read_table
+from ramet.data.own.tables import NO_PART, Ids, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
+from ramet.data.own.times import TimeReader
 
 _PYG_GLOBAL = "_global_store"
 
@@ -34,6 +34,9 @@ class Nodes:
     labels: Tensor | None = None  # [nodes]
     parts: Tensor | None = None  # [nodes] part of the split, if the site provides one
     ids: Ids | None = None  # [nodes] None if nodes are numbered
+    times: Tensor | None = None  # [nodes] days since 1970, NaN if there is none
+    new: int | None = None
+    """How many of them are not only of an earlier period; None for all."""
 
     @property
     def count(self) -> int:
@@ -65,6 +68,7 @@ class Graphs:
     of_node: Tensor  # [nodes]
     labels: Tensor  # [graphs]
     parts: Tensor | None = None  # [graphs]
+    times: Tensor | None = None  # [graphs]
 
 
 @dataclass(frozen=True)
@@ -85,37 +89,40 @@ def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer
     return preparer.features(node_type, table.values(part.prepared))
 
 
-_NOTHING = np.empty(0)
-_TIME = ColumnPart(kind="date", missing="refuse")
-
-
 def edges_of(
-    table: Table, name: str, part: EdgePart, ends: Tensor, parts: Tensor | None, preparer: Preparer
+    table: Table,
+    name: str,
+    part: EdgePart,
+    ends: Tensor,
+    parts: Tensor | None,
+    preparer: Preparer,
+    reader: TimeReader,
 ) -> Edges:
     """The edges in a table, with what they carry."""
     table = replace(table, place=f"[{OF_EDGES}{name}.columns]")
     attributes, values = None, ColumnValues({}, {}, len(table))
-    if part.columns:
-        values = table.values(part.prepared)
-        if part.names:
+    if part.columns or part.computed:
+        values = table.values(part.read)
+        preparer.columns[f"{OF_EDGES}{name}"] = values
+        if part.read and not part.computed:
             attributes = preparer.features(f"{OF_EDGES}{name}", values)
     elif part.names:
         attributes = table.numbers(part.names)
         columns = zip(part.names, attributes.T.numpy(), strict=True)
         values = replace(values, values=dict(columns))
     weights = None if part.weight is None else table.weights(part.weight)
-    times = None if part.time is None else table.values({part.time: _TIME}).values[part.time]
+    times = None if part.time is None else reader.read(table, part.time)
     columns_read = dict(values.values)
     if weights is not None:
         columns_read[str(part.weight)] = weights.numpy()
     if times is not None:
-        columns_read[str(part.time)] = times
+        columns_read[str(part.time)] = times.numpy()
     return Edges(
         ends,
         parts,
         attributes,
         weights,
-        None if times is None else torch.from_numpy(times),
+        times,
         columns_read if part.aggregate else {},
     )
 
@@ -147,26 +154,6 @@ def edges_in(tensors: Tensors, store: str, part: EdgePart, ends: Tensor) -> Edge
     )
 
 
-def with_aggregates(content: Content, description: Description, preparer: Preparer) -> Content:
-    """The content with the columns that sum up the links of each node, prepared."""
-    nodes = dict(content.nodes)
-    for node_type, own in content.nodes.items():
-        declared = description.aggregates(node_type)
-        if not declared:
-            continue
-        base = preparer.columns.get(node_type, ColumnValues({}, {}, own.count))
-        values = dict(base.values)
-        for name, edges in content.edges.items():
-            part = description.edges[name]
-            given = edges.columns or dict.fromkeys([*part.names, *part.more_in_table], _NOTHING)
-            values |= aggregated(name, part, edges.ends, own.count, given)
-        parts = {**base.parts, **declared}
-        ordered = {name: parts[name] for name in sorted(parts)}
-        features = preparer.features(node_type, replace(base, parts=ordered, values=values))
-        nodes[node_type] = replace(own, features=features)
-    return replace(content, nodes=nodes)
-
-
 @dataclass(frozen=True)
 class SiteReader(ABC):
     """Reads the files that a site's description names."""
@@ -178,6 +165,17 @@ class SiteReader(ABC):
     preparer: Preparer
     labelled: bool = True
     """Whether classes and splits are read."""
+    past: Past | None = None
+    """Tables of an earlier period that are read, too."""
+
+    @property
+    def times(self) -> TimeReader:
+        return TimeReader(past=self.by_time)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether samples are split by their times."""
+        return self.labelled and self.description.split is not None
 
     @abstractmethod
     def read(self) -> Content | None:
@@ -213,12 +211,12 @@ class OneGraph(SiteReader):
         self._report_undeclared()
         if self.problems:
             return None
-        return with_aggregates(Content(nodes, edges), self.description, self.preparer)
+        return Content(nodes, edges)
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
         part = self.description.nodes[name]
-        if part.file is not None:
-            table = self.table(part.file)
+        if self._in_tables("nodes", name):
+            table = self._rows("nodes", name, part)
             return None if table is None else self._nodes_of(table, part, name, rows)
         empty = Nodes(self._no_features(name), torch.empty(0, dtype=torch.int64))
         if self.description.tensors is None:
@@ -233,13 +231,16 @@ class OneGraph(SiteReader):
         if features is None or not self._classified:
             return None if features is None else Nodes(features)
         parts = self._tensors.parts(features.size(0))
+        times = self._tensors.times(store, part.time, features.size(0)) if self.by_time else None
+        if self.by_time:
+            parts = torch.full((features.size(0),), NO_PART)
         labels = self._tensors.labels(self.description.classes, features.size(0), parts)
-        return None if labels is None else Nodes(features, labels, parts)
+        return None if labels is None else Nodes(features, labels, parts, None, times)
 
     def _nodes_of(
         self, table: Table, part: NodePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Nodes | None:
-        given = [c for c in (part.label, part.split) if c is not None]
+        given = [c for c in (part.label, part.split, part.time) if c is not None]
         extra = given if self._classified else []
         part = part if self.labelled else part.only(table.columns)
         if not table.has([part.id, *part.in_table, *extra]):
@@ -251,10 +252,28 @@ class OneGraph(SiteReader):
         rows[name] = table.ids(part.id)
         features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
         if not self._classified or part.label is None:
-            return Nodes(features, ids=ids)
+            return Nodes(features, ids=ids, new=table.own)
+        if part.time is not None:
+            no_part = torch.full((len(table),), NO_PART)
+            labels = table.labels(part.label, self.description.classes, no_part)
+            times = self.times.read(table, part.time, needed=labels >= 0)
+            return Nodes(features, labels, None, ids, times)
         parts = table.parts(part.split)
         labels = table.labels(part.label, self.description.classes, parts)
         return Nodes(features, labels, parts, ids)
+
+    def _in_tables(self, kind: Kind, name: str) -> bool:
+        """Whether there is a table of a type, now or in the past."""
+        sources = [self.description, *([] if self.past is None else [self.past.description])]
+        parts = [getattr(one, kind).get(name) for one in sources]
+        return any(part is not None and part.file is not None for part in parts)
+
+    def _rows(self, kind: Kind, name: str, part: NodePart | EdgePart) -> Table | None:
+        """The table of a type, with the rows of the past."""
+        own = None if part.file is None else self.table(part.file)
+        if self.past is None or (part.file is not None and own is None):
+            return own
+        return self.past.added_to(own, kind, name, part)
 
     def _no_features(self, name: str) -> Tensor:  # [0, features]
         part = self.description.nodes[name]
@@ -267,9 +286,9 @@ class OneGraph(SiteReader):
         self, name: str, nodes: dict[str, Nodes], rows: dict[str, dict[str, int]]
     ) -> Edges | None:
         part, (head, tail) = self.description.edges[name], self.description.ends(name)
-        if part.file is not None:
+        if self._in_tables("edges", name):
             if head in rows and tail in rows:
-                table = self.table(part.file)
+                table = self._rows("edges", name, part)
                 return None if table is None else self._edges_of(table, part, name, rows)
             text = f"[edges.{name}] is a table, so the nodes it joins must be tables too"
             self.problems.add(self.toml, text)
@@ -298,7 +317,8 @@ class OneGraph(SiteReader):
         tails = table.references(part.target, rows[tail], tail)
         ends = torch.stack([heads, tails])
         self._report_duplicates(ends, table.lines, table.file, name, part.target)
-        return edges_of(table, name, part, ends, table.parts(split), self.preparer)
+        given = table.parts(split)
+        return edges_of(table, name, part, ends, given, self.preparer, self.times)
 
     def _report_undeclared(self) -> None:
         """Report tensors of undeclared types, which are more likely mistakes than extras."""

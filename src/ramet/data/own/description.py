@@ -17,6 +17,8 @@ from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import OF_EDGES, Schema, SiteName, TaskName, Texts, TypeName
+from ramet.data.own.time_errors import time_errors, unread_times
+from ramet.data.own.time_split import TimeSplit
 
 _MAX_BYTES = 2**20
 
@@ -31,12 +33,13 @@ class Description(Part):
     nodes: dict[TypeName, NodePart]
     edges: Annotated[dict[TypeName, EdgePart], Field(max_length=255)]
     graphs: GraphPart | None = None
+    split: TimeSplit | None = None
     smallest_count: Annotated[int, Field(ge=1)] = SMALLEST_COUNT
     """Other sites learn nothing about columns and categories with fewer rows than this."""
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Description:
-        errors = [*self._type_errors(), *self._task_errors()]
+        errors = [*self._type_errors(), *self._task_errors(), *time_errors(self)]
         if errors:
             raise ValueError("; ".join(errors))
         return self
@@ -63,6 +66,8 @@ class Description(Part):
             links={n: part.names for n, part in sorted(self.edges.items()) if part.names},
             weighted=tuple(n for n, part in sorted(self.edges.items()) if part.weight),
             directed=tuple(n for n, part in sorted(self.edges.items()) if part.directed),
+            aged=tuple(n for n, part in sorted(self.edges.items()) if part.age),
+            split=() if self.split is None else self.split.agreed,
         )
 
     def _type_errors(self) -> list[str]:
@@ -160,6 +165,9 @@ class Description(Part):
 
     def label_errors(self) -> list[str]:
         """What is missing for training, and not for prediction."""
+        return [*self._class_errors(), *unread_times(self)]
+
+    def _class_errors(self) -> list[str]:
         if self.task != "node-classification" or self.tensors is not None:
             return []
         return [
@@ -222,11 +230,14 @@ def read_toml(path: Path, problems: Problems) -> dict[str, Any] | None:
 def _problem(detail: Any) -> str:
     """What pydantic found, in words for the owner of the file."""
     where, text = [*map(str, detail["loc"])], detail["msg"].removeprefix("Value error, ")
-    hint = how_to_write(where[2]) if where[:1] == ["edges"] and len(where) > 2 else ""
+    depth = 3 if where[:1] in (["edges"], ["nodes"]) else 2
+    hint = how_to_write(where[0], where[depth - 1]) if len(where) >= depth else ""
+    if where == ["split"]:
+        hint = how_to_write("split", "by")
     if detail["type"] == "extra_forbidden":
         text = _no_such_key(where[-1])
-    elif hint and (where[2] != "columns" or len(where) == 3):
-        where, text = where[:3], f"is not understood{hint}"
+    elif hint and (len(where) <= depth or where[depth - 1] != "columns"):
+        where, text = where[:depth], f"is not understood{hint}"
     return f"{'.'.join(where)}: {text}" if where else text
 
 
@@ -247,6 +258,7 @@ _PLACES: dict[str, type[BaseModel]] = {
     "in [nodes.TYPE]": NodePart,
     "in [edges.TYPE]": EdgePart,
     "in [graphs]": GraphPart,
+    "in [split]": TimeSplit,
     "in a column of [nodes.TYPE.columns] or [edges.TYPE.columns]": ColumnPart,
 }
 """Where the keys of each part are written."""

@@ -28,6 +28,7 @@ class Listed:
     labels: Tensor
     parts: Tensor | None
     table: Table
+    times: Tensor | None = None
 
     def report_empty(self, name: str, lacks: str) -> None:
         line = self.table.lines[self.rows[name]]
@@ -102,12 +103,14 @@ class GraphFolder(GraphReader):
             replace(edges, ends=edges.ends + start)
             for (_, edges), start in zip(read, starts, strict=True)
         ]
-        parts = None
-        if listed is not None and listed.parts is not None:
-            parts = listed.parts[torch.tensor([listed.rows[name] for name in names])]
+        parts = times = None
+        if listed is not None:
+            rows = torch.tensor([listed.rows[name] for name in names])
+            parts = None if listed.parts is None else listed.parts[rows]
+            times = None if listed.times is None else listed.times[rows]
         features = torch.cat([features for features, _ in read]) if read else torch.empty((0, 1))
         ids = np.array(names, dtype=object)
-        graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.tensor(labels), parts)
+        graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.tensor(labels), parts, times)
         return self._content(Nodes(features), _joined(shifted), graphs)
 
     def _names(self, files: Mapping[str, Path], given: str) -> list[str]:
@@ -166,7 +169,8 @@ class GraphFolder(GraphReader):
         if not len(nodes):
             self.problems.add(nodes.file, "has no rows; a graph needs at least one node")
         ends, edge_name = torch.stack([heads, tails]), self._edge_name
-        of_graph = edges_of(edges, edge_name, edge_part, ends, None, self.preparer)
+        how = None, self.preparer, self.times
+        of_graph = edges_of(edges, edge_name, edge_part, ends, *how)
         return nodes.numbers(node_part.names), of_graph, -1
 
     def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Edges, int] | None:

@@ -17,10 +17,27 @@ _EDGE_KEYS = {
     "columns": 'Write [edges.TYPE.columns], and below it lines such as amount = "number"',
     "weight": 'Write the name of one column, as in weight = "amount"',
     "time": 'Write the name of one column, as in time = "date"',
+    "age": "Write age = true, without quotes",
     "directed": "Write directed = true, without quotes",
     "aggregate": 'Write a list of sum, mean and count, as in aggregate = ["sum", "count"]',
     "windows": "Write numbers of days, as in windows = [7, 30]",
 }
+_DATE = "Write a date, as in {} = 2026-03-31"
+_SPLIT_KEYS = {
+    "by": 'Write [split], and below it by = "time"',
+    "train_until": _DATE.format("train_until"),
+    "validate_until": _DATE.format("validate_until"),
+    "test_until": _DATE.format("test_until"),
+    "shares": "Write the shares of training, validation and test, as in shares = [0.6, 0.2, 0.2]",
+    "own": "Write own = true, without quotes",
+}
+_KEYS = {
+    "edges": _EDGE_KEYS,
+    "nodes": {"time": _EDGE_KEYS["time"]},
+    "graphs": {"time": _EDGE_KEYS["time"]},
+    "split": _SPLIT_KEYS,
+}
+TIME_HINT = "Fill it in, or leave the row out"
 NEGATIVE_HINT = (
     ". A weight is 0 or more. Name another column as 'weight', or declare this one in "
     '[edges.TYPE.columns] as "number"'
@@ -28,9 +45,10 @@ NEGATIVE_HINT = (
 SAVE_AS_CSV = "In a spreadsheet program, save the sheet as CSV in UTF-8, with commas"
 
 
-def how_to_write(key: str) -> str:
-    """How to write a key of an edge type."""
-    return f". {_EDGE_KEYS[key]}" if key in _EDGE_KEYS else ""
+def how_to_write(place: str, key: str) -> str:
+    """How to write a key of a node type, an edge type, [graphs] or [split]."""
+    hint = _KEYS.get(place, {}).get(key)
+    return f". {hint}" if hint else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

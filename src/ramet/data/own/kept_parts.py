@@ -46,7 +46,7 @@ class KeptParts:
     def kept_in(self, site: Site, seed: int) -> Site:
         """The site, split so that known samples keep their part; new ones are drawn by the seed.
 
-        A split that the site gives itself stays as it is.
+        A split that the site gives itself, also one by time, stays as it is.
         """
         if site.parts is not None or not self.part_of:
             return site
@@ -86,8 +86,11 @@ class Arrivals:
 
 
 def _hashes(site: Site) -> list[str]:
-    """A hash of the ids of each sample, in the order of the graph."""
-    return [hashlib.sha256("\0".join(ids).encode()).hexdigest()[:_HEX_DIGITS] for ids in _ids(site)]
+    """A hash of the ids of each sample, and of its time if that decides on its part."""
+    ids = _ids(site)
+    if site.times is not None:  # the same account in another month is another sample
+        ids = ((*one, repr(time)) for one, time in zip(ids, site.times.tolist(), strict=True))
+    return [hashlib.sha256("\0".join(one).encode()).hexdigest()[:_HEX_DIGITS] for one in ids]
 
 
 def _ids(site: Site) -> Iterator[tuple[str, ...]]:

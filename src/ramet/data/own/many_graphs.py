@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ramet.data.own.content import Content, Graphs, Nodes, edges_of, features_of, with_aggregates
+from ramet.data.own.content import Content, Graphs, Nodes, edges_of, features_of
 from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed
 from ramet.data.own.parts import GraphPart
+from ramet.data.own.tables import NO_PART
 
 
 class ManyGraphs(GraphReader):
@@ -23,16 +24,20 @@ class ManyGraphs(GraphReader):
 
     def _listed(self, part: GraphPart, given: str) -> Listed | None:
         table = self.table(given)
-        classes = [part.label, *([part.split] if part.split else [])] if self.labelled else []
+        more = [one for one in (part.split, part.time) if one is not None]
+        classes = [part.label, *more] if self.labelled else []
         if table is None or not table.has([part.id, *classes]):
             return None
-        table.note_unused({part.id, part.label, part.split})
+        table.note_unused({part.id, part.label, part.split, part.time})
         if not self.labelled:
             labels = torch.zeros(len(table), dtype=torch.int64)
             return Listed(table.ids(part.id), labels, None, table)
         parts = table.parts(part.split)
-        labels = table.labels(part.label, self.description.classes, parts)
-        return Listed(table.ids(part.id), labels, parts, table)
+        timed = part.time is not None
+        unlabelled = torch.full((len(table),), NO_PART) if timed else parts
+        labels = table.labels(part.label, self.description.classes, unlabelled)
+        times = self.times.read(table, part.time, labels >= 0) if part.time is not None else None
+        return Listed(table.ids(part.id), labels, parts, table, times)
 
     def _check_other_tables(self) -> None:
         """Report the problems of the other tables as well."""
@@ -70,17 +75,14 @@ class ManyGraphs(GraphReader):
             if row not in filled:
                 listed.report_empty(name, "no nodes")
         names = listed.table.identifiers(self._graphs.id)
-        graphs = Graphs(names, of_node, listed.labels, listed.parts)
+        graphs = Graphs(names, of_node, listed.labels, listed.parts, listed.times)
         of_nodes = Nodes(features, ids=nodes.identifiers(node_part.id))
         ends, name = torch.stack([heads, tails]), self._edge_name
         if self.problems:
             return None
-        of_edges = edges_of(edges, name, edge_part, ends, None, self.preparer)
-        content = self._content(of_nodes, of_edges, graphs)
-        return (
-            content if self.problems else with_aggregates(content, self.description, self.preparer)
-        )
+        of_edges = edges_of(edges, name, edge_part, ends, None, self.preparer, self.times)
+        return self._content(of_nodes, of_edges, graphs)
 
     def _from_folder(self, listed: Listed | None) -> Content | None:
         given = (self.folder, self.toml, self.description, self.problems, self.preparer)
-        return GraphFolder(*given, self.labelled, listed).read()
+        return GraphFolder(*given, self.labelled, listed=listed).read()

@@ -11,10 +11,16 @@ from typing import Any
 
 from ramet.data.own.columns import MISSING
 from ramet.data.own.description import read_description, read_toml
+from ramet.data.own.files import described
+from ramet.data.own.parts import AGE
+from ramet.data.own.past import Past
 from ramet.data.own.preparation import Preparation, PreparedColumn
 from ramet.data.own.problems import Problems, SiteDataError
-from ramet.data.own.schema import OF_EDGES, Schema, differences
+from ramet.data.own.schema import OF_EDGES, Aspect, Schema, differences
 from ramet.data.own.site import Site, build_site
+from ramet.errors import RametError
+
+_TYPES: tuple[Aspect, ...] = ("types",)
 
 
 def new_data_name(path: Path) -> str:
@@ -26,11 +32,21 @@ def new_data_name(path: Path) -> str:
     return str(content.get("site", ""))
 
 
-def read_new_data(path: Path, trained: Schema, preparation: Preparation) -> Site:
-    """Read a site's new data as in training, or raise an error with the first problem."""
+def read_new_data(
+    path: Path, trained: Schema, preparation: Preparation, context: Path | None = None
+) -> Site:
+    """Read a site's new data as in training, or raise an error with the first problem.
+
+    ``context``: the TOML file of an earlier period, whose nodes and links are in the graph, too.
+    """
     problems = Problems()
+    past = None if context is None else _past(context, trained)
 
     def complete(content: dict[str, Any]) -> None:
+        content.pop("split", None)
+        if past is not None:
+            _repeat(content.setdefault("nodes", {}), past.keys("nodes"))
+            _repeat(content.setdefault("edges", {}), past.keys("edges"))
         _complete(content, trained, preparation)
 
     description = read_description(path, problems, complete)
@@ -41,10 +57,37 @@ def read_new_data(path: Path, trained: Schema, preparation: Preparation) -> Site
             problems.add(path.name, f"this is not what the model was trained on: {text}")
     site = None
     if description is not None and not problems:
-        site = build_site(path, description, problems, preparation, labelled=False)
+        site = build_site(path, description, problems, preparation, False, past)
     if site is None or problems:
         raise SiteDataError(f"{problems.sorted()[0]} (problem 1 of {problems.count})")
     return site
+
+
+def _past(path: Path, trained: Schema) -> Past:
+    """The description of an earlier period, if it can be joined to new data."""
+    description = described(path)
+    if description.graphs is not None:
+        raise RametError(
+            f"{path} has many graphs, which are predicted one by one, so that a context changes "
+            "nothing. Leave it out."
+        )
+    if description.tensors is not None:
+        raise RametError(
+            f"{path} names tensors, which have no ids to join new data to. Use tables."
+        )
+    for text in differences(description.site_schema, trained, _TYPES):
+        raise RametError(f"{path.name}: this is not what the model was trained on: {text}.")
+    return Past(path, description)
+
+
+def _repeat(types: Any, earlier: dict[str, dict[str, Any]]) -> None:
+    """Add keys and columns of an earlier period to each type that does not have them."""
+    for name, keys in earlier.items() if isinstance(types, dict) else ():
+        part = types.setdefault(name, {})
+        for key, value in keys.items() if isinstance(part, dict) else ():
+            given = part.setdefault(key, value)
+            if key == "columns" and isinstance(given, dict):
+                part[key] = {**value, **given}
 
 
 def _complete(content: dict[str, Any], trained: Schema, preparation: Preparation) -> None:
@@ -78,7 +121,11 @@ def _complete_edges(
 ) -> None:
     if name in trained.directed:
         part.setdefault("directed", True)
+    if name in trained.aged:
+        part.setdefault("age", True)
     prepared = preparation.types.get(f"{OF_EDGES}{name}")
+    if prepared is not None and name in trained.aged:
+        prepared = {column: one for column, one in prepared.items() if column != AGE}
     if prepared is None and name in trained.links and "columns" not in part:
         part.setdefault("features", [*trained.links[name]])
     elif prepared is not None and "features" not in part:

@@ -12,6 +12,8 @@ from ramet.data.own.columns import ColumnOrKind, ColumnPart
 from ramet.data.own.schema import Column, TypeName
 
 Aggregate: TypeAlias = Literal["sum", "mean", "count"]
+AGE = "age"
+"""The attribute of links with the days from each to the last one."""
 Days: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -33,7 +35,7 @@ class _Rows(Part):
         An integer stands for x0, x1, … Columns are sorted, so that sites may declare them in any
         order.
         """
-        if self.columns:
+        if self.columns or self.computed:
             return tuple(self.prepared)
         if isinstance(self.features, int):
             return tuple(f"x{number}" for number in range(self.features))
@@ -42,13 +44,24 @@ class _Rows(Part):
     @cached_property
     def prepared(self) -> dict[str, ColumnPart]:
         """The columns that become features, by name."""
-        parts = self.columns
+        parts = {**self.columns, **self.computed}
         return {name: parts[name] for name in sorted(parts) if parts[name].kind != "ignored"}
+
+    @property
+    def computed(self) -> dict[str, ColumnPart]:
+        """Columns that are not in the table, but computed from others."""
+        return {}
+
+    @property
+    def read(self) -> dict[str, ColumnPart]:
+        """The columns that become features and are read from a table."""
+        return {name: one for name, one in self.prepared.items() if name not in self.computed}
 
     @property
     def in_table(self) -> list[str]:
         """The columns that the table must have."""
-        return [name for name in self.names if name not in self.prepared or not self._absent(name)]
+        names = [name for name in self.names if name not in self.computed]
+        return [name for name in names if name not in self.prepared or not self._absent(name)]
 
     def only(self, header: Collection[str]) -> Self:
         """The same part, with columns that the table lacks declared as absent, where they may be.
@@ -90,12 +103,13 @@ class _Rows(Part):
 
 
 class NodePart(_Rows):
-    """Nodes of one type."""
+    """Nodes of one type. ``time`` names a column, or with tensors a tensor, for ``[split]``."""
 
     id: Column = "id"
     graph: Column = "graph"
     label: Column | None = None
     split: Column | None = None
+    time: Column | None = None
 
     def _keys(self) -> dict[str, Column | None]:
         return {"id": self.id, "label": self.label, "split": self.split}
@@ -106,7 +120,7 @@ class EdgePart(_Rows):
 
     ``weight`` and ``time`` name a column, or with tensors a tensor. ``aggregate``: columns of the
     nodes at both ends that sum up their links, for each of ``windows``, which are numbers of days
-    before the last link, or for all links.
+    before the last link, or for all links. ``age``: an attribute, the days to the last link.
     """
 
     source: Column = "source"
@@ -117,6 +131,7 @@ class EdgePart(_Rows):
     split: Column | None = None
     weight: Column | None = None
     time: Column | None = None
+    age: StrictBool = False
     directed: StrictBool = False
     aggregate: tuple[Aggregate, ...] = ()
     windows: tuple[Days, ...] = ()
@@ -124,8 +139,12 @@ class EdgePart(_Rows):
     @property
     def values_given(self) -> list[str]:
         """The keys that say what links carry."""
-        keys = ("features", "columns", "weight", "time", "directed", "aggregate", "windows")
+        keys = ("features", "columns", "weight", "age", "directed", "aggregate", "windows")
         return [key for key in keys if getattr(self, key)]
+
+    @property
+    def computed(self) -> dict[str, ColumnPart]:
+        return {AGE: ColumnPart(kind="number", missing="refuse")} if self.age else {}
 
     @property
     def is_plain(self) -> bool:
@@ -141,15 +160,15 @@ class EdgePart(_Rows):
     @property
     def known(self) -> set[str]:
         """The columns that the part reads or ignores."""
-        return {self.source, self.target, *self.names, *self.columns, *self.more_in_table}
+        return {self.source, self.target, *self.in_table, *self.columns, *self.more_in_table}
 
     @property
     def summed(self) -> list[str]:
         """The columns of numbers, of which there are sums and means."""
         if not self.columns:
-            numbers = [*self.names]
+            numbers = [name for name in self.names if name not in self.computed]
         else:
-            numbers = [n for n, one in self.prepared.items() if one.kind in ("number", "flag")]
+            numbers = [n for n, one in self.read.items() if one.kind in ("number", "flag")]
         return [*dict.fromkeys([*numbers, *([self.weight] if self.weight else [])])]
 
     def _keys(self) -> dict[str, Column | None]:
@@ -157,10 +176,26 @@ class EdgePart(_Rows):
 
     def errors(self, where: str, obstacle: str) -> Iterator[str]:
         yield from super().errors(where, obstacle)
+        yield from self._age_errors(where, obstacle)
         for key, name in (("weight", self.weight), ("time", self.time)):
             if name is not None and name in (self.source, self.target):
                 yield f"{where} has the ends of links as '{key}'. Name another column"
         yield from self._aggregate_errors(where, obstacle)
+
+    def _age_errors(self, where: str, obstacle: str) -> Iterator[str]:
+        if not self.age:
+            return
+        if obstacle:
+            yield f"{where} has 'age', {obstacle}"
+        if self.file is not None and self.time is None:
+            yield f"{where} has 'age' without 'time'. Name the column with the time of a link"
+        if AGE in self.columns:
+            yield f"'{AGE}' of {where} is also the name of the days to the last link. Rename it"
+        if self.features:
+            yield (
+                f"{where} has 'features', to which 'age' cannot be added. Declare them in "
+                f'{where[:-1]}.columns] as "number"'
+            )
 
     def _aggregate_errors(self, where: str, obstacle: str) -> Iterator[str]:
         if self.windows and not self.aggregate:
@@ -182,10 +217,14 @@ class EdgePart(_Rows):
 
 
 class GraphPart(Part):
-    """Many graphs: a table with a row per graph, a folder with files per graph, or both."""
+    """Many graphs: a table with a row per graph, a folder with files per graph, or both.
+
+    ``time`` names a column, for ``[split]``.
+    """
 
     file: str | None = None
     folder: str | None = None
     id: Column = "id"
     label: Column = "label"
     split: Column | None = None
+    time: Column | None = None

@@ -6,10 +6,8 @@ nothing about a column or a category with fewer rows than the site's smallest co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from math import fsum
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -190,7 +188,7 @@ class Preparation(_Frozen):
         return tuple(n for c in columns for n in self.types[node_type][c].names(c))
 
     def features(self, node_type: str, columns: ColumnValues) -> Tensor:  # [rows, features]
-        prepared = self.types[node_type]
+        prepared = self.types.get(node_type, {})
         arrays = [
             array
             for name in columns.parts
@@ -198,17 +196,8 @@ class Preparation(_Frozen):
         ]
         if not arrays:
             return torch.ones((columns.rows, 1))
-        with np.errstate(over="ignore"):
-            features = np.stack(arrays, axis=1).astype(np.float32)
-        if not np.isfinite(features).all():
-            wrong = self.names(node_type, columns.parts)[
-                int(np.argwhere(~np.isfinite(features))[0, 1])
-            ]
-            raise RametError(
-                f"the agreed scale makes the feature '{wrong}' of {node_type} infinite. Ask the "
-                "coordinator to start a new run."
-            )
-        return torch.from_numpy(features)
+        features = np.stack(arrays, axis=1).clip(-_LARGEST, _LARGEST)  # an error would tell a value
+        return torch.from_numpy(features.astype(np.float32))
 
     def expanded(self, schema: Schema) -> Schema:
         """The schema with the features that its columns become."""
@@ -225,54 +214,6 @@ class Preparation(_Frozen):
             for name, names in schema.links.items()
         }
         return schema.model_copy(update={"nodes": nodes, "links": links})
-
-
-@dataclass(frozen=True)
-class Preparer:
-    """Prepares a site's columns as agreed; without an agreement, as this site would alone."""
-
-    smallest: int
-    agreement: Preparation | None
-    columns: dict[str, ColumnValues] = field(default_factory=dict)
-    """The columns that were prepared, by node type."""
-
-    def features(self, node_type: str, columns: ColumnValues) -> Tensor:  # [rows, features]
-        self.columns[node_type] = columns
-        return self.preparation(node_type).features(node_type, columns)
-
-    def preparation(self, node_type: str) -> Preparation:
-        return self.agreement or agreed({"": self.sums(node_type)})
-
-    def sums(self, *node_types: str) -> SiteSums:
-        """What the site tells about the columns of these types."""
-        return SiteSums(
-            types={name: _column_sums(self.columns[name], self.smallest) for name in node_types}
-        )
-
-
-def _column_sums(columns: ColumnValues, smallest: int) -> dict[str, ColumnSums]:
-    """What the site tells about each of its columns."""
-    return {
-        name: _sums(part, columns.values[name], smallest) for name, part in columns.parts.items()
-    }
-
-
-def _sums(part: ColumnPart, values: Values, smallest: int) -> ColumnSums:
-    nothing = ColumnSums(kind=part.kind, marked=part.missing == "mark")
-    if part.kind == "category":
-        if part.categories:
-            return nothing.model_copy(update={"categories": part.categories, "fixed": True})
-        counts = Counter(value for value in values.tolist() if value)
-        frequent = tuple(sorted(name for name, count in counts.items() if count >= smallest))
-        return nothing.model_copy(update={"categories": frequent})
-    present = values[~np.isnan(values)]
-    if part.kind == "flag" or present.size < smallest:
-        return nothing
-    total = fsum(present)
-    squares = fsum((present - total / present.size) ** 2)
-    return nothing.model_copy(
-        update={"count": int(present.size), "total": total, "squares": squares}
-    )
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _unknown(what: str, values: Values, categories: tuple[str, ...]) -> Iterator
 
 def unlinked(site: Site) -> dict[str, tuple[int, int]]:
     """By node type, or for the graphs: how many have no links, if any has none, and of how many."""
-    graph = site.graph
+    graph = site.later.get("test", site.graph)
     if isinstance(graph, GraphBlock):
         linked = torch.zeros(graph.graphs).index_add(
             0, torch.repeat_interleave(graph.node_starts.diff()), graph.degrees.float()

@@ -92,6 +92,10 @@ class Schema(BaseModel):
     """The attributes of edge types that have any."""
     weighted: tuple[TypeName, ...] = ()
     directed: tuple[TypeName, ...] = ()
+    aged: tuple[TypeName, ...] = ()
+    """The edge types whose links have their age as an attribute."""
+    split: tuple[Column, ...] = ()
+    """The dates that all sites split by, if they agree on any."""
 
     @property
     def width(self) -> int:
@@ -109,7 +113,7 @@ class Schema(BaseModel):
         return self.model_copy(update={"ramet": other.ramet}) == other
 
     def text(self) -> str:
-        optional = ("columns", "links", "weighted", "directed")
+        optional = ("columns", "links", "weighted", "directed", "aged", "split")
         without = {name for name in optional if not getattr(self, name)}
         return self.model_dump_json(indent=1, exclude=without) + "\n"
 
@@ -162,6 +166,23 @@ def check_fit(schemas: Mapping[str, Schema], needed: Mapping[Aspect, str]) -> No
         f"the run cannot start because the sites' fingerprints do not match. {details} {reasons}"
         f"Change the TOML of {', '.join(differing)} and run `ramet data check` there."
     )
+
+
+def check_same_dates(schemas: Mapping[str, Schema]) -> None:
+    """Refuse sites that split by other dates: one would train on what is later than another's."""
+    sites: dict[tuple[str, ...], list[str]] = {}
+    for site, schema in schemas.items():
+        sites.setdefault(schema.split, []).append(site)
+    if len(sites) > 1:
+        listed = "; ".join(
+            f"{', '.join(names)}: {' and '.join(dates) or 'no agreed dates'}"
+            for dates, names in sites.items()
+        )
+        raise RametError(
+            f"the run cannot start because the sites split by other dates ({listed}). Write the "
+            "same train_until, validate_until and test_until in [split] at all sites, or own = "
+            "true if each site should have its own."
+        )
 
 
 def differences(here: Schema, there: Schema, aspects: Collection[Aspect]) -> list[str]:

@@ -23,13 +23,17 @@ from ramet.data.link_split import (
     link_parts,
     split_links,
 )
-from ramet.data.own.building import BUILDERS, Graph, Unprepared, covers
+from ramet.data.own.building import BUILDERS, Built, Graph, Unprepared, covers
 from ramet.data.own.columns import ColumnValues
+from ramet.data.own.computed import completed
 from ramet.data.own.content import Content, OneGraph
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
-from ramet.data.own.preparation import Preparation, Preparer, SiteSums
+from ramet.data.own.past import Past
+from ramet.data.own.periods import ByTime
+from ramet.data.own.preparation import Preparation, SiteSums
+from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
 from ramet.data.own.schema import Schema, TaskName
 from ramet.data.own.tables import NO_PART, Ids
@@ -48,18 +52,27 @@ class Site:
     name: str
     schema: Schema
     graph: Graph
+    """If samples are split by time, as it was at the end of training."""
     parts: Tensor | None  # of graphs, nodes or links: 0 train, 1 val, 2 test, -1 none
     columns: Mapping[str, ColumnValues] = field(default_factory=dict)  # by node type
     sums: SiteSums = field(default_factory=SiteSums)
     """What other sites learn about the columns and classes."""
     ids: Mapping[str, Ids] = field(default_factory=dict)
     """The ids of nodes by type, in the order of the graph."""
+    new: Mapping[str, int] = field(default_factory=dict)
+    """By type, how many nodes are of new data, if they come before those of an earlier period."""
     graph_ids: Ids | None = None
     """The ids of graphs, if there are many."""
     remarks: tuple[str, ...] = ()
     """What of the files the graph does not have, for the site itself."""
-    unprepared: Unprepared | None = None
+    unprepared: Unprepared | ByTime | None = None
     """What the files hold, while the sites have not agreed on how to prepare the columns."""
+    later: Mapping[str, Graph] = field(default_factory=dict)
+    """The graphs of the same nodes at the end of validation and test, if they differ."""
+    times: Tensor | None = None
+    """The times of the samples, if they are split by time."""
+    by_time: ByTime | None = None
+    """How the samples are split by time, until the columns are prepared."""
 
     def prepared(self, preparation: Preparation) -> Site | None:
         """The site with its columns prepared as agreed, without reading its files again.
@@ -68,8 +81,11 @@ class Site:
         """
         if self.unprepared is None:
             return None
-        graph = self.unprepared.graph(preparation, self.columns)
-        return None if graph is None else replace(self, graph=graph, unprepared=None)
+        built = self.unprepared.rebuilt(preparation)
+        if built is None:
+            return None
+        prepared = replace(self, graph=built.graph, later=built.later)
+        return replace(prepared, unprepared=None, by_time=None)
 
     @property
     def labels(self) -> Tensor | None:
@@ -87,7 +103,7 @@ class Site:
             return self._links(graph, seed, negatives)
         split = self._split(graph, seed)
         if isinstance(graph, NodeGraph):
-            return ClientData(graph, split)
+            return ClientData(graph, split, self.later or None)
         return ClientData(inputs.added_to(graph), split)
 
     def sample_parts(self, seed: int) -> Tensor:
@@ -168,36 +184,54 @@ def build_site(
     problems: Problems,
     preparation: Preparation | None,
     labelled: bool = True,
+    past: Past | None = None,
 ) -> Site | None:
     """Read the files that a description names; None if they have problems.
 
-    Without labels, neither classes nor splits are read, and any number of samples will do.
+    Without labels, neither classes nor splits are read, and any number of samples will do. With a
+    ``past``, its tables are part of the graph.
     """
     if preparation is not None and not covers(preparation, description, path.name, problems):
         return None
     reader = ManyGraphs if description.task == "graph-classification" else OneGraph
     preparer = Preparer(description.smallest_count, preparation)
     folder = path.absolute().parent
-    content = reader(folder, path.name, description, problems, preparer, labelled).read()
+    content = reader(folder, path.name, description, problems, preparer, labelled, past).read()
     if content is None:
         return None
-    graph, parts = BUILDERS[description.task](content, description)
+    by_time, parts = None, None
+    if labelled and description.split is not None:
+        by_time = ByTime.of(content, preparer.columns, description, path.name)
+        preparer = Preparer(description.smallest_count, preparation, {}, by_time.counted)
+        built, parts = by_time.built(preparer), by_time.parts
+    else:
+        content = completed(content, description, preparer)
+        graph, parts = BUILDERS[description.task](content, description)
+        built = Built(graph)
     site = Site(
         name=description.site,
         schema=description.site_schema,
-        graph=graph,
+        graph=built.graph,
         parts=parts,
-        columns=preparer.columns,
+        columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),
+        new={n: one.new for n, one in content.nodes.items() if one.new is not None},
         graph_ids=None if content.graphs is None else content.graphs.names,
-        remarks=(*_unused(problems), *_merged_links(content, description, graph)),
-        unprepared=Unprepared(content, description, path.name)
+        remarks=(
+            *_unused(problems),
+            *_merged_links(content, description, built.later.get("test", built.graph)),
+            *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
+        ),
+        unprepared=by_time or Unprepared(content, description, path.name, preparer.columns)
         if preparer.columns and preparation is None
         else None,
+        later=built.later,
+        times=None if by_time is None else by_time.times,
+        by_time=by_time if preparation is None else None,
     )
     if not labelled:
         return site
-    _report_too_few(path.name, graph, parts, problems)
+    _report_too_few(path.name, site, problems)
     labels, classes = site.labels, len(site.schema.classes)
     rare = labels is not None and has_rare_class(labels, classes)
     sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
@@ -262,21 +296,33 @@ def _indices(parts: Tensor) -> list[Tensor]:
     return [(parts == number).nonzero().flatten() for number in range(len(PARTS))]
 
 
-def _report_too_few(toml: str, graph: Graph, parts: Tensor | None, problems: Problems) -> None:
+def _samples_of(graph: Graph) -> str:
+    if isinstance(graph, HeteroGraph):
+        return "edges"
+    return "nodes" if isinstance(graph, NodeGraph) else "graphs"
+
+
+def _report_too_few(toml: str, site: Site, problems: Problems) -> None:
     """Report if a part of the split would have no samples."""
+    graph, parts = site.graph, site.parts
     if parts is not None:
+        given = "the given split" if site.times is None else "[split]"
         for name, indices in zip(PARTS, _indices(parts), strict=True):
             if not indices.numel():
-                problems.add(toml, f"the given split has no samples for {name}")
+                text = f"{given} has no samples for {name}"
+                if site.by_time is not None:
+                    first, second, _ = site.by_time.periods.in_words()
+                    ends = f"training ends with {first}, and validation with {second}"
+                    text += f": {ends}. Change the dates or shares"
+                problems.add(toml, text)
     elif isinstance(graph, HeteroGraph):
         most = int(torch.bincount(graph.links.kinds, minlength=1).max())
         if most < MIN_LINKS:
             text = f"no edge type has {MIN_LINKS} or more edges, which the split needs"
             problems.add(toml, text)
     elif graph.labels.numel() < MIN_SAMPLES:
-        what = "nodes" if isinstance(graph, NodeGraph) else "graphs"
-        text = f"{graph.labels.numel()} {what} are too few to split; {MIN_SAMPLES} are needed"
-        problems.add(toml, text)
+        counted = f"{graph.labels.numel()} {_samples_of(graph)}"
+        problems.add(toml, f"{counted} are too few to split; {MIN_SAMPLES} are needed")
 
 
 def statistics(site: Site, seed: int) -> dict[str, Any]:

@@ -51,6 +51,37 @@ class Table:
     problems: Problems
     place: str = OF_NODES
     """Where the kinds of its columns can be declared, for messages; empty if nowhere."""
+    own: int | None = None
+    """How many rows are of the file; None for all. The others are of ``past_file``."""
+    past_file: str = ""
+
+    def followed_by(self, past: Table) -> Table:
+        """This table, and below it the rows of another one; cells that one lacks are empty."""
+        names = dict.fromkeys([*self.columns, *past.columns])
+        columns = {
+            name: np.concatenate(
+                [one.columns.get(name, np.full(len(one), "", object)) for one in (self, past)]
+            )
+            for name in names
+        }
+        lines = [*self.lines, *past.lines]
+        return replace(self, columns=columns, lines=lines, own=len(self), past_file=past.file)
+
+    def only(self, rows: NDArray[Any]) -> Table:
+        """The table with some rows; ``rows`` says of each whether it is kept."""
+        lines = [line for line, kept in zip(self.lines, rows, strict=True) if kept]
+        columns = {name: cells[rows] for name, cells in self.columns.items()}
+        return replace(self, columns=columns, lines=lines)
+
+    def renamed(self, names: Mapping[str, str]) -> Table:
+        """The table with other names of some columns."""
+        columns = {names.get(name, name): cells for name, cells in self.columns.items()}
+        return replace(self, columns=columns)
+
+    def report(self, row: int, column: str, text: str) -> None:
+        """Report a problem with a row, counted from 0."""
+        of_past = self.own is not None and row >= self.own
+        self.problems.add(self.past_file if of_past else self.file, text, self.lines[row], column)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -85,7 +116,7 @@ class Table:
         weights = replace(self, place="")._number(column)
         for row in (weights < 0).nonzero().flatten().tolist():
             text = shown(str(self.columns[column][row]))
-            self._report(row, column, f"{text} is negative{NEGATIVE_HINT}")
+            self.report(row, column, f"{text} is negative{NEGATIVE_HINT}")
         return weights
 
     def values(self, parts: Mapping[str, ColumnPart]) -> ColumnValues:
@@ -99,7 +130,7 @@ class Table:
         return ColumnValues(parts, values, len(self), marked)
 
     def _values(self, column: str, part: ColumnPart) -> Cells:
-        return parsed(part, self.columns[column], lambda row, text: self._report(row, column, text))
+        return parsed(part, self.columns[column], lambda row, text: self.report(row, column, text))
 
     def identifiers(self, column: str) -> Ids:
         cells = self.columns[column]
@@ -115,10 +146,10 @@ class Table:
         for row, key in enumerate(zip(*parts, strict=True)):
             full_id = key if len(key) > 1 else key[0]
             if not key[-1]:
-                self._report(row, column, "the id is missing")
+                self.report(row, column, "the id is missing")
             elif full_id in row_of:
                 first = self.lines[row_of[full_id]]
-                self._report(
+                self.report(
                     row,
                     column,
                     f"{shown(key[-1])} already appears in row {first}. Ids must be unique",
@@ -138,11 +169,11 @@ class Table:
                 continue
             elif not text:
                 hint = "; write none in a column that `split` names to leave a row unlabelled"
-                self._report(row, column, f"the class is missing{hint}")
+                self.report(row, column, f"the class is missing{hint}")
             else:
                 hint = did_you_mean(text, classes)
                 text = f"{shown(text)} is not one of the classes {', '.join(classes)}{hint}"
-                self._report(row, column, text)
+                self.report(row, column, text)
         return torch.tensor(labels)
 
     def parts(self, column: str | None) -> Tensor | None:
@@ -153,7 +184,7 @@ class Table:
         parts = [NO_PART] * len(self)
         for row, text in enumerate(self.texts(column)):
             if text not in number_of:
-                self._report(row, column, f"{shown(text)} is not one of train, val, test, none")
+                self.report(row, column, f"{shown(text)} is not one of train, val, test, none")
             else:
                 parts[row] = number_of[text]
         return torch.tensor(parts)
@@ -170,7 +201,7 @@ class Table:
             target = rows.get(text if graphs is None else (graphs[row], text))
             if target is None:
                 within = f" in graph {shown(graphs[row])}" if graphs else id_hint(text, what, rows)
-                self._report(row, column, f"there is no {what} {shown(text)}{within}")
+                self.report(row, column, f"there is no {what} {shown(text)}{within}")
             else:
                 referenced[row] = target
         return torch.tensor(referenced, dtype=torch.int64)
@@ -187,14 +218,14 @@ class Table:
             text = str(cells[row])
             if _is_number(text):  # otherwise it was reported already
                 hint = number_hint(text, self.place)
-                self._report(row, column, f"{shown(text)} is not a finite number{hint}")
+                self.report(row, column, f"{shown(text)} is not a finite number{hint}")
         return torch.from_numpy(narrow)
 
     def _parsed(self, row: int, column: str) -> float:
         text = str(self.columns[column][row])
         if _is_number(text):
             return float(text)
-        self._report(
+        self.report(
             row,
             column,
             f"{shown(text)} is not a number{number_hint(text, self.place)}"
@@ -202,9 +233,6 @@ class Table:
             else f"the number is missing{missing_hint(self.place)}",
         )
         return float("nan")
-
-    def _report(self, row: int, column: str, text: str) -> None:
-        self.problems.add(self.file, text, self.lines[row], column)
 
 
 def read_table(path: Path, name: str, problems: Problems) -> Table | None:

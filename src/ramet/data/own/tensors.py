@@ -92,16 +92,19 @@ class Tensors:
             self.problems.add(self.file, text, row + 1, name)
         return weights if self._fits(name, weights, edges) else None
 
-    def times(self, store: str, given: str | None, edges: int) -> Tensor | None:
-        """[edges] days since 1970 in the tensor called ``given``; None if none is."""
+    def times(self, store: str, given: str | None, rows: int) -> Tensor | None:
+        """[edges or nodes] days since 1970 in the tensor called ``given``; None if none is."""
         name = f"{store}{given}"
         if given is None:
             return None
         times = self.by_name.get(name)
         if times is None or times.dim() != 1 or not times.double().isfinite().all():
-            self._report(name, f"must be {edges} finite numbers, in days since 1970")
+            self._report(name, f"must be {rows} finite numbers, in days since 1970")
             return None
-        return times.double() if self._fits(name, times, edges) else None
+        if times.numel() != rows:
+            self._report(name, f"has {times.numel()} rows, and there are {rows}")
+            return None
+        return times.double()
 
     def _fits(self, name: str, values: Tensor, edges: int) -> bool:
         if values.size(0) != edges:

@@ -89,7 +89,13 @@ class PrivateSite:
         draws would reveal more than one.
         """
         assert isinstance(samples, NodeSamples)
-        if samples.evaluated_on is not None:
+        if samples.evaluated_on is not None and not samples.evaluated_elsewhere:
+            raise RametError(
+                '--dp unit=link draws noise for one graph, but [split] by = "time" has another '
+                "graph for validation and for test. Use --dp unit=site, or a split that is not by "
+                "time."
+            )
+        if samples.evaluated_elsewhere:
             raise RametError(
                 "--dp unit=link covers the links of a client's own graph, but this client is "
                 "evaluated on another. Set evaluated_on=own."

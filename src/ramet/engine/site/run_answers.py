@@ -112,13 +112,16 @@ class RunAnswers:
                 f"this site does not go back to round {number}: it has already answered round "
                 f"{newest}."
             )
-        model = self._round(ledger, number)["model"]
+        known = self._round(ledger, number)
         for name, array in message.arrays.items():
-            if model.get(name) not in (None, digest({name: array})):
+            if known["model"].get(name) not in (None, digest({name: array})):
                 raise AnsweredError(
                     f"this site was sent another '{name}' in round {number} before. All messages "
                     "of a round have the same model."
                 )
+        has_model = number > 1 and any(kind in known["kinds"] for kind in _SCORED)
+        if has_model and kind_of(message) in _SCORED and known["model"].keys() != {*message.arrays}:
+            raise AnsweredError(f"this site was sent other arrays in round {number} before.")
 
     def _has_scored(self, message: Payload) -> bool:
         """Whether the message asks for scores although the site has not trained since the last."""

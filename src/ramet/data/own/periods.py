@@ -1,0 +1,189 @@
+"""A site's graphs when samples are split by time: one as it was when each part ended.
+
+The training graph has the links up to the end of training, and aggregates and ages from these
+links alone. Validation and test have graphs of the same nodes with the links up to their own ends.
+What the site tells about its columns comes from rows of the training period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ramet.data.own.building import BUILDERS, Built, Graph, covers
+from ramet.data.own.columns import ColumnValues
+from ramet.data.own.computed import completed
+from ramet.data.own.content import Content, Edges
+from ramet.data.own.description import Description
+from ramet.data.own.preparation import Preparation, agreed
+from ramet.data.own.preparer import Preparer
+from ramet.data.own.problems import Problems
+from ramet.data.own.schema import OF_EDGES
+from ramet.data.own.time_split import Periods
+from ramet.data.own.times import link_times
+from ramet.data.splits import PARTS
+
+_HELD_OUT = PARTS[1:]
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """What a site's files hold, with the times of its samples."""
+
+    content: Content
+    """Without aggregates and ages; features are not prepared."""
+    columns: Mapping[str, ColumnValues]
+    """The columns of all rows, by table."""
+    description: Description
+    toml: str
+    times: Tensor
+    """[samples] in the order of the graph; NaN for those that are in no part."""
+    periods: Periods
+
+    @staticmethod
+    def of(
+        content: Content, columns: Mapping[str, ColumnValues], description: Description, toml: str
+    ) -> ByTime:
+        assert description.split is not None
+        times, labels = _samples(content)
+        known = ~times.isnan() if labels is None else (labels >= 0) & ~times.isnan()
+        times = times.masked_fill(~known, torch.nan)
+        periods = description.split.periods(times[known])
+        return ByTime(content, dict(columns), description, toml, times, periods)
+
+    @property
+    def parts(self) -> Tensor:
+        """[samples] the part of each."""
+        return self.periods.parts(self.times)
+
+    def built(self, preparer: Preparer) -> Built:
+        """The graphs of training, validation and test; the preparer gets the training's columns."""
+        first = self.graph(self.periods.ends[0], preparer)
+        if self.content.graphs is not None or self.times_of_links:
+            return Built(first)
+        agreement = preparer.agreement or agreed({"": preparer.sums(*sorted(preparer.columns))})
+        ends = zip(_HELD_OUT, self.periods.ends[1:], strict=True)
+        return Built(
+            first,
+            {part: self.graph(end, Preparer(preparer.smallest, agreement)) for part, end in ends},
+        )
+
+    def rebuilt(self, preparation: Preparation) -> Built | None:
+        """The graphs as prepared by an agreement; None if it is about other columns."""
+        if not covers(preparation, self.description, self.toml, Problems()):
+            return None
+        return self.built(Preparer(self.description.smallest_count, preparation))
+
+    def in_words(self, what: str) -> str:
+        """How many samples each part has, and until when it goes."""
+        counts = torch.bincount(self.parts[self.parts >= 0], minlength=len(PARTS)).tolist()
+        named = zip(
+            ("training", "validation", "test"), self.periods.in_words(), counts, strict=True
+        )
+        listed = ", ".join(f"{part} until {end} has {count:,} {what}" for part, end, count in named)
+        none = int((self.parts < 0).sum())
+        return f"split by time: {listed}; {none:,} are in no part"
+
+    @property
+    def times_of_links(self) -> bool:
+        """Whether the samples are links, so that those of training are the graph."""
+        return self.description.task == "link-prediction"
+
+    @property
+    def counted(self) -> dict[str, np.ndarray]:
+        """By table, which rows are of the training period; links of one graph are cut anyway."""
+        end, content = self.periods.ends[0], self.content
+        if content.graphs is not None:
+            trained = (self.parts == 0)[content.graphs.of_node]
+            return {
+                **{name: trained.numpy() for name in content.nodes},
+                **{f"{OF_EDGES}{n}": trained[e.ends[0]].numpy() for n, e in content.edges.items()},
+            }
+        return {
+            name: (~(nodes.times >= end)).numpy()
+            for name, nodes in content.nodes.items()
+            if nodes.times is not None
+        }
+
+    def graph(self, end: float, preparer: Preparer) -> Graph:
+        """The graph as it was at the end of a period."""
+        links = None if self.content.graphs is not None or self.times_of_links else self._links(end)
+        nodes = {
+            name: replace(own, features=preparer.features(name, self.columns[name]))
+            if name in self.columns
+            else own
+            for name, own in self.content.nodes.items()
+        }
+        edges = {
+            name: self._prepared(name, own, None if links is None else links[name], preparer)
+            for name, own in self.content.edges.items()
+        }
+        content = replace(self.content, nodes=nodes, edges=edges)
+        done = completed(content, self.description, preparer)
+        built, _ = BUILDERS[self.description.task](done, self.description)
+        return built
+
+    def _links(self, end: float) -> dict[str, Tensor]:
+        """By edge type, which links there are before ``end``."""
+        edges = self.content.edges
+        return {name: before(self.content, self.description, name, end) for name in edges}
+
+    def _prepared(self, name: str, own: Edges, kept: Tensor | None, preparer: Preparer) -> Edges:
+        table = f"{OF_EDGES}{name}"
+        columns = self.columns.get(table)
+        if kept is not None:
+            own = _only(own, kept)
+            columns = None if columns is None else columns.only(kept.numpy())
+        if columns is None:
+            return own
+        return replace(own, attributes=preparer.features(table, columns))
+
+
+def before(content: Content, description: Description, name: str, end: float) -> Tensor:
+    """Which links of an edge type there are before ``end``."""
+    own, (head, tail) = content.edges[name], description.ends(name)
+    times = link_times(own.times, own.ends, (content.nodes[head].times, content.nodes[tail].times))
+    return torch.ones(own.ends.size(1), dtype=torch.bool) if times is None else times < end
+
+
+def _only(edges: Edges, kept: Tensor) -> Edges:
+    def of(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values[kept]
+
+    columns = {name: values[kept.numpy()] for name, values in edges.columns.items()}
+    return Edges(
+        edges.ends[:, kept],
+        of(edges.parts),
+        of(edges.attributes),
+        of(edges.weights),
+        of(edges.times),
+        columns,
+    )
+
+
+def _samples(content: Content) -> tuple[Tensor, Tensor | None]:
+    """The times and the labels of the samples; labels are None for links."""
+    if content.graphs is not None:
+        return _given(content.graphs.times, content.graphs.labels), content.graphs.labels
+    timed = [nodes for nodes in content.nodes.values() if nodes.times is not None]
+    if timed:
+        (nodes,) = timed
+        return _given(nodes.times, nodes.labels), nodes.labels
+    return torch.cat([*_times_by_type(content)]), None
+
+
+def _times_by_type(content: Content) -> Iterator[Tensor]:
+    for name in sorted(content.edges):
+        own = content.edges[name]
+        yield _given(own.times, own.ends[0])
+
+
+def _given(times: Tensor | None, rows: Tensor | None) -> Tensor:
+    if times is not None:
+        return times
+    count = 0 if rows is None else rows.numel()
+    return torch.full((count,), torch.nan, dtype=torch.float64)
