@@ -99,7 +99,7 @@ def as_list(data: Any, who: str) -> list[Any]:
     return graphs
 
 
-def masks(data: Graphs, who: str) -> Split | None:
+def masks(data: Any, who: str) -> Split | None:
     """The parts that the masks of a graph give; None if it has none."""
     if not is_data(data):
         return None
@@ -113,7 +113,7 @@ def masks(data: Graphs, who: str) -> Split | None:
             "leave the masks out."
         )
     parts = {part: _masked(mask, data.y, f"{part}_mask of {who}") for part, mask in given.items()}
-    nodes, times = torch.cat([*parts.values()]).unique(return_counts=True)
+    nodes, times = torch.unique(torch.cat([*parts.values()]), return_counts=True)
     if (times > 1).any():
         raise RametError(f"{who}: node {int(nodes[times > 1][0])} is in two masks.")
     return Split(**parts)
@@ -134,7 +134,7 @@ def _masked(mask: Tensor, labels: Tensor, name: str) -> Tensor:
     return nodes
 
 
-def labelled_nodes(data: Graphs, who: str, share: float) -> Tensor | None:
+def labelled_nodes(data: Any, who: str, share: float) -> Tensor | None:
     """The nodes that have a class; None for graphs, which all have one.
 
     Too few for a test of this share are an error.
@@ -278,7 +278,7 @@ def _columns(values: Tensor, name: str) -> Tensor:  # [edges, columns]
 
 
 def _ends(data: Data, nodes: int, who: str) -> Tensor:  # [2, edges]
-    ends = data.edge_index
+    ends: Tensor | None = data.edge_index
     if ends is None:
         raise RametError(
             f"{who} has no edge_index. Without links, give torch.empty((2, 0)).long()."
