@@ -213,7 +213,7 @@ def run(
     method: str | Method = "fedstar",
     setting: str = "tiny",
     *,
-    clients: Mapping[str, Graphs] | int | None = None,
+    clients: Mapping[str, Graphs] | int | str | None = None,
     start_from: Path | str | None = None,
     out: Path | str | None = None,
     observe: Observer | None = None,

@@ -43,8 +43,8 @@ def test_every_way_of_running_gives_the_same_numbers(clients: Any, tmp_path: Pat
     )
     short = ramet.run("fedavg", clients=clients, split=0.2, rounds=1, out=tmp_path / "short")
     resumed = ramet.resume(short.folder, rounds=3, workers=2)
-    settings = RunFolder(first.folder).experiment().settings
-    again = ramet.run("fedavg", "given", rounds=3, out=tmp_path / "again", **settings.options)
+    options: dict[str, Any] = RunFolder(first.folder).experiment().settings.options
+    again = ramet.run("fedavg", "given", rounds=3, out=tmp_path / "again", **options)
     assert len({run.summary.sha256 for run in (first, workers, resumed, again)}) == 1
     other = ramet.run("fedavg", clients=clients, split=0.3, rounds=3, out=tmp_path / "other")
     assert other.summary.sha256 != first.summary.sha256

@@ -12,6 +12,7 @@ import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -177,7 +178,7 @@ def _warn_of_single_classes(
 def _classes_of(one: Any, graph: NodeGraph | GraphBlock) -> list[int]:
     """The classes of a client; unlabelled nodes have none."""
     labels = graph.labels[one.y.cpu().flatten() >= 0] if is_data(one) else graph.labels
-    return [int(label) for label in labels.unique()]
+    return [int(label) for label in torch.unique(labels)]
 
 
 def _stored(
@@ -232,4 +233,4 @@ def _write(folder: Path, kept: Mapping[str, dict[str, Tensor]]) -> None:
         file = folder / f"{name}.safetensors"
         if not file.exists():
             plain = {key: tensor.contiguous() for key, tensor in tensors.items()}
-            replace_file(file, lambda path, plain=plain: save_file(plain, path))
+            replace_file(file, partial(save_file, plain))

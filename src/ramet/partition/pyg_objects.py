@@ -103,7 +103,7 @@ def masks(data: Any, who: str) -> Split | None:
     """The parts that the masks of a graph give; None if it has none."""
     if not is_data(data):
         return None
-    given = {part: getattr(data, f"{part}_mask", None) for part in PARTS}
+    given: dict[str, Any] = {part: getattr(data, f"{part}_mask", None) for part in PARTS}
     missing = [f"{part}_mask" for part, mask in given.items() if mask is None]
     if len(missing) == len(PARTS):
         return None
