@@ -100,7 +100,7 @@ def test_secure_sums_give_nearly_the_same_model_and_noise_for_links_is_refused(
     plain = banks(tmp_path / "plain", 'directed = true\ntime = "date"', columns="", accounts=80)
     for toml in plain:
         toml.write_text(toml.read_text().replace("columns = {  }", 'features = ["cash"]'))
-    noise = {"network": "sage", "dp": "unit=site,epsilon=4,delta=1e-2,clip=1"}
+    noise: dict[str, Any] = {"network": "sage", "dp": "unit=site,epsilon=4,delta=1e-2,clip=1"}
     noisy = ramet.run("fedavg", "own", sites=[*map(str, plain)], rounds=1, out=tmp_path / "site",
                       **noise)  # fmt: skip
     assert noisy.summary.scores.test is not None

@@ -209,9 +209,9 @@ def test_in_many_graphs_ages_count_to_the_last_link_of_each(tmp_path: Path) -> N
     write_csv(tmp_path / "graphs.csv", "id,label,day", dated)
     bonds = [row.split(",") for row in (tmp_path / "bonds.csv").read_text().splitlines()[1:]]
     days = {name: 1 + int(name[1:]) // 2 for _, _, name in bonds}
-    rows = [(*bond, f"2025-{days[bond[2]]:02}-{10 + int(bond[0]):02}") for bond in bonds]
+    timed = [(*bond, f"2025-{days[bond[2]]:02}-{10 + int(bond[0]):02}") for bond in bonds]
     late = (0, 2, "g0", "2025-02-10")
-    write_csv(tmp_path / "bonds.csv", "source,target,graph,when", [*rows, late])
+    write_csv(tmp_path / "bonds.csv", "source,target,graph,when", [*timed, late])
     text = toml.read_text().replace('"graphs.csv"', '"graphs.csv"\ntime = "day"')
     text = text.replace('"bonds.csv"', '"bonds.csv"\ntime = "when"\nage = true')
     toml.write_text("smallest_count = 1\n" + text + DATES)
