@@ -14,6 +14,7 @@ from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.models.networks import NETWORKS
 from ramet.options import allow_code, is_user_defined, name_and_options
+from ramet.partition import SETTINGS
 from ramet.user_code import IMPORTS, UserCode
 
 BUILT_IN: dict[str, Mapping[str, Any]] = {
@@ -22,6 +23,7 @@ BUILT_IN: dict[str, Mapping[str, Any]] = {
     "activation": ACTIVATIONS,
     "merge": {**MERGES, **SUMMATIONS},
     "release": RELEASES,
+    "setting": SETTINGS,
 }
 """The settings that may name user-defined code, and the built-in names of each."""
 
@@ -66,7 +68,7 @@ def check_code(settings: RunSettings, run_folder: Path | None = None) -> None:
 
 def _user_code(settings: RunSettings | MethodSpec) -> Iterator[tuple[str, UserCode]]:
     for kind, built_in in BUILT_IN.items():
-        name, _ = name_and_options(getattr(settings, kind) or "")
+        name, _ = name_and_options(getattr(settings, kind, None) or "")
         if name not in built_in and is_user_defined(name) and not is_object(name):
             yield kind, UserCode.of(name)
 

@@ -23,6 +23,7 @@ from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import load_parts
 from ramet.experiment.sizes import Sizes
 from ramet.partition import Reading, Setting
+from ramet.partition.checked import data_of
 from ramet.randomness import Randomness
 from ramet.rules.method import AssembledMethod
 from ramet.rules.server import SERVER
@@ -163,7 +164,7 @@ class Experiment:
         if client not in self.setting.source_of:
             raise unknown("client", client, self.clients)
         if client not in self._data:
-            self._data[client] = self.setting.client_data(client, self._reading_of(client))
+            self._data[client] = data_of(self.setting, client, self._reading_of(client))
         return self._data[client]
 
     def kept_parts(self, client: str) -> KeptParts | None:

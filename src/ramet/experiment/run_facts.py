@@ -71,7 +71,7 @@ def write_facts(experiment: Experiment, path: Path, charter: SignedCharter | Non
 def manifest(experiment: Experiment) -> dict[str, Any]:
     """Which client holds which samples, with hashes: equal manifests mean equal data."""
     return {
-        "setting": experiment.settings.setting,
+        "setting": experiment.settings.shown_setting,
         "split_seed": experiment.settings.split_seed,
         "clients": {
             client: {
