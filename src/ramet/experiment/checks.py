@@ -21,7 +21,7 @@ from ramet.experiment.named import NamedParts
 from ramet.experiment.noise_share import check_noise_share
 from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
-from ramet.models.link_values import values_read
+from ramet.models.link_reading import values_read
 from ramet.models.node_hops import NodeHops
 from ramet.options import absolute_file, is_user_defined
 from ramet.partition import SETTINGS, absolute_sites

@@ -22,7 +22,7 @@ from ramet.data.graphs.link_values import Edges, HasEdges
 from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
 from ramet.models.link_kinds import FindsLinkKinds
-from ramet.models.link_values import values_read
+from ramet.models.link_reading import values_read
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
 from ramet.prediction.inputs import Input, client_input, read_input
 from ramet.prediction.scores import probabilities
