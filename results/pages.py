@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import hospitals_kernel
+import hospitals_page
 import ledger_page
 import links
 import partitions
@@ -81,6 +83,8 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "fedpub": printed.table("fedpub table1"),
         },
         DOCS / "results-links.md": links.tables(),
+        DOCS / "hospitals.md": {**hospitals_page.blocks(), "kernel": hospitals_kernel.table()},
+        HERE.parent / "README.md": {"hospitals": hospitals_page.short_answer()},
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {
             "claims": claims_markdown([outcome(claim, runs) for claim in claims()]),
@@ -108,6 +112,7 @@ def filled(text: str, place: str, made: str) -> str:
 def main() -> None:
     for panel in board(BOARD):
         drawing.save_as(panel_figure(panel), DOCS / "figures" / f"{figure_name(panel)}.png")
+    drawing.save_as(hospitals_page.figure(), DOCS / "figures" / "hospitals.png")
     for page, text in pages().items():
         page.write_text(text)
         print(page.relative_to(HERE.parent))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
-from ramet import Method, fedavg
-from ramet.data import Batch, ClientData, StructureEncoding
-from ramet.data.own.schema import Schema
+from ramet import ClientData, Method, Reading, Setting, Split, fedavg, from_pyg
+from ramet.data import Batch, StructureEncoding
+from ramet.data.own.schema import Schema, TaskName
 from ramet.experiment.capabilities import Can
 from ramet.methods.fedopt import AdaptiveStep
 from ramet.models.node_hops import NodeHops
@@ -185,6 +186,33 @@ def _stage(name: str, rule: Merging) -> Change:
 def _of_extras_only(method: Method) -> Method:
     with_extras = method if method.extras else _extras(Added())(method)
     return replace(with_extras, shared=nothing)
+
+
+@dataclass(frozen=True)
+class Shops(Setting):
+    """Shops with customers, or with graphs, of two kinds."""
+
+    on_nodes: bool = False
+    clients = ("north", "east", "south")
+
+    @property
+    def task(self) -> TaskName:
+        return "node-classification" if self.on_nodes else "graph-classification"
+
+    def client_data(self, client: str, reading: Reading) -> ClientData[Any, Split]:
+        draw = torch.Generator().manual_seed(self.clients.index(client))
+        graphs = [
+            _graph(kind % 2, draw, self.on_nodes) for kind in range(1 if self.on_nodes else 20)
+        ]
+        return from_pyg(graphs[0] if self.on_nodes else graphs, reading, classes=2)
+
+
+def _graph(kind: int, draw: torch.Generator, many: bool) -> Data:
+    nodes = 40 if many else 8
+    kinds = torch.randint(2, (nodes,), generator=draw) if many else torch.tensor([kind])
+    x = torch.randn(nodes, 4, generator=draw) + kinds.unsqueeze(1)
+    ends = torch.randint(nodes, (2, 4 * nodes), generator=draw)
+    return Data(x=x, y=kinds, edge_index=ends)
 
 
 CHANGES: dict[Can, Change] = {

@@ -43,7 +43,9 @@ def people(folder: Path, seed: int, nodes: int = 240, degree: int = 3) -> tuple[
     draw = np.random.default_rng(seed)
     a, b = draw.normal(size=(2, nodes))
     ring = np.arange(nodes)
-    pairs = np.concatenate([np.stack([ring, (ring + step) % nodes]) for step in range(1, degree)], 1)
+    pairs = np.concatenate(
+        [np.stack([ring, (ring + step) % nodes]) for step in range(1, degree)], 1
+    )
     sums, counts = np.zeros(nodes), np.zeros(nodes)
     for one, other in (pairs, pairs[::-1]):
         np.add.at(sums, one, a[other])

@@ -149,3 +149,10 @@ def test_private_modules_of_flower_have_one_door() -> None:
             found = [name for name in named if re.fullmatch(r"flwr(\.\w+)*(:\w+)?", name)]
             outside |= {f"{_name(path)}: {name}" for name in found if name not in public}
     assert not outside
+
+
+def test_files_that_an_export_copies_into_one_folder_have_different_names() -> None:
+    names = [
+        path.name for unit in ("models", "data/graphs") for path in (ROOT / unit).glob("[!_]*")
+    ]
+    assert len(names) == len({*names}), sorted(names)

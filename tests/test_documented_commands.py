@@ -49,6 +49,8 @@ RUN = {
     "ramet run fedavg --release half.py:Half --rounds 5",
     "ramet run fedstar --activation turns.py:Turns,count=1 --rounds 6",
     "ramet run mynet.py:mynet --rounds 10",
+    "ramet data inspect --setting shops.py:Shops",
+    "ramet run fedavg --setting shops.py:Shops --set customers=60 --rounds 5",
     "ramet run fedstar --setting tiny --rounds 3 --out runs/followed --track tensorboard",
     "ramet resume runs/followed --track mlflow",
     "ramet run local --setting tiny --rounds 2 --json",
@@ -96,6 +98,7 @@ NOT_STARTED = {
 PYTHON_NOT_RUN = {
     "def fedstar(...) -> Method:": "an excerpt of methods/fedstar.py",
     "for plan in schedule.remaining(state.step, history):": "the loop of engine/server/rounds.py",
+    "from nilearn.datasets import fetch_abide_pcp  # pip install nilearn": "uses the network",
     "from predict import classes, load, probabilities": "in the folder of an exported model; "
     "tests/export/test_card.py runs it",
 }

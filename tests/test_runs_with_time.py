@@ -100,6 +100,10 @@ def test_secure_sums_give_nearly_the_same_model_and_noise_for_links_is_refused(
     plain = banks(tmp_path / "plain", 'directed = true\ntime = "date"', columns="", accounts=80)
     for toml in plain:
         toml.write_text(toml.read_text().replace("columns = {  }", 'features = ["cash"]'))
+    noise: dict[str, Any] = {"network": "sage", "dp": "unit=site,epsilon=4,delta=1e-2,clip=1"}
+    noisy = ramet.run("fedavg", "own", sites=[*map(str, plain)], rounds=1, out=tmp_path / "site",
+                      **noise)  # fmt: skip
+    assert noisy.summary.scores.test is not None
     budget = "unit=link,epsilon=4,delta=1e-5"
     with pytest.raises(RametError, match="another graph for validation and for test"):
         ramet.run("fedavg", "own", sites=[*map(str, plain)], rounds=1, network="hops", dp=budget,
@@ -162,6 +166,9 @@ def test_when_the_dates_move_tested_accounts_are_trained_on_and_the_reverse_is_s
     now = parts_of_nodes(Path(second.folder), site)
     assert {now[one] for one, part in before.items() if part == "train"} == {"train"}
     assert {"train"} < {now[one] for one, part in before.items() if part == "test"}
+    told = json.loads((Path(second.folder) / "start.json").read_text())["samples"]["bank-1"]
+    changed = sum(now[one] != part for one, part in before.items())
+    assert (told["known"] - told["kept"], told["moved"]) == (changed, 0)
     site.write_text(later.replace("09-30", "03-31"))
     with pytest.warns(RametWarning, match="for validation or test were trained on"):
         trained([site], tmp_path / "back", rounds=1, start_from=second.folder)

@@ -63,9 +63,23 @@ def three_clinics(output: str) -> None:
     assert line(output, "The colleague's list is the same:") == [40]
 
 
+def twenty_hospitals(output: str) -> None:
+    alone, together = line(output, "  alone")[0], line(output, "  together")[0]
+    assert alone + 5 < together < 95
+    assert line(output, "joining is better at")[0] > 10
+
+
 CLAIMS: dict[str, Callable[[str], None]] = {
     claim.__name__: claim
-    for claim in (fedstar, feddense, fedlit, fedda, three_hospitals, three_clinics)
+    for claim in (
+        fedstar,
+        feddense,
+        fedlit,
+        fedda,
+        three_hospitals,
+        three_clinics,
+        twenty_hospitals,
+    )
 }
 
 

@@ -12,7 +12,11 @@ import ramet
 from ramet import methods
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "your-own-method.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "your-own-method.md",
+    ROOT / "docs" / "your-own-setting.md",
+)
 NAMES = sorted({*ramet.__all__, *methods.__all__})
 _EXAMPLE = re.compile(r"```python\n(# \w+\.py\n.*?)```", re.DOTALL)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ramet.version import __version__
 
 if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
-    from ramet.data import Batch, ClientData, HeteroGraph, NodeGraph
+    from ramet.data import Batch, ClientData, GraphBlock, HeteroGraph, NodeGraph, Split
     from ramet.errors import RametError, RametWarning
     from ramet.methods import *  # noqa: F403 - the factories of methods
     from ramet.methods import METHODS
@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.models.networks import embedding_size
     from ramet.models.pyg import PyGNodeNetwork
     from ramet.models.shape import GraphShape, LinkShape, NodeShape
-    from ramet.partition import SETTINGS
+    from ramet.partition import SETTINGS, Reading, Setting
+    from ramet.partition.pyg_objects import from_pyg
     from ramet.payload import Array, Arrays, Payload, Sharing, everything, nothing, only, under
     from ramet.prediction.explanation import Explanation
     from ramet.randomness import Randomness
@@ -98,6 +99,7 @@ __all__ = [
     "Extras",
     "FirstReplies",
     "FixedPoint",
+    "GraphBlock",
     "GraphClassification",
     "GraphShape",
     "HeteroGraph",
@@ -121,6 +123,7 @@ __all__ = [
     "RandomClients",
     "RandomTensors",
     "Randomness",
+    "Reading",
     "Release",
     "Reply",
     "ReplyScores",
@@ -131,7 +134,9 @@ __all__ = [
     "Scores",
     "Server",
     "Session",
+    "Setting",
     "Sharing",
+    "Split",
     "Stage",
     "StructureEncoding",
     "Summing",
@@ -146,6 +151,7 @@ __all__ = [
     "assembled",
     "embedding_size",
     "everything",
+    "from_pyg",
     "nothing",
     "only",
     "results",

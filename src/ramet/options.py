@@ -121,6 +121,11 @@ def without_folder(text: str) -> str:
     return f"{Path(path).name}{separator}{rest}" if separator else text
 
 
+def folder_name(text: str) -> str:
+    """The name, or that of `file.py:factory`, as a folder can have it on every system."""
+    return without_folder(text).replace(":", "_")
+
+
 def relative_file(text: str) -> str:
     """`file.py:factory` as seen from the current folder; of a file elsewhere, the name only."""
     path, separator, rest = text.rpartition(_IN_FILE)

@@ -57,7 +57,12 @@ class RunOptions:
         str,
         _method("A name from `ramet methods`, or file.py:factory.", flag="", is_code=True),
     ]
-    setting: Annotated[str, _data("A name from `ramet settings`.", shown_default="tiny")]
+    setting: Annotated[
+        str,
+        _data(
+            "A name from `ramet settings`, or file.py:setting.", shown_default="tiny", is_code=True
+        ),
+    ]
     network: Annotated[
         str | None,
         _method(

@@ -23,6 +23,7 @@ from ramet.experiment import (
     RunFolder,
     checked_experiment,
     create_from,
+    default_data,
 )
 from ramet.experiment.continuing import check_split, extend
 from ramet.experiment.executing import execute
@@ -32,7 +33,9 @@ from ramet.experiment.run_models import evaluation_of, model_of
 from ramet.metrics import WORK, Summary
 from ramet.metrics.evaluation import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
-from ramet.options import allow_code
+from ramet.options import allow_code, folder_name
+from ramet.partition.given import with_given
+from ramet.partition.pyg_objects import Graphs
 from ramet.payload import Payload
 from ramet.prediction import Links, Trained, predicted
 from ramet.rules.method import Method
@@ -210,6 +213,7 @@ def run(
     method: str | Method = "fedstar",
     setting: str = "tiny",
     *,
+    clients: Mapping[str, Graphs] | int | str | None = None,
     start_from: Path | str | None = None,
     out: Path | str | None = None,
     observe: Observer | None = None,
@@ -224,7 +228,13 @@ def run(
             `Method`. Other processes do not have an object that differs from what a built-in
             factory returns by default, so it runs in the engine ``local`` without workers, and
             only this process can continue its run.
-        setting: a name from ``ramet settings``.
+        setting: a name from ``ramet settings``, or ``file.py:setting``.
+        clients: your own data, instead of a setting: by the name of each client, a `Data` of
+            PyTorch Geometric whose nodes have classes, or a list of `Data` with a class each. They
+            are copied into the data folder, so that every process finds them. ``split=0.2`` is
+            the share of nodes or graphs for test, and for validation; default: their masks, or
+            0.2. ``directed`` and ``same_schema`` are as in the docs. A number is the option of a
+            setting.
         start_from: the folder of a finished run whose models this one starts with: its shared
             arrays, and the private ones of each client that it had. A warning says what did not
             fit.
@@ -236,6 +246,9 @@ def run(
     """
     computing = Computing.taken_from(options)
     given = {name: options.pop(name) for name in KEYWORDS if name in options}
+    if clients is not None:
+        data = Path(given.get("data") or default_data())
+        setting, options = with_given(setting, {**options, "clients": clients}, data)
     texts = {key: _text(value) for key, value in options.items()}
     experiment = given_experiment(method, setting, texts, given)
     return start(experiment, out, computing, start_from, observe)
@@ -245,7 +258,7 @@ def given_experiment(
     method: str | Method, setting: str, options: Mapping[str, str], given: Mapping[str, Any]
 ) -> Experiment:
     """The checked run of what a user has given, whose code may be loaded."""
-    allow_code(method, *(given.get(kind) for kind in CODE))
+    allow_code(method, setting, *(given.get(kind) for kind in CODE))
     return checked_experiment(method=method_name(method), setting=setting, options=options, **given)
 
 
@@ -353,7 +366,7 @@ def finished(folder: RunFolder, resume_command: str, untracked: Mapping[str, str
 
 def _new_path(experiment: Experiment) -> Path:
     when, settings = time.strftime("%Y%m%d-%H%M%S"), experiment.settings
-    stem = f"{experiment.method.name}-{settings.setting}-seed{settings.seed}-{when}"
+    stem = f"{experiment.method.name}-{folder_name(settings.setting)}-seed{settings.seed}-{when}"
     path, number = Path("runs") / stem, 1
     while path.exists():
         number += 1

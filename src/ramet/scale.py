@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf, isnan
 from typing import TypeVar
-
-from pydantic import BaseModel, ConfigDict
 
 Item = TypeVar("Item")
 PERCENT = "%"
 
 
-class Scale(BaseModel):
+@dataclass(frozen=True)
+class Scale:
     """The range of a metric, its unit, and whether lower values are better.
 
     With the unit `%`, values are shares and shown times 100.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     low: float | None = None
     """None without a bound."""

@@ -20,6 +20,7 @@ from command_line import ramet
 from federations import with_all_states
 from own_sites import node_site, write_csv
 from ramet.cli import console
+from ramet.models.networks import NETWORKS
 from ramet.report.study_tables import comparison_table
 from ramet.studies.comparison import Standing
 
@@ -194,8 +195,7 @@ def test_methods_describes_one_method() -> None:
     assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
     assert "shares: extras of a stage only" in ramet("methods", "o-pfgl").stdout
     assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
-    names = "aligned-gcn, fedlit-gcn, fedsage-sage, gat"
-    assert f"Choose one of: {names}" in refused("networks", "transformer")
+    assert f"Choose one of: {', '.join(sorted(NETWORKS))}." in refused("networks", "transformer")
 
 
 @pytest.mark.parametrize("width", [30, 80])

@@ -46,6 +46,7 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.RAY: {"engine": "ray"},
     Can.SUPERLINK: {},
     Can.OBJECT: {},
+    Can.OWN_SETTING: {"setting": "shops.py:Shops"},
     Can.OWN_DATA: {"setting": "own", "options": {"task": "graph-classification"}},
 }
 NOT_BUILT_IN = {Can.COMPARED_STAGES, Can.NUMBERS, Can.TASK}
@@ -54,7 +55,11 @@ NOT_BUILT_IN = {Can.COMPARED_STAGES, Can.NUMBERS, Can.TASK}
 def settings(given: dict[str, Any], folder: Path) -> set[Can]:
     """The capabilities of a consortium's run."""
     setting = given.get("setting", "tiny")
-    sites = SETTINGS[setting]().clients or ("north", "east", "south")
+    sites = (SETTINGS[setting]().clients if setting in SETTINGS else ()) or (
+        "north",
+        "east",
+        "south",
+    )
     base = {"name": "all", "address": "fl.example.org", "sites": sites, "method": "fedavg"}
     found = Consortium(**{**base, "setting": setting, "rounds": 2, **given}).settings(folder)
     return chosen(Experiment(found).method, found)

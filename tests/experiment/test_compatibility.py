@@ -35,8 +35,9 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.OBJECT: {},
     Can.OWN_DATA: {},
     Can.TASK: {"task": f"{FILE}:smoothed"},
+    Can.OWN_SETTING: {},
 }
-WITH_ALL = "--setting --rounds --seed --device --threads --deadline --split-seed --set --data"
+WITH_ALL = "--rounds --seed --device --threads --deadline --split-seed --set --data"
 """Options that work with everything."""
 
 
@@ -129,6 +130,8 @@ class Federation:
         if Can.OWN_DATA in capabilities:
             given |= {"setting": "own", "sites": self.nodes if links else self.graphs}
             given |= {"same_schema": True}
+        elif Can.OWN_SETTING in capabilities:
+            given |= {"setting": f"{FILE}:Shops", "on_nodes": links}
         elif links:
             given |= {"setting": "planted", "nodes": 300, "links": 600}
         if Can.TASK in capabilities and Can.OBJECT in capabilities:

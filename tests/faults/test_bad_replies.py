@@ -10,13 +10,14 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from ramet.engine.messages import TRAINING, kind_of
 from ramet.engine.server.journal import JOURNAL, Entries
 from ramet.engine.server.rounds import Rounds
 from ramet.engine.server.state import RunState
 from ramet.engine.server.wire import Answer
 from ramet.engine.site.client import Client
 from ramet.engine.start import start_extras, start_model, start_shared
-from ramet.engine.store.checkpoint import Snapshots
+from ramet.engine.store.checkpoint import Snapshot, Snapshots
 from ramet.methods import MERGES, METHODS
 from ramet.methods.fedda import Explore, Restart
 from ramet.payload import Array, Arrays, Payload, digest, nothing
@@ -25,7 +26,8 @@ from ramet.rules.method import Method, assembled
 
 CLIENTS = ("rings", "trees", "blocks")
 BAD_CLIENT, BAD_ROUND = "trees", 2
-Replies: TypeAlias = Mapping[tuple[str, int], Payload]
+Replies: TypeAlias = Mapping[tuple[str, int, str], Payload]
+"""By client, round, and kind of message: a stage and the training may be in one round."""
 
 SHARING = [name for name, factory in METHODS.items() if factory().shared != nothing]
 SLOW = ("fedtad", "fedssp", "fed-mgcn")
@@ -127,7 +129,7 @@ class Replay:
     def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
         for client, payload in requests:
             number = int(payload.numbers["round"])
-            reply = self.replies[client, number]
+            reply = self.replies[client, number, kind_of(payload)]
             if (client, number) != (BAD_CLIENT, BAD_ROUND):
                 yield client, reply
             elif self.spoil is None:
@@ -145,13 +147,13 @@ def recorded(
     def record(open_method: Method) -> tuple[Rounds, Replies]:
         method = assembled(open_method)
         nodes = {client: tiny_client(client, method) for client in CLIENTS}
-        replies: dict[tuple[str, int], Payload] = {}
+        replies: dict[tuple[str, int, str], Payload] = {}
 
         class Recording:
             def exchange(self, requests: Iterable[tuple[str, Payload]]) -> Iterator[Answer]:
                 for client, payload in requests:
                     reply = nodes[client].answer(payload)
-                    replies[client, int(payload.numbers["round"])] = reply
+                    replies[client, int(payload.numbers["round"]), kind_of(payload)] = reply
                     yield client, reply
 
         shape = method.task.shape(nodes["rings"].samples)
@@ -173,6 +175,12 @@ def recorded(
     return record
 
 
+def _newest(folder: Path) -> Snapshot:
+    saved = Snapshots(folder).latest_valid()
+    assert saved is not None
+    return saved
+
+
 def _merge(
     rounds: Rounds, replies: Replies, spoil: Callable[[Payload], Payload] | None, folder: Path
 ) -> tuple[str, str]:
@@ -180,7 +188,7 @@ def _merge(
     failed: dict[str, str] = {}
     replayed = replace(rounds, snapshots=Snapshots(folder))
     replayed.run(Replay(replies, spoil), lambda record: failed.update(record.failed))
-    saved = Snapshots(folder).load(BAD_ROUND)
+    saved = _newest(folder)
     state = RunState.restored(saved)
     rules = {n: (own.numbers, own.notes) for n, own in state.slices.items() if n != JOURNAL}
     assert set(failed) == {BAD_CLIENT}
@@ -198,7 +206,7 @@ def test_a_bad_reply_is_reported_and_changes_nothing(
     name: str, recorded: Callable[[Method], tuple[Rounds, Replies]], tmp_path: Path
 ) -> None:
     rounds, replies = recorded(_method(name))
-    with_all_clients = digest(Snapshots(rounds.snapshots.folder).load(BAD_ROUND).arrays)
+    with_all_clients = digest(_newest(rounds.snapshots.folder).arrays)
     expected, reason_given = _merge(rounds, replies, None, tmp_path / "away")
     assert reason_given == "is away"
     assert with_all_clients not in expected, "leaving the client out makes no difference"
@@ -245,7 +253,7 @@ def test_an_array_that_was_not_asked_for_is_refused(
 ) -> None:
     """A reply with more or fewer arrays than were requested is left out."""
     rounds, replies = recorded(replace(METHODS["fedavg"](), activation=rule))
-    received = replies[BAD_CLIENT, BAD_ROUND].arrays
+    received = replies[BAD_CLIENT, BAD_ROUND, TRAINING].arrays
     omitted = {name: rounds.start[name] for name in rounds.start if name not in received}
     assert omitted
     expected, _ = _merge(rounds, replies, None, tmp_path / "away")

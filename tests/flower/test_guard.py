@@ -96,7 +96,7 @@ def test_only_listed_apps_and_methods_are_accepted(
     monkeypatch.setenv(LIST_VARIABLE, str(listed))
     check_accepted({"method": "fedstar"})
     check_accepted({"method": "fed-gcn", "network": "sage"})
-    check_accepted({"method": "mine.py:mine"})
+    check_accepted({"method": "mine.py:mine", "setting": "tiny"})
     with pytest.raises(RametError, match="does not accept the method 'os:system'"):
         check_accepted({"method": "os:system"})
     check_accepted({"method": "fedstar", "activation": "restart,alpha=0.3", "merge": "krum"})

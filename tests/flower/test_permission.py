@@ -11,6 +11,7 @@ from flwr.app import MessageType
 
 from joined_sites import Joined, joined_site
 from own_sites import node_site
+from ramet.deploy.site import SETTINGS, Site
 from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
@@ -73,6 +74,27 @@ def test_anything_else_is_refused_by_name(
     assert events(joined) == ["run refused", "message failed"] * 2
     assert f"`{setting}`" in read_lines(joined.site.events)[0]["reason"]
     assert not (joined.site.folder / "state" / "clients").exists()
+
+
+def test_no_coordinator_names_code_that_reads_the_data(joined: Joined, tmp_path: Path) -> None:
+    """Not even code that the site has listed, or whose name is in its own settings."""
+    (tmp_path / "evil.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+    )
+    name = f"{tmp_path}/evil.py:Evil"
+    with pytest.raises(RametError, match="does not accept the setting"):
+        joined.send(joined.config(setting=name))
+    with joined.site.accepted.open("a") as listed:
+        listed.write(f"{name}\n")
+    with pytest.raises(NotAllowedError, match=r"^`setting`: this site does not allow"):
+        joined.send(joined.config(setting=name))
+    settings = joined.site.folder / SETTINGS
+    settings.write_text(settings.read_text().replace('setting = "own"', f'setting = "{name}"'))
+    with pytest.raises(RametError, match="settings cannot be read, so it takes part in no run"):
+        joined.send(joined.config(setting=name))
+    with pytest.raises(RametError, match="cannot name code that reads a site's data"):
+        Site.open(joined.site.folder)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_another_data_file_is_never_read(joined: Joined, tmp_path: Path) -> None:

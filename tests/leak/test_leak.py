@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import ramet
@@ -28,8 +29,10 @@ from ramet.leak.columns import Layer, moved
 from ramet.leak.control import Leaking, as_it_is
 from ramet.leak.findings import View
 from ramet.leak.links import pairs
+from ramet.methods import fedavg
 from ramet.payload import Arrays, Payload
 from ramet.report.leak import verdict
+from ramet.rules.method import Method
 from ramet.training.local import LocalTraining
 
 LITTLE = Effort(references=2, canaries=8, small_sites=1)
@@ -315,6 +318,16 @@ def test_chance_for_labels_is_the_mean_of_the_other_sites(
     one = audits["nodes"].of("labels", "replies")
     assert one is not None
     assert one.chance == pytest.approx(np.mean(errors), abs=1e-6)
+
+
+def test_a_site_keeps_its_classes_if_one_of_them_is_relabelled_away(
+    tiny_samples: Callable[[str, Method], Any],
+) -> None:
+    site = Candidates(tiny_samples("rings", fedavg()))
+    everybody = torch.arange(site.labels.numel())
+    changed = site.relabelled(everybody, torch.zeros_like(site.labels))
+    assert changed.classes == site.classes > 1
+    assert changed.shares().tolist() == [1.0, *[0.0] * (site.classes - 1)]
 
 
 def test_pairs_share_a_node_and_are_not_linked(runs: Path) -> None:

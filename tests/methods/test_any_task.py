@@ -16,6 +16,7 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.methods import METHODS
 from ramet.models.networks import NETWORKS
+from ramet.models.shape import NodeShape
 
 GENERIC = [name for name, factory in METHODS.items() if factory().model is None]
 GRAPHS: dict[str, Any] = {"setting": "tiny", "hidden": 4, "layers": 2}
@@ -146,9 +147,9 @@ def refused(**given: Any) -> str:
 
 def test_a_network_for_another_task_is_refused(net: str) -> None:
     nodes = {"method": "fedavg", "setting": "planted"}
+    suited = ", ".join(name for name, by_shape in NETWORKS.items() if NodeShape in by_shape)
     assert refused(**nodes, network="simple-hgn") == (
-        "the network simple-hgn is not for node-classification. Use gin, gcn, sage, gat, "
-        "hops, fedlit-gcn, fedsage-sage, or file.py:NETWORK."
+        f"the network simple-hgn is not for node-classification. Use {suited}, or file.py:NETWORK."
     )
     assert refused(method="fedavg", network=net) == (
         "the network net.py:Net takes a NodeShape, but graph-classification has a GraphShape. Use "

@@ -17,6 +17,8 @@ from ramet.models.aligned import AlignedGCN, Linear
 from ramet.models.shape import GraphShape
 from ramet.partition import Reading
 from ramet.partition.by_hospital import abide
+from ramet.tasks import GraphClassification
+from ramet.training.graph_gradients import in_one_pass, one_by_one
 
 HEADER = "SUB_ID,FILE_ID,SITE_ID,DX_GROUP,AGE_AT_SCAN,SEX"
 PAIRS = REGIONS * (REGIONS - 1) // 2
@@ -150,3 +152,30 @@ def test_aligned_networks_learn_what_one_region_tells(
 def test_networks_for_aligned_graphs_refuse_others(network: Callable[..., nn.Module]) -> None:
     with pytest.raises(RametError, match="needs the same nodes in every graph"):
         network(GraphShape(features=3, structure=0, classes=2))
+
+
+def test_methods_with_structure_encodings_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_arrays(tmp_path, {"NYU": 20, "YALE": 20})
+    monkeypatch.setattr("ramet.partition.by_hospital._HOSPITALS", ("nyu", "yale"))
+    run = ramet.run("fedstar", "abide", rounds=1, data=tmp_path, out=tmp_path / "run", layers=1)
+    assert run.summary.traffic.up_per_client_round > 0
+    assert run.samples("nyu").block.structure.shape == (20 * REGIONS, 32)
+
+
+@pytest.mark.parametrize("network", [Linear, AlignedGCN])
+@pytest.mark.parametrize("clip", [0.05, 1e6])
+def test_one_pass_gives_the_clipped_gradients_of_aligned_networks(
+    network: Callable[..., nn.Module], clip: float, tmp_path: Path
+) -> None:
+    write_arrays(tmp_path, {"NYU": 20})
+    task = GraphClassification()
+    samples = task.samples(abide().client_data("nyu", Reading(tmp_path, 1)))
+    torch.manual_seed(0)
+    model, graphs = network(task.shape(samples)).eval(), samples.split.train
+    found = [way(model, task, samples, graphs, clip) for way in (in_one_pass, one_by_one)]
+    torch.testing.assert_close(found[0].norms, found[1].norms, rtol=1e-4, atol=1e-6)
+    assert found[0].norms.min() > 0.05  # clipped
+    for name, gradient in found[1].gradients.items():
+        torch.testing.assert_close(found[0].gradients[name], gradient, rtol=1e-3, atol=1e-4)

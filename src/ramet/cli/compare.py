@@ -129,20 +129,20 @@ def compare(
     ramet compare fedavg --site north/site.toml --site south/site.toml --seeds 1 --splits 5
     """
     from ramet.experiment import MethodSpec
-    from ramet.options import allow_code
+    from ramet.options import allow_code, folder_name
     from ramet.studies.archive import keep, kept
     from ramet.studies.equal_sizes import winner, with_equal_sizes
     from ramet.studies.sweep import Sweep, parse_seeds
 
     name, common = setting_and_options(setting, site, options)
     specs = tuple(MethodSpec.parse(text) for text in _with_local(methods, name))
-    allow_code(*(given.get(kind) for kind in CODE), *(part for s in specs for part in s.code))
+    allow_code(name, *(given.get(kind) for kind in CODE), *(part for s in specs for part in s.code))
     computing = Computing.taken_from(given)
     sweep = Sweep(
         methods=specs,
         setting=name,
         seeds=parse_seeds(seeds),
-        folder=(folder or Path("sweeps") / name).absolute(),
+        folder=(folder or Path("sweeps") / folder_name(name)).absolute(),
         options=common,
         splits=splits,
         given={**given, **_length(rounds, patience, name)},
@@ -188,6 +188,7 @@ def _with_local(methods: list[str], setting: str) -> list[str]:
 def _print_comparison(
     sweep: Sweep, target: float | None, margin: float | None, as_json: bool
 ) -> None:
+    from ramet.options import without_folder
     from ramet.studies.choice import reversals
     from ramet.studies.comparison import standings
     from ramet.studies.sites import site_standings
@@ -199,7 +200,7 @@ def _print_comparison(
     if as_json:
         print_json(_json(rows, by_site, reversed_pairs))
         return
-    _print_standings(rows, reversed_pairs, sweep.setting, target, margin)
+    _print_standings(rows, reversed_pairs, without_folder(sweep.setting), target, margin)
     explain_metric(sweep.given["metric"], next((row.metric for row in rows), ""))
     _print_sites(by_site)
     if by_site and sweep.splits > 1:

@@ -63,11 +63,13 @@ def inspect_data(
     """
     from ramet.experiment import SPLIT_SEED, output_folder
     from ramet.experiment.named import setting_named
+    from ramet.options import allow_code, without_folder
     from ramet.partition import Reading
     from ramet.partition.inspection import LinkInspection, inspect, to_json
     from ramet.report import data_figures, drawing, figures
 
     name, options = setting_and_options(setting, site, option)
+    allow_code(name)
     named, reading = setting_named(name, options), Reading(data_folder(data), SPLIT_SEED)
     inspection = inspect(named, reading)
     if folder is not None:
@@ -81,7 +83,7 @@ def inspect_data(
     if as_json:
         print_json(to_json(inspection))
         return
-    for table in _tables(inspection, name):
+    for table in _tables(inspection, without_folder(name)):
         print_table(table)
     for remark in (one for client in named.clients for one in named.remarks(client, reading)):
         print_line(f"Note: {remark}.")

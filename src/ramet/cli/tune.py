@@ -83,6 +83,7 @@ def tune(
     ramet tune fedavg --site north/site.toml --site south/site.toml --metric macro-f1
     ramet tune fedavg --search lr=0.001..0.1:log --search hidden=32,64,128
     """
+    from ramet.options import without_folder
     from ramet.report.tuning_table import tuning_table
     from ramet.studies.sweep import parse_seeds
     from ramet.studies.tune import FILE
@@ -107,7 +108,7 @@ def tune(
 
         print_json(json.loads((tuned.folder / FILE).read_text()))
     else:
-        print_table(tuning_table(tuned, name))
+        print_table(tuning_table(tuned, without_folder(name)))
         for best in tuned.best.values():
             print_line(best.command)
         print_line(f"trials: {tuned.folder / FILE}")

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from ramet.experiment.objects import is_object
 from ramet.experiment.settings import RunSettings
+from ramet.options import is_user_defined
 from ramet.rules.activation import Everyone
 from ramet.rules.extras import Extras
 from ramet.rules.merging import WeightedMean, sums_only
@@ -70,6 +71,7 @@ class Can(StrEnum):
     WORKERS = "workers"
     OBJECT = "a method as an object"
     OWN_DATA = "own data"
+    OWN_SETTING = "a setting from a file"
     CONSORTIUM = "a consortium"
 
 
@@ -219,7 +221,10 @@ CAPABILITIES: dict[Can, Capability] = {
     ),
     Can.WORKERS: Capability(option="--workers"),
     Can.OBJECT: Capability(settings=lambda s: is_object(s.method)),
-    Can.OWN_DATA: Capability(option="--site"),
+    Can.OWN_DATA: Capability(option="--site", group="data"),
+    Can.OWN_SETTING: Capability(
+        option="--setting FILE.py:NAME", group="data", settings=lambda s: is_user_defined(s.setting)
+    ),
     Can.CONSORTIUM: Capability(option="`ramet deploy`"),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ramet.data.own.schema import Aspect, check_fit, check_same_dates
+from ramet.data.own.schema import TARGETS, Aspect, check_fit, check_same_dates
 from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
 from ramet.experiment.capabilities import Can, chosen
@@ -21,10 +21,10 @@ from ramet.experiment.named import NamedParts
 from ramet.experiment.noise_share import check_noise_share
 from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
-from ramet.models.link_values import values_read
+from ramet.models.link_reading import values_read
 from ramet.models.node_hops import NodeHops
 from ramet.models.shape import SHAPES, GraphShape
-from ramet.options import absolute_file
+from ramet.options import absolute_file, is_user_defined
 from ramet.partition import SETTINGS, absolute_sites
 from ramet.partition.own import SITES
 from ramet.privacy.accounting import check_installed
@@ -87,7 +87,7 @@ def check_names(experiment: Experiment) -> None:
     _check_parts(method)
     _check_task(experiment)
     shared = shared_shapes(method, experiment.sizes.plain_shape())
-    check_extras(method, experiment.same_schema, settings.setting)
+    check_extras(method, experiment.same_schema, settings.shown_setting)
     buffers = _buffers(experiment) if settings.dp else []
     found = chosen(method, settings, shared)
     found |= {Can.BUFFERS} if buffers else set()
@@ -122,7 +122,7 @@ def _check_numbers(method: AssembledMethod, settings: RunSettings, clients: int)
     if settings.regions is not None and settings.regions > clients:
         raise RametError(
             f"{settings.regions} regions are more than the {clients} clients of "
-            f"{settings.setting}. Choose a smaller number."
+            f"{settings.shown_setting}. Choose a smaller number."
         )
     pace = method.pace
     if pace is not None and not pace.simulated and settings.quorum > pace.count:
@@ -133,7 +133,7 @@ def _check_numbers(method: AssembledMethod, settings: RunSettings, clients: int)
     if settings.quorum > clients:
         raise RametError(
             f"a quorum of {settings.quorum} is larger than the {clients} clients of "
-            f"{settings.setting}. Choose a smaller one."
+            f"{settings.shown_setting}. Choose a smaller one."
         )
 
 
@@ -239,8 +239,8 @@ def _check_task(experiment: Experiment) -> None:
     methods = [name for name, m in built.items() if m.task is None or m.task.name == data_task]
     settings = [name for name, factory in SETTINGS.items() if factory().task == needed]
     raise RametError(
-        f"{method.name} is for {needed}, but the data of {experiment.settings.setting} are for "
-        f"{data_task}. Use a method for {data_task} ({', '.join(methods)}), or a setting for "
+        f"{method.name} is for {needed}, but the data of {experiment.settings.shown_setting} are "
+        f"for {data_task}. Use a method for {data_task} ({', '.join(methods)}), or a setting for "
         f"{needed} ({', '.join(settings)})."
     )
 
@@ -248,6 +248,8 @@ def _check_task(experiment: Experiment) -> None:
 def check_clients(experiment: Experiment) -> None:
     """Check that shared arrays have the same shape and meaning on all clients."""
     _check_schemas(experiment)
+    if is_user_defined(experiment.settings.setting):
+        _check_repeatable(experiment)
     if experiment.settings.dp:
         _check_no_sums(experiment)
     first, *others = experiment.final_clients
@@ -262,13 +264,27 @@ def check_clients(experiment: Experiment) -> None:
                 )
 
 
+def _check_repeatable(experiment: Experiment) -> None:
+    """Check that a setting from a file returns the same data when it is asked again."""
+    first = experiment.final_clients[0]
+    again = Experiment(experiment.settings)
+    if again.data_sha256(first) != experiment.data_sha256(first):
+        raise RametError(
+            f"{experiment.settings.shown_setting} returned other data for {first} when it was "
+            "asked again, but every process needs the same. Draw random numbers from a generator "
+            "with a seed, in the order of sorted names."
+        )
+
+
 def _check_no_sums(experiment: Experiment) -> None:
     """Check that no sums of columns were exchanged, which no noise covers."""
     for site, schema in experiment.raw_schemas.items():
         if schema.columns:
+            what = "predicts numbers" if TARGETS in schema.columns else "declares columns"
             raise RametError(
-                f"{site} declares columns, whose sums would leave without noise before round 1. "
-                "Prepare the features at each site and give them as numbers, or leave out --dp."
+                f"{site} {what}, whose sums would leave without noise before round 1. Prepare "
+                "features at each site and give them as numbers, predict classes, or leave out "
+                "--dp."
             )
 
 

@@ -14,6 +14,7 @@ from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.models.networks import NETWORKS
 from ramet.options import allow_code, is_user_defined, name_and_options
+from ramet.partition import SETTINGS
 from ramet.tasks import TASK_METRICS, TASKS
 from ramet.user_code import IMPORTS, UserCode
 
@@ -25,6 +26,7 @@ BUILT_IN: dict[str, Mapping[str, Any]] = {
     "release": RELEASES,
     "task": TASKS,
     "metric": {name: name for names in TASK_METRICS.values() for name in names},
+    "setting": SETTINGS,
 }
 """The settings that may name user-defined code, and the built-in names of each."""
 

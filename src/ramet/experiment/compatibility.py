@@ -174,6 +174,11 @@ _IMPOSSIBLE: tuple[tuple[Cans, Cans, str], ...] = (
         (Can.LOCAL, Can.RAY, Can.WORKERS),
         "the sites of a consortium compute on their own machines",
     ),
+    (
+        (Can.OWN_SETTING,),
+        (Can.CONSORTIUM,),
+        "a coordinator cannot name code that reads a site's data; each site brings its own graphs",
+    ),
 )
 _NOT_WRITTEN: tuple[tuple[Cans, Cans, str], ...] = (
     (

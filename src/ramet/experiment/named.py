@@ -30,6 +30,7 @@ from ramet.options import (
     without_folder,
 )
 from ramet.partition import SETTINGS, Setting
+from ramet.partition.checked import check_complete, check_setting
 from ramet.payload import only
 from ramet.rules.activation import Activation
 from ramet.rules.fixed_point import FixedPoint
@@ -216,8 +217,7 @@ class NamedParts:
 
     @cached_property
     def _setting(self) -> Setting:
-        factory = setting_factory(self.setting_name)
-        return build(factory, _restricted(self._chosen, arguments(factory)))
+        return setting_ignoring_unknown(self.setting_name, self._chosen)
 
     @property
     def same_schema(self) -> bool:
@@ -256,7 +256,15 @@ def _restricted(options: Mapping[str, str], accepted: Container[str]) -> dict[st
 
 
 def setting_named(name: str, options: Mapping[str, str]) -> Setting:
-    return build(setting_factory(name), options)
+    """The setting with these options; what a user's file returns is checked."""
+    factory = setting_factory(name)
+    if name in SETTINGS:
+        return build(factory, options)
+    check_complete(factory, without_folder(name))
+    hint = "Derive it from ramet.Setting."
+    setting: Setting = checked_type(build(factory, options), Setting, name, hint)
+    check_setting(setting, without_folder(name))
+    return setting
 
 
 def setting_ignoring_unknown(name: str, options: Mapping[str, str]) -> Setting:
@@ -316,9 +324,8 @@ def user_network(name: str, shape: type[Any], task: TaskName) -> Callable[..., n
 
 
 def setting_factory(name: str) -> Callable[..., Setting]:
-    if name not in SETTINGS:
-        raise unknown("setting", name, SETTINGS)
-    return SETTINGS[name]
+    """A built-in setting by its name, or `module:factory` or `file.py:factory`."""
+    return factory_named(name, SETTINGS, "setting")
 
 
 def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Activation:

@@ -17,7 +17,7 @@ from ramet.engine.site.audit import NAME as AUDIT
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.files import write_json
 from ramet.metrics.summary import Baseline
-from ramet.models.link_values import values_in, values_read
+from ramet.models.link_reading import values_in, values_read
 from ramet.models.networks import NETWORKS, reads_value
 from ramet.payload import Payload
 from ramet.version import provenance, versions
@@ -70,7 +70,7 @@ def write_facts(experiment: Experiment, path: Path, charter: SignedCharter | Non
 def manifest(experiment: Experiment) -> dict[str, Any]:
     """Which client holds which samples, with hashes: equal manifests mean equal data."""
     return {
-        "setting": experiment.settings.setting,
+        "setting": experiment.settings.shown_setting,
         "split_seed": experiment.settings.split_seed,
         "clients": {
             client: {

@@ -55,6 +55,11 @@ class RunSettings(RunOptions, BaseModel):
         return str(self.spec)
 
     @property
+    def shown_setting(self) -> str:
+        """The setting's name; of a user's file, without the folder."""
+        return without_folder(self.setting)
+
+    @property
     def rules(self) -> dict[str, str]:
         """The rules that replace the method's own, or are added to it."""
         given = {"activation": self.activation, "merge": self.merge, "release": self.release}

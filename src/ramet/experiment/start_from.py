@@ -73,7 +73,8 @@ class Taken:
     def notes(self) -> list[str]:
         """What is new, which is expected."""
         return [
-            f"{who}: {one.new:,} new samples; {one.known:,} known ones keep their part of the split"
+            f"{who}: {one.new:,} new samples; {one.kept:,} known ones keep their part of the split"
+            + (f", {one.known - one.kept:,} are in another" if one.kept < one.known else "")
             for who, one in self.samples.items()
         ]
 

@@ -43,7 +43,7 @@ def summarise(
         network=settings.network and without_folder(settings.network),
         activation=settings.rules.get("activation"),
         merge=settings.rules.get("merge"),
-        setting=settings.setting,
+        setting=settings.shown_setting,
         seed=settings.seed,
         rounds=records[-1].round,
         stopped_early=records[-1].round < settings.rounds,

@@ -85,7 +85,7 @@ def card(facts: Facts) -> str:
         file=facts.found.file,
         tables=form.tables,
         schema=form.schema,
-        setting=experiment.settings.setting,
+        setting=experiment.settings.shown_setting,
         columns=[*_columns(form)],
         edges=_edges(form.schema),
         size=_size(facts.split),

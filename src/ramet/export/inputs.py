@@ -12,7 +12,7 @@ from ramet.data import GraphBlock, HeteroGraph, NodeGraph
 from ramet.data.graphs.graph_block import Batch
 from ramet.data.graphs.hetero_graph import Links
 from ramet.models.link_kinds import FindsLinkKinds
-from ramet.models.link_values import values_read
+from ramet.models.link_reading import values_read
 from ramet.models.pyg import EdgeType
 from ramet.models.single_channel import SingleChannel
 

@@ -8,7 +8,7 @@ check, and a `flower-supernode` that reconnects (see :mod:`ramet.flower.supernod
 programs for other kinds of apps are replaced by scripts that fail.
 
 The list has one line per app, its SHA-256, and one line per user-defined method, network,
-activation or merging rule (`file.py:factory`) that runs may name. Without such a line only
+setting or rule (`file.py:factory`) that runs may name. Without such a line only
 built-in ones run.
 """
 
@@ -105,7 +105,7 @@ def write_program(path: Path, module: str, variables: Mapping[str, Path] | None 
 
 
 def check_accepted(given: Mapping[str, str]) -> None:
-    """Refuse a user-defined method, network or rule that is not on this site's list.
+    """Refuse a user-defined method, network, rule or setting that is not on this site's list.
 
     Without a list everything is accepted.
     """

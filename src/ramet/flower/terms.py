@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ramet.errors import RametError
+from ramet.options import is_user_defined
 from ramet.policy import Policy, read_policy
 
 SETTINGS = "settings"
@@ -62,6 +63,17 @@ class AgreedRun(BaseModel):
     verified: bool = False
     dp: str | None = None
     options: dict[str, str] = {}
+
+    @field_validator("setting")
+    @classmethod
+    def _check_built_in(cls, setting: str) -> str:
+        """A coordinator must not choose code that reads a site's data."""
+        if is_user_defined(setting):
+            raise ValueError(
+                "a coordinator cannot name code that reads a site's data; each site brings its "
+                "own graphs. Leave out `setting`, or use a name from `ramet settings`"
+            )
+        return setting
 
 
 class SiteTerms(AgreedRun):

@@ -51,9 +51,11 @@ class Candidates:
         """A copy in which the chosen samples have other classes."""
         changed = self.labels.clone()
         changed[chosen] = labels
-        content = replace(self._content, labels=changed)
-        name = "block" if isinstance(self.samples, GraphSamples) else "graph"
-        return Candidates(replace(self.samples, **{name: content}))
+        if isinstance(self.samples, GraphSamples):
+            block = replace(self.samples.block, labels=changed, class_count=self.classes)
+            return Candidates(replace(self.samples, block=block))
+        graph = replace(self.samples.graph, labels=changed)
+        return Candidates(replace(self.samples, graph=graph))
 
     @torch.inference_mode()
     def logits(self, model: nn.Module, chosen: Tensor) -> Tensor:  # [chosen, classes]

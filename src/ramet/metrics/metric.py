@@ -41,7 +41,7 @@ class Metric:
         """The metric of something that is measured in a unit."""
         if not (self.in_units and unit):
             return self
-        return replace(self, scale=self.scale.model_copy(update={"unit": unit}))
+        return replace(self, scale=replace(self.scale, unit=unit))
 
 
 def over_columns(

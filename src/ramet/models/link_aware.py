@@ -14,7 +14,7 @@ from ramet.data.graphs.graph_block import Batch
 from ramet.data.graphs.link_values import HasEdges
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.layers import Dropout, InputLinear, graph_sums
-from ramet.models.link_values import LinkInput, Value
+from ramet.models.link_reading import LinkInput, Value
 from ramet.models.settings import (
     GraphAttentionNetwork,
     GraphNetwork,

@@ -35,7 +35,7 @@ from ramet.models.link_aware import (
     NodeGATv2,
     NodeGINE,
 )
-from ramet.models.link_values import Value, values_read
+from ramet.models.link_reading import Value, values_read
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE

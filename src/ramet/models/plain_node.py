@@ -14,7 +14,7 @@ from torch.nn import functional
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.attention import GATLayer
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, Linked, MaskedGCNLayer, SAGELayer
-from ramet.models.link_values import Value
+from ramet.models.link_reading import Value
 from ramet.models.settings import NodeAttentionNetwork, NodeNetwork
 from ramet.models.shape import NodeShape
 

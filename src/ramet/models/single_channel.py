@@ -13,7 +13,7 @@ from torch.nn import functional
 from ramet.data.graphs.graph_block import Batch
 from ramet.models.attention import GATLayer
 from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, SAGELayer, graph_sums
-from ramet.models.link_values import Value
+from ramet.models.link_reading import Value
 from ramet.models.settings import GraphAttentionNetwork, GraphNetwork
 from ramet.models.shape import GraphShape
 

@@ -31,11 +31,13 @@ class Reading:
 class Setting(ABC):
     """Which clients take part, and what data each of them holds.
 
-    The defaults are those of built-in data: parts of one graph, which nobody has to describe.
+    A setting says its ``task`` and its ``clients``, and returns each client's data. The rest has
+    defaults: those of parts of one graph, which nobody has to describe.
     """
 
     about: str
-    rounds: int
+    """Of built-in settings, for `ramet settings`."""
+    rounds: int = 50
     """The default number of rounds."""
     user_defined: ClassVar[bool] = False
     """Whether the data is in the clients' own files."""
@@ -55,15 +57,17 @@ class Setting(ABC):
 
     @property
     @abstractmethod
-    def clients(self) -> tuple[str, ...]: ...
+    def clients(self) -> tuple[str, ...]:
+        """The names of the clients."""
+
+    @abstractmethod
+    def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]:
+        """A client's graphs and their split; the same for the same ``reading``, in any process."""
 
     @property
-    @abstractmethod
     def source_of(self) -> dict[str, str]:
         """Where each client's data comes from."""
-
-    @abstractmethod
-    def client_data(self, client: str, reading: Reading) -> ClientData[Any, Any]: ...
+        return {client: f"{type(self).__name__}:{client}" for client in self.clients}
 
     def task_in(self, data: Path) -> TaskName | None:  # noqa: ARG002
         """Like ``task``; ``data`` may be a site's own file, which says it."""

@@ -53,7 +53,8 @@ class AbideSetting(Setting):
         labels = torch.cat([own.autism for own in sites])
         linked = torch.cat([own.correlations for own in sites])
         block = connectomes(pairs, linked, labels, self.density)
-        return ClientData(block, joined(splits, [own.autism.numel() for own in sites]))
+        sizes = [own.autism.numel() for own in sites]
+        return ClientData(reading.inputs.added_to(block), joined(splits, sizes))
 
     def _centred(self, own: People, split: Split) -> Tensor:  # [people, pairs]
         pairs = own.correlations.float()

@@ -19,11 +19,8 @@ from ramet.data.graphs.portrait import divergences, portrait
 from ramet.data.splits import counts_of
 from ramet.errors import RametError
 from ramet.partition.base import Reading, Setting
-from ramet.partition.differences import (
-    class_counts,
-    node_differences,
-    relation_differences,
-)
+from ramet.partition.checked import data_of
+from ramet.partition.differences import class_counts, node_differences, relation_differences
 
 MAX_CLIENTS = 50
 
@@ -117,7 +114,7 @@ def to_json(inspection: Inspection) -> dict[str, Any]:
 
 def inspect(setting: Setting, reading: Reading) -> Inspection:
     """Summarise all clients' data; the result depends on the kind of graphs."""
-    first = setting.client_data(setting.clients[0], reading).content
+    first = data_of(setting, setting.clients[0], reading).content
     if isinstance(first, HeteroGraph):
         return _inspect_relations(setting, reading)
     if isinstance(first, NodeGraph):
@@ -134,7 +131,7 @@ def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
         )
     clients, portraits = {}, []
     for client in setting.clients:
-        held = setting.client_data(client, reading)
+        held = data_of(setting, client, reading)
         block: GraphBlock = held.content
         graphs = torch.cat([held.split.train, held.split.val, held.split.test])
         clients[client] = ClientSummary(
@@ -156,7 +153,7 @@ def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
 
 def _inspect_links(setting: Setting, reading: Reading) -> LinkInspection:
     """Summarise clients with one graph each, whose links may be of several kinds."""
-    held = {client: setting.client_data(client, reading) for client in setting.clients}
+    held = {client: data_of(setting, client, reading) for client in setting.clients}
     parts = {client: data.content for client, data in held.items()}
     whole = [held.content for held in _all_data(setting, reading)]
     names = dict.fromkeys(name for graph in whole for name in graph.kind_names)
@@ -196,7 +193,7 @@ def _link_kind(name: str, graphs: Sequence[NodeGraph]) -> LinkKindSummary:
 def _inspect_relations(setting: Setting, reading: Reading) -> RelationInspection:
     """Summarise clients with one graph each, of several node types or relations."""
     whole = _all_data(setting, reading)
-    clients = {client: setting.client_data(client, reading) for client in setting.clients}
+    clients = {client: data_of(setting, client, reading) for client in setting.clients}
     nodes, links, val, test = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for held in whole:
         graph = held.content
@@ -248,4 +245,4 @@ def _all_data(setting: Setting, reading: Reading) -> list[ClientData[Any, Any]]:
     whole = setting.overview(reading)
     if whole is not None:
         return [whole]
-    return [setting.client_data(client, reading) for client in setting.clients]
+    return [data_of(setting, client, reading) for client in setting.clients]

@@ -86,8 +86,8 @@ class Trained:
         schemas = self.experiment.raw_schemas
         if client not in schemas:
             raise RametError(
-                f"{client} was trained on built-in data, so it cannot read a site's file. Leave "
-                "out --site to predict for the client's own data."
+                f"{client} was trained on graphs without a site's file, so it cannot read one. "
+                "Leave out --site to predict for the client's own data."
             )
         return schemas[client]
 

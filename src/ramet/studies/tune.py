@@ -21,10 +21,11 @@ from typing import Any, TypeAlias
 
 from ramet.disk import write_atomically
 from ramet.errors import RametError, unknown
-from ramet.experiment import MethodSpec, RunFolder, make_folder
+from ramet.experiment import MethodSpec, RunFolder, default_data, make_folder
 from ramet.experiment.named import NamedParts
 from ramet.metrics.best import Evaluated, best_of
-from ramet.options import allow_code
+from ramet.options import allow_code, folder_name
+from ramet.partition.given import with_given
 from ramet.randomness import Randomness
 from ramet.run_options import CODE, STUDY_KEYWORDS, Computing, with_keywords
 from ramet.scale import SHARE, Scale
@@ -302,7 +303,8 @@ def tune(
 
     Args:
         methods: one or more methods, each with fixed options after commas: ``fedprox,mu=0.1``.
-        setting: a name from ``ramet settings``.
+        setting: a name from ``ramet settings``, or ``file.py:setting``. PyG objects are
+            given as ``clients`` instead, as for `ramet.run`.
         trials: the number of trials of each method.
         search: what to vary: ``{"lr": "0.001..0.1:log", "hidden": "32,64"}``. By default learning
             rate, weight decay, dropout, width and mu, where a method or its network has them.
@@ -316,12 +318,15 @@ def tune(
     specs = tuple(MethodSpec.parse(text) for text in texts)
     computing = Computing.taken_from(options)
     chosen = {name: options.pop(name) for name in STUDY_KEYWORDS if name in options}
-    allow_code(*(chosen.get(kind) for kind in CODE), *(part for s in specs for part in s.code))
+    setting, options = with_given(setting, options, Path(chosen.get("data") or default_data()))
+    allow_code(
+        setting, *(chosen.get(kind) for kind in CODE), *(part for s in specs for part in s.code)
+    )
     sweep = Sweep(
         methods=specs,
         setting=setting,
         seeds=tuple(seeds),
-        folder=Path(out or Path("tune") / setting).absolute(),
+        folder=Path(out or Path("tune") / folder_name(setting)).absolute(),
         options={key: str(value) for key, value in options.items()},
         given=chosen,
         computing=computing,

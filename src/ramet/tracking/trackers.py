@@ -164,7 +164,7 @@ def _tracked_run(folder: RunFolder) -> TrackedRun:
     split = "" if settings.split_seed == SPLIT_SEED else f" split {settings.split_seed}"
     return TrackedRun(
         name=folder.run_name,
-        title=f"{settings.label} {settings.setting} seed {settings.seed}{split}",
+        title=f"{settings.label} {settings.shown_setting} seed {settings.seed}{split}",
         folder=folder.path,
         settings={
             **{key: str(value) for key, value in known.items()},

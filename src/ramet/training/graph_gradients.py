@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from ramet.models.aligned import AlignedGCN, Linear
 from ramet.models.dense_dual_channel import DenseDualChannel
 from ramet.models.dual_channel import DualChannel
 from ramet.models.single_channel import GIN, GraphGCN, GraphSAGE
 from ramet.tasks import GraphSamples, Task
 
-_ONE_PASS = (GIN, GraphGCN, GraphSAGE, DualChannel, DenseDualChannel)
+_ONE_PASS = (GIN, GraphGCN, GraphSAGE, DualChannel, DenseDualChannel, Linear, AlignedGCN)
 """Networks whose parameters are used as described above, and which keep graphs apart."""
 _CANCELLING = 100.0
 """How much larger, in clipping norms, the terms of a graph's gradient may be than their sum."""

@@ -82,7 +82,7 @@ def test_directed_transfers_keep_their_amounts_and_times(tmp_path: Path) -> None
 def test_prepared_columns_of_links_are_agreed_like_those_of_nodes(tmp_path: Path) -> None:
     links = 'columns = { amount = "number", kind = "category", when = "ignored" }'
     site = read_site(bank(tmp_path, links))
-    assert str(site.sums.types["edges.transfer"]["kind"]) == "counts of card 3, cash 1, wire 1"
+    assert str(site.sums.types["edges.transfer"]["kind"]) == "the names card, cash, wire"
     assert "edges.transfer.amount: count 5, sum 150" in site.sums.in_words()[0]
     other = site.sums.model_copy()
     preparation = agreed({"bank": site.sums, "other": other})

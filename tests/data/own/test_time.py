@@ -11,7 +11,7 @@ import torch
 
 from own_sites import graph_site, link_site, write_csv, write_toml
 from planted_times import DATES, first_transfers
-from ramet.data import NodeGraph
+from ramet.data import GraphBlock, NodeGraph
 from ramet.data.graphs.structure import StructureEncoding
 from ramet.data.own.advice import warnings
 from ramet.data.own.preparation import agreed
@@ -200,6 +200,33 @@ def test_graphs_and_links_are_split_by_time(tmp_path: Path) -> None:
     )
     assert sum(counts) == total
     assert counts[0] == pytest.approx(total / 2, abs=8)
+
+
+def test_in_many_graphs_ages_count_to_the_last_link_of_each(tmp_path: Path) -> None:
+    toml = graph_site(tmp_path)
+    rows = (tmp_path / "graphs.csv").read_text().splitlines()[1:]
+    dated = [(row, f"2025-{1 + n // 2:02}-20") for n, row in enumerate(rows)]
+    write_csv(tmp_path / "graphs.csv", "id,label,day", dated)
+    bonds = [row.split(",") for row in (tmp_path / "bonds.csv").read_text().splitlines()[1:]]
+    days = {name: 1 + int(name[1:]) // 2 for _, _, name in bonds}
+    timed = [(*bond, f"2025-{days[bond[2]]:02}-{10 + int(bond[0]):02}") for bond in bonds]
+    late = (0, 2, "g0", "2025-02-10")
+    write_csv(tmp_path / "bonds.csv", "source,target,graph,when", [*timed, late])
+    text = toml.read_text().replace('"graphs.csv"', '"graphs.csv"\ntime = "day"')
+    text = text.replace('"bonds.csv"', '"bonds.csv"\ntime = "when"\nage = true')
+    toml.write_text("smallest_count = 1\n" + text + DATES)
+    site = read_site(toml)
+    prepared = agreed({"rings": site.sums}).types["edges.bond"]["age"]
+    block = site.graph
+    assert isinstance(block, GraphBlock)
+    found = block.cut(torch.tensor([3])).edge_attr
+    assert found is not None
+    ages = (found[:, 0] * prepared.scale + prepared.mean).round().tolist()
+    assert sorted(set(ages)) == [0.0, 1.0, 2.0]  # a path of four, whose bonds are a day apart
+    trained = sum(int(bond[2][1:]) < 12 for bond in bonds) + 1
+    assert site.sums.types["edges.bond"]["age"].count == trained
+    assert any("bond: 1 of " in text and "after the time of their graph" in text
+               for text in warnings(site))  # fmt: skip
 
 
 def test_tensors_have_times_too(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ramet.data.own.columns import ColumnValues, Values, absent_values
 from ramet.data.own.description import Description
+from ramet.data.own.label_columns import targets_in
 from ramet.data.own.parts import EdgePart, NodePart
 from ramet.data.own.past import Kind, Past
 from ramet.data.own.paths import resolve_inside
@@ -189,7 +190,7 @@ class SiteReader(ABC):
         kind = target_kind(self.description.task)
         if kind == "class":
             return table.labels(columns[0], self.description.classes, parts)
-        return table.targets(columns, kind, parts)
+        return targets_in(table, columns, kind, parts)
 
     @abstractmethod
     def read(self) -> Content | None:

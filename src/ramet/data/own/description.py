@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ramet.data.own.aggregates import aggregate_parts
 from ramet.data.own.columns import ColumnPart
 from ramet.data.own.hints import did_you_mean, how_to_write
+from ramet.data.own.label_columns import target_errors
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
@@ -177,48 +178,20 @@ class Description(Part):
                 for key in part.values_given
             ]
         elif target_kind(self.task) != "class":
-            errors += self._target_errors()
+            errors += target_errors(self.task, self.classes, self.label_columns)
         elif len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
             errors.append("'classes' must list two or more different classes")
         elif len(self.label_columns) > 1:
             errors.append(f"{self.task} takes a single column as 'label'")
         if self.unit and target_kind(self.task) != "number":
             errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
-        errors += self._aggregate_errors()
+        errors += _aggregate_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
         if (self.level == "graph") != (self.graphs is not None):
             errors.append("[graphs] is required for tasks on graphs, and not allowed otherwise")
         if self.graphs is not None:
             errors += self._graph_errors(self.graphs)
-        return errors
-
-    def _target_errors(self) -> list[str]:
-        errors = []
-        if self.classes:
-            errors.append(f"{self.task} has no classes. Remove them; 'label' names the columns")
-        columns = self.label_columns
-        errors += [
-            f"'label' lists the column '{name}' twice"
-            for name in sorted({*columns})
-            if columns.count(name) > 1
-        ]
-        return errors
-
-    def _aggregate_errors(self) -> list[str]:
-        errors = []
-        for name, part in self.nodes.items():
-            aggregated = self.aggregates(name)
-            if aggregated and part.features:
-                errors.append(
-                    f"[nodes.{name}] has 'features', to which the aggregates of links cannot be "
-                    f'added. Declare them in [nodes.{name}.columns] as "number"'
-                )
-            errors += [
-                f"'{column}' of [nodes.{name}] is also the name of an aggregate. Rename the column"
-                for column in aggregated
-                if column in part.columns
-            ]
         return errors
 
     def label_errors(self) -> list[str]:
@@ -249,6 +222,23 @@ class Description(Part):
         if graphs.folder is None and not all(in_tables):
             errors.append("without [graphs] folder, [nodes] and [edges] each need 'file'")
         return errors
+
+
+def _aggregate_errors(site: Description) -> list[str]:
+    errors = []
+    for name, part in site.nodes.items():
+        aggregated = site.aggregates(name)
+        if aggregated and part.features:
+            errors.append(
+                f"[nodes.{name}] has 'features', to which the aggregates of links cannot be "
+                f'added. Declare them in [nodes.{name}.columns] as "number"'
+            )
+        errors += [
+            f"'{column}' of [nodes.{name}] is also the name of an aggregate. Rename the column"
+            for column in aggregated
+            if column in part.columns
+        ]
+    return errors
 
 
 def read_description(

@@ -77,12 +77,15 @@ class Arrivals:
     new: int
     moved: int
     """Samples for validation or test on which the earlier run trained."""
+    kept: int
+    """Known samples in the part that they were in."""
 
     @staticmethod
     def between(before: KeptParts, now: KeptParts) -> Arrivals:
         known = [sample for sample in now.part_of if sample in before.part_of]
         moved = [s for s in known if before.part_of[s] == _TRAIN and now.part_of[s] != _TRAIN]
-        return Arrivals(len(known), len(now.part_of) - len(known), len(moved))
+        kept = sum(before.part_of[sample] == now.part_of[sample] for sample in known)
+        return Arrivals(len(known), len(now.part_of) - len(known), len(moved), kept)
 
 
 def _hashes(site: Site) -> list[str]:

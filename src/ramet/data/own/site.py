@@ -220,7 +220,7 @@ def build_site(
         schema=description.site_schema,
         graph=scaled(built.graph, known),
         parts=parts,
-        columns={name: preparer.told(name) for name in columns},
+        columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),
         new={n: one.new for n, one in content.nodes.items() if one.new is not None},
         graph_ids=None if content.graphs is None else content.graphs.names,

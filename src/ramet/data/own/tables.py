@@ -29,7 +29,6 @@ from ramet.data.own.hints import (
     number_hint,
 )
 from ramet.data.own.problems import Problems, shown
-from ramet.data.own.schema import Kind
 from ramet.data.splits import PARTS
 
 NO_PART = -1
@@ -176,18 +175,6 @@ class Table:
                 text = f"{shown(text)} is not one of the classes {', '.join(classes)}{hint}"
                 self.report(row, column, text)
         return torch.tensor(labels)
-
-    def targets(self, columns: Sequence[str], kind: Kind, parts: Tensor | None) -> Tensor:
-        """[rows, columns] numbers, or flags as 0 and 1; rows in no part may lack all of them."""
-        part = ColumnPart(kind=kind, missing="mark")
-        plain = replace(self, place="")
-        values = np.stack([plain._values(column, part) for column in columns], axis=1)
-        unknown = np.flatnonzero(np.isnan(values.astype(np.float64)).all(axis=1)).tolist()
-        for row in unknown:
-            if parts is None or int(parts[row]) != NO_PART:
-                hint = "; write none in a column that `split` names to leave a row without it"
-                self.report(row, columns[0], f"the {kind} is missing{hint}")
-        return torch.from_numpy(values.astype(np.float32))
 
     def parts(self, column: str | None) -> Tensor | None:
         """[rows] 0, 1 or 2 for train, val and test, -1 for none of them."""

@@ -6,7 +6,7 @@ signal regression, 200 regions of the atlas CC200. https://doi.org/10.3389/conf.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -129,25 +129,24 @@ def connectomes(pairs: Tensor, linked_by: Tensor, labels: Tensor, density: float
         density: the share of pairs that are linked.
     """
     people = labels.numel()
-    linked = linked_by.float().topk(max(1, round(density * pairs.size(1))), dim=1).indices
-    shift = REGIONS * torch.arange(people).unsqueeze(1)
-    ends = torch.triu_indices(REGIONS, REGIONS, 1)
-    one, other = ((end[linked] + shift).flatten() for end in ends)
-    block = GraphBlock.from_links(
-        rows=torch.cat([one, other]),
-        columns=torch.cat([other, one]),
-        node_starts=REGIONS * torch.arange(people + 1),
+    largest = linked_by.float().topk(max(1, round(density * pairs.size(1))), dim=1).indices
+    linked = _matrices(torch.zeros(pairs.shape, dtype=torch.bool).scatter_(1, largest, True))
+    return GraphBlock(
         features=_matrices(pairs),
         feature_width=REGIONS,
+        structure=torch.empty((REGIONS * people, 0)),
+        columns=linked.nonzero()[:, 1].to(torch.int32),
+        degrees=linked.sum(dim=1),
+        node_starts=REGIONS * torch.arange(people + 1),
         labels=labels,
-        name="abide",
+        aligned=REGIONS,
     )
-    return replace(block, aligned=REGIONS)
 
 
 def _matrices(pairs: Tensor) -> Tensor:  # [people · regions, regions]
     """Symmetric matrices, with zeros on the diagonal."""
     rows, columns = torch.triu_indices(REGIONS, REGIONS, 1)
-    matrices = pairs.new_zeros((pairs.size(0), REGIONS, REGIONS))
-    matrices[:, rows, columns] = pairs
-    return (matrices + matrices.transpose(1, 2)).flatten(0, 1)
+    place = torch.full((REGIONS, REGIONS), rows.numel())  # the column of zeros
+    place[rows, columns] = place[columns, rows] = torch.arange(rows.numel())
+    padded = torch.cat([pairs, pairs.new_zeros((pairs.size(0), 1))], dim=1)
+    return padded[:, place.flatten()].view(-1, REGIONS)

@@ -32,7 +32,8 @@ class Candidate:
     Args:
         method: a built-in name, or ``file.py:factory``.
         data: the folder of datasets.
-        setting: None for a small one, without downloads, of the method's task.
+        setting: a built-in name, or ``file.py:setting``; None for a small one, without downloads,
+            of the method's task.
         network: for a method that brings none; None for the default of the task.
         options: of the method, the setting, the network and the training.
         activation: replaces the method's rule.
@@ -72,7 +73,7 @@ class Candidate:
             "release": self.release,
         }
         files = {kind: absolute_file(name) for kind, name in names.items() if name}
-        allow_code(*files.values())
+        allow_code(self.setting, *files.values())
         return {**files, "data": self.data, "rounds": self.rounds}
 
     def _chosen_setting(self, given: Mapping[str, Any]) -> tuple[str, dict[str, str]]:

@@ -132,7 +132,7 @@ def try_method(
         outcomes = [_outcome(check, trial, engines, announce) for check in chosen]
     return Report(
         method=without_folder(candidate.method),
-        setting=given["setting"],
+        setting=without_folder(given["setting"]),
         options=given["options"],
         rounds=candidate.rounds,
         outcomes=tuple(outcomes),
@@ -202,13 +202,15 @@ def _missing(trial: Trial) -> str:
 def _many_clients(trial: Trial) -> str:
     setting = trial.given["setting"]
     if "clients" not in arguments(setting_factory(setting)):
-        raise SkippedError(f"{setting} has a fixed number of clients")
+        raise SkippedError(f"{without_folder(setting)} has a fixed number of clients")
     options = {**trial.given["options"], "clients": str(MANY)}
     try:
         settings = checked_settings(**{**trial.given, "options": options})
         warm = trial.created("many", settings)
     except RametError as error:
-        raise SkippedError(f"{setting} cannot have {MANY} clients: {error}") from error
+        raise SkippedError(
+            f"{without_folder(setting)} cannot have {MANY} clients: {error}"
+        ) from error
     clients = live_clients(warm)
     executed(warm, clients, clients.write)
     cold = trial.created("many-cold", settings)
