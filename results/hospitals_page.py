@@ -56,7 +56,7 @@ def answer(found: Study) -> str:
     says = {
         "holds": "Together, the hospitals classify more people correctly than each alone",
         "fails": "Together, the hospitals classify fewer people correctly than each alone",
-        "undecided": "Whether the hospitals gain by training together is undecided",
+        "undecided": "For the method that validation chose, it is undecided whether joining helps",
     }[judged(found, claim).status]
     sites = found.hospitals(row)
     helped, hurt, undecided = counts(sites)
@@ -86,8 +86,11 @@ def _others(found: Study) -> str:
             if one.gain is not None:
                 text = f"`{method_of(claim.better)}` {words(one.gain)}"
                 by_status.setdefault(one.status, []).append(text)
-    texts = [f"{status} for {', '.join(gains)}" for status, gains in by_status.items()]
+    texts = [f"{_ASKED[status]} for {', '.join(gains)}" for status, gains in by_status.items()]
     return f"The same claim {'; '.join(texts)}." if texts else ""
+
+
+_ASKED = {"holds": "holds", "undecided": "is undecided", "fails": "fails"}
 
 
 def _networks(found: Study) -> str:
@@ -113,15 +116,17 @@ def short_answer() -> str:
     """For the first screen of the README."""
     found = study()
     row = found.chosen
+    claim = next(one for one in CLAIMS if (one.better, one.than) == (row, ALONE))
     helped, hurt, undecided = counts(found.hospitals(row))
     return (
         f"**Does it help?** Twenty real hospitals, 1,035 brain scans, autism or control: of people "
-        f"whom no model had seen, {hits(found, ALONE)} % are classified correctly if each trains "
-        f"alone and {hits(found, row)} % together, {words(found.gain(row, ALONE))} points. A "
-        f"single hospital has too few people to be sure of its own gain: {helped} helped, {hurt} "
-        f"hurt, {undecided} undecided. [How it was measured, and what it does not "
-        f"say](docs/hospitals.md).\n\n![Each of twenty hospitals alone and together, with the gain "
-        f"and its 95 % interval](docs/figures/hospitals.png)"
+        f"whom no model had seen, {hits(found, ALONE)} % are classified correctly if each hospital "
+        f"trains alone, and {hits(found, row)} % together, by the method that validation chose: "
+        f"{words(found.gain(row, ALONE))} points, *{judged(found, claim).status}*. "
+        f"{_others(found)} A single hospital has too few people to be sure of its own gain: "
+        f"{helped} helped, {hurt} hurt, {undecided} undecided. [How it was measured, and what it "
+        f"does not say](docs/hospitals.md).\n\n![Each of twenty hospitals alone and together, with "
+        f"the gain and its 95 % interval](docs/figures/hospitals.png)"
     )
 
 

@@ -47,6 +47,7 @@ def methods_table(found: Study) -> str:
             (
                 *_named(name),
                 _spread(runs),
+                _over_hospitals(runs),
                 words(gain) if gain else "–",
                 "–" if p is None else f"{p:.3f}",
                 " / ".join(map(str, sites)) if sites else "–",
@@ -56,7 +57,7 @@ def methods_table(found: Study) -> str:
             )
         )
     heads = (
-        *("method", "network", "accuracy %", "gain over alone", "p (Holm)"),
+        *("method", "network", "accuracy %", "by hospital", "gain over alone", "p (Holm)"),
         *("helped / hurt / undecided", "MB per hospital", "secure sums", "ε = 8", "ε = 2"),
         "still rising",
     )
@@ -96,6 +97,14 @@ def _spread(runs: Runs) -> str:
     around = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
     few = "" if len(values) == len(SPLITS) else f" ({plural(len(values), 'split')})"
     return f"{fmean(values):.2f}{around}{few}"
+
+
+def _over_hospitals(runs: Runs) -> str:
+    """The unweighted mean."""
+    clients = [run.summary.scores.clients.values() for run in runs.values()]
+    if any(len(scores) == 1 for scores in clients):
+        return "–"
+    return f"{fmean(100 * (one or 0.0) for scores in clients for one in scores):.2f}"
 
 
 def _megabytes(runs: Runs) -> str:
