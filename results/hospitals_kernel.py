@@ -65,7 +65,7 @@ def _by_motion(labels: NDArray[np.float64], parts: Parts) -> float:
     from sklearn.linear_model import LogisticRegression
 
     table = people_table().sort_values("FILE_ID")
-    by_site = {name_of(site): own for site, own in table.groupby("SITE_ID")["func_mean_fd"]}
+    by_site = {name_of(str(site)): own for site, own in table.groupby("SITE_ID")["func_mean_fd"]}
     motion = np.concatenate([by_site[s].fillna(by_site[s].median()) for s in parts])
     logs = np.log(motion + 0.01)
     for own in parts.values():

@@ -54,17 +54,17 @@ def answer(found: Study) -> str:
     row, gain = found.chosen, found.gain(found.chosen, ALONE)
     claim = next(one for one in CLAIMS if (one.better, one.than) == (row, ALONE))
     says = {
-        "holds": "Together, the hospitals classify more people correctly than each alone",
-        "fails": "Together, the hospitals classify fewer people correctly than each alone",
-        "undecided": "For the method that validation chose, it is undecided whether joining helps",
+        "holds": "By the method that validation chose, joining helps",
+        "fails": "By the method that validation chose, joining hurts",
+        "undecided": "By the method that validation chose, it is undecided whether joining helps",
     }[judged(found, claim).status]
     sites = found.hospitals(row)
     helped, hurt, undecided = counts(sites)
     adjusted = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
     people = [one.test for one in sizes_of(found).values()]
     return (
-        f"**{says}.** By `{method_of(row)}`, the method that validation chose, {hits(found, row)} "
-        f"% of people whom no model had seen are classified correctly, instead of "
+        f"**{says}.** It is `{method_of(row)}`, by which {hits(found, row)} % of people whom no "
+        f"model had seen are classified correctly, instead of "
         f"{hits(found, ALONE)} % alone: {words(gain)} points. {_others(found)} In one place it "
         f"is {hits(found, POOLED)} %; always saying what is more frequent at a hospital gives "
         f"{_majority(found):.1f} %. All of this is a linear model on the correlations; "

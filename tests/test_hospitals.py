@@ -99,7 +99,7 @@ def test_the_first_sentence_is_that_of_the_chosen_method(modules: Modules) -> No
     found = modules.study.study()
     status = found.gain(found.chosen, "local, linear").at_least(0)
     said = modules.page.answer(found).partition(".")[0]
-    words = {"holds": "more people correctly", "fails": "fewer people", "undecided": "undecided"}
+    words = {"holds": "joining helps", "fails": "hurts", "undecided": "undecided whether"}
     assert words[status] in said
     assert f"`{found.chosen.partition(',')[0]}`" in modules.page.answer(found)
 
