@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hospitals_kernel
 import hospitals_page
+import hospitals_people
 import ledger_page
 import links
 import partitions
@@ -83,7 +84,11 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "fedpub": printed.table("fedpub table1"),
         },
         DOCS / "results-links.md": links.tables(),
-        DOCS / "hospitals.md": {**hospitals_page.blocks(), "kernel": hospitals_kernel.table()},
+        DOCS / "hospitals.md": {
+            **hospitals_page.blocks(),
+            "people": hospitals_people.table(),
+            "outside": hospitals_kernel.table(),
+        },
         HERE.parent / "README.md": {"hospitals": hospitals_page.short_answer()},
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {

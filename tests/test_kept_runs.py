@@ -14,6 +14,10 @@ from ramet.studies.finished_run import FinishedRun
 
 RESULTS = Path(__file__).parents[1] / "results"
 ROUNDS = 2
+ABIDE = (
+    "fedavg,epochs=2,batch_size=32,algorithm=sgd,lr=0.01,weight_decay=0.01,network=linear"
+    "-seed1-split124"
+)
 A_SAMPLE_OR_TWO = 0.02
 """Another kind of processor adds in another order, which may move a sample across the boundary."""
 
@@ -61,6 +65,7 @@ def test_generated_data(name: str, tmp_path: Path) -> None:
         ("cora", "fedsage-nodes-seed1"),
         pytest.param("single", "fedstar-seed1", marks=pytest.mark.thorough),
         pytest.param("single", "feddense,width=32-seed2", marks=pytest.mark.thorough),
+        pytest.param("hospitals", ABIDE, marks=pytest.mark.thorough),
         pytest.param("amazon-8", "fed-hgn,clients=8-seed1", marks=pytest.mark.thorough),
     ],
 )

@@ -32,7 +32,7 @@ class AbideSetting(Setting):
     density: float
     centre: Literal["site", "none"]
     together: bool
-    about: str = "brain scans at the 20 hospitals of ABIDE I"
+    about: str = "brain scans at the 20 hospitals of ABIDE I; suits --network linear"
     rounds: int = 50
     task: ClassVar[TaskName] = "graph-classification"
 

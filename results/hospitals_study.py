@@ -1,0 +1,127 @@
+"""The kept runs of `hospitals.py`, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from statistics import fmean
+
+import claims
+from hospitals import KEPT, ROWS, Claim, chosen, protections, tuned
+
+from ramet.metrics.summary import Baseline
+from ramet.papers.wanted import RunsByFolder
+from ramet.report.site_tables import interval
+from ramet.scale import SHARE
+from ramet.studies.archive import kept
+from ramet.studies.choice import samples_ratio
+from ramet.studies.finished_run import Draw, FinishedRun
+from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.sites import SiteStanding, site_standings
+
+Runs = Mapping[Draw, FinishedRun]
+ALONE, POOLED = "local, linear", "pooled, linear"
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs that count, by row, and those with protections, by name."""
+
+    rows: Mapping[str, Runs]
+    protected: Mapping[str, Runs]
+
+    @cached_property
+    def chosen(self) -> str:
+        return chosen()
+
+    def gain(self, better: str, than: str) -> Gain:
+        return gain_between(self.rows[better], self.rows[than])
+
+    def hospitals(self, row: str) -> list[SiteStanding]:
+        """Each hospital alone and together, with the same network."""
+        alone = self.rows[alone_of(row)]
+        (found,) = site_standings({"local": alone, "fedavg": self.rows[row]})
+        return found.sites
+
+
+@cache
+def study() -> Study:
+    """The kept runs, those of the configuration that validation chose on each split."""
+    files = {(run.label, run.split_seed): run for run in _kept("")}
+    rows: dict[str, dict[Draw, FinishedRun]] = {}
+    for (name, split), line in sorted(tuned().items()):
+        run = _over_people(files[line["run"], split])
+        rows.setdefault(name, {})[run.draw] = run
+    ordered = {row.name: rows[row.name] for row in ROWS if row.name in rows}
+    protected = {n: {r.draw: _over_people(r) for r in _kept(n)} for n in protections()}
+    return Study(ordered, {name: runs for name, runs in protected.items() if runs})
+
+
+def _kept(name: str) -> Iterator[FinishedRun]:
+    for path in sorted((KEPT / name).glob("*.json")):
+        yield from kept(path)
+
+
+def _over_people(run: FinishedRun) -> FinishedRun:
+    """With the share of all test people that are classified correctly as its score."""
+    sizes, scores = run.summary.baselines, run.summary.scores
+    right = sum(sizes[site].test * (score or 0.0) for site, score in scores.clients.items())
+    share = right / sum(one.test for one in sizes.values())
+    changed = scores.model_copy(update={"test": share})
+    return replace(run, summary=run.summary.model_copy(update={"scores": changed}))
+
+
+def gain_between(own: Runs, other: Runs) -> Gain:
+    common = own.keys() & other.keys()
+    found = {draw: score(own[draw]) - score(other[draw]) for draw in common}
+    return paired_gain(found, samples_ratio(own))
+
+
+def score(run: FinishedRun) -> float:
+    return run.summary.scores.test
+
+
+def alone_of(row: str) -> str:
+    """The row of training alone with the network of a row, or with the most similar one."""
+    _, _, network = row.partition(", ")
+    return f"local, {network or 'gcn'}"
+
+
+def method_of(row: str) -> str:
+    return row.partition(", ")[0]
+
+
+def judged(found: Study, claim: Claim) -> claims.Outcome:
+    folder = "hospitals"
+    facts = {"says": claim.says, "better": claim.better, "than": claim.than}
+    asked = claims.Claim(
+        paper=folder, setting="abide", folder=folder, at_least=claim.at_least, **facts
+    )
+    runs: RunsByFolder = {folder: found.rows}
+    return claims.outcome(asked, runs)
+
+
+def by_size(found: Study) -> list[SiteStanding]:
+    """The hospitals, the largest first."""
+    sizes = sizes_of(found)
+    sites = found.hospitals(found.chosen)
+    return sorted(sites, key=lambda one: (-sizes[one.site].train, one.site))
+
+
+def hits(found: Study, row: str) -> str:
+    return f"{100 * fmean(map(score, found.rows[row].values())):.1f}"
+
+
+def sizes_of(found: Study) -> Mapping[str, Baseline]:
+    return next(iter(found.rows[ALONE].values())).summary.baselines
+
+
+def words(gain: Gain) -> str:
+    return f"{SHARE.change(gain.mean)} {interval(gain, SHARE)}"
+
+
+def counts(sites: Sequence[SiteStanding]) -> tuple[int, int, int]:
+    """Hospitals that are helped, hurt, and undecided, by intervals that stand for themselves."""
+    verdicts = [one.gain.verdict for one in sites]
+    return tuple(verdicts.count(one) for one in ("helps", "hurts", "undecided"))  # type: ignore[return-value]

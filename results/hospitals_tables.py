@@ -1,0 +1,255 @@
+"""Tables of `docs/hospitals.md`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from statistics import fmean, stdev
+from typing import Any
+
+from hospitals import CLAIMS, KEPT, ROWS, SPLITS, Row, protections
+from hospitals_study import (
+    Runs,
+    Study,
+    alone_of,
+    by_size,
+    counts,
+    gain_between,
+    judged,
+    method_of,
+    score,
+    sizes_of,
+    words,
+)
+
+from ramet.errors import RametError
+from ramet.leak import Audit, Finding
+from ramet.leak.findings import View
+from ramet.report.site_tables import interval
+from ramet.report.text import markdown_table, percent, plural
+from ramet.runs import given_experiment
+from ramet.scale import SHARE
+from ramet.studies.convergence import not_converged
+from ramet.studies.gains import holm
+
+
+def methods_table(found: Study) -> str:
+    """A row per method and network."""
+    compared = [name for name in found.rows if name not in _ALONE_AND_POOLED]
+    gains = {name: found.gain(name, alone_of(name)) for name in compared if _has_alone(found, name)}
+    linear = [name for name in gains if name.endswith(", linear")]
+    adjusted = dict(zip(linear, holm([gains[name].p_value for name in linear]), strict=True))
+    rows = []
+    for name, runs in found.rows.items():
+        gain = gains.get(name)
+        sites = counts(found.hospitals(name)) if gain else None
+        p = adjusted.get(name)
+        rows.append(
+            (
+                *_named(name),
+                _spread(runs),
+                _over_hospitals(runs),
+                words(gain) if gain else "–",
+                "–" if p is None else f"{p:.3f}",
+                " / ".join(map(str, sites)) if sites else "–",
+                _megabytes(runs),
+                *(_protected_cell(found, name, kind) for kind in _WAYS),
+                _rising(runs),
+            )
+        )
+    heads = (
+        *("method", "network", "accuracy %", "by hospital", "gain over alone", "p (Holm)"),
+        *("helped / hurt / undecided", "MB per hospital", "secure sums", "ε = 8", "ε = 2"),
+        "still rising",
+    )
+    return "\n\n".join([markdown_table(heads, rows), *_missing(found)])
+
+
+def _missing(found: Study) -> Iterator[str]:
+    """What the design has and the kept runs have not."""
+    names = [
+        f"`{row.name}`"
+        + (
+            f" ({len(found.rows[row.name])} of {len(SPLITS)} splits)"
+            if row.name in found.rows
+            else ""
+        )
+        for row in ROWS
+        if len(found.rows.get(row.name, ())) < len(SPLITS)
+    ]
+    if names:
+        yield f"Not run yet, or not on all splits: {', '.join(names)}."
+
+
+_ALONE_AND_POOLED = {row.name for row in ROWS if row.method == "local"}
+
+
+def _has_alone(found: Study, name: str) -> bool:
+    return alone_of(name) in found.rows
+
+
+def _named(name: str) -> tuple[str, str]:
+    method, _, network = name.partition(", ")
+    return f"`{method}`", f"`{network}`" if network else "its own"
+
+
+def _spread(runs: Runs) -> str:
+    values = [100 * score(run) for run in runs.values()]
+    around = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+    few = "" if len(values) == len(SPLITS) else f" ({plural(len(values), 'split')})"
+    return f"{fmean(values):.2f}{around}{few}"
+
+
+def _over_hospitals(runs: Runs) -> str:
+    """The unweighted mean."""
+    clients = [run.summary.scores.clients.values() for run in runs.values()]
+    if any(len(scores) == 1 for scores in clients):
+        return "–"
+    return f"{fmean(100 * (one or 0.0) for scores in clients for one in scores):.2f}"
+
+
+def _megabytes(runs: Runs) -> str:
+    sent = fmean(r.summary.traffic.total / len(r.summary.scores.clients) for r in runs.values())
+    return f"{sent / 1e6:.1f}" if sent else "0"
+
+
+def _rising(runs: Runs) -> str:
+    return f"{sum(not_converged([run]) is not None for run in runs.values())} of {len(runs)}"
+
+
+_WAYS: Mapping[str, Mapping[str, object]] = {
+    "secure": {"secure": True},
+    "epsilon-8": {"dp": "unit=graph,epsilon=8,delta=1e-4"},
+    "epsilon-2": {"dp": "unit=graph,epsilon=2,delta=1e-4"},
+}
+
+
+def _protected_cell(found: Study, name: str, way: str) -> str:
+    """The accuracy with a protection, `refused` if it is, or that it was not run."""
+    row = next(one for one in ROWS if one.name == name)
+    if row.method == "local":
+        return "–"
+    runs = found.protected.get("fixed-point" if way == "secure" else way, {})
+    if runs and protections()[way].row == name:
+        return _spread(runs)
+    return "not run" if _allowed(row, _WAYS[way]) else "refused"
+
+
+def _allowed(row: Row, way: Mapping[str, Any]) -> bool:
+    try:
+        given_experiment(row.method, "abide", {}, {"network": row.network, **way})
+    except RametError:
+        return False
+    return True
+
+
+_PROTECTIONS = {
+    "fixed-point": "sums in fixed point",
+    "secure": "secure sums",
+    "epsilon-8": "ε = 8 per person",
+    "epsilon-2": "ε = 2 per person",
+}
+
+
+def protected_table(found: Study) -> str:
+    """Each protection next to the same method without, on the same splits."""
+    rows: list[tuple[str, ...]] = []
+    for name, runs in found.protected.items():
+        row = protections()[name].row
+        plain = {draw: found.rows[row][draw] for draw in runs}
+        gain = gain_between(runs, plain)
+        values = [fmean(map(score, one.values())) for one in (plain, runs)]
+        cells = (f"`{method_of(row)}`", _PROTECTIONS[name], str(len(runs)), *map(percent, values))
+        rows.append((*cells, words(gain), _megabytes(runs), _bits(found, name)))
+    if not rows:
+        return "Not run yet."
+    heads = ("method", "protection", "splits", "without %", "with %", "difference")
+    return markdown_table((*heads, "MB per hospital", "SHA-256"), rows)
+
+
+def _bits(found: Study, name: str) -> str:
+    """How many runs with secure sums end with the bits of fixed point."""
+    if name != "secure":
+        return "–"
+    runs, fixed = found.protected[name], found.protected["fixed-point"]
+    same = sum(runs[draw].summary.sha256 == fixed[draw].summary.sha256 for draw in runs)
+    return f"{same} of {len(runs)} as in fixed point"
+
+
+def claims_table(found: Study) -> str:
+    """Each claim with its status, by the code that judges the papers' claims."""
+    rows, left = [], 0
+    for claim in CLAIMS:
+        one = judged(found, claim)
+        if one.gain is None:
+            left += 1
+            continue
+        bound = f", at least {claim.at_least:+g} asked for" if claim.at_least else ""
+        over = f"{_compared(claim.better)} over {_compared(claim.than)}"
+        rows.append((claim.says, over, f"{words(one.gain)}{bound}", f"**{one.status}**"))
+    table = markdown_table(("claim", "comparison", "difference", ""), rows)
+    return f"{table}\n\n{plural(left, 'further comparison')} not run." if left else table
+
+
+def _compared(row: str) -> str:
+    method, _, network = row.partition(", ")
+    return f"`{method}`" + (f" (`{network}`)" if network else "")
+
+
+def hospitals_table(found: Study) -> str:
+    """Each hospital alone, and together by the chosen method."""
+    sizes = sizes_of(found)
+    rows = [
+        (
+            one.site,
+            f"{sizes[one.site].train} / {sizes[one.site].test}",
+            *(percent(score) for score in (one.constant, one.alone, one.together)),
+            SHARE.change(one.gain.mean),
+            interval(one.gain, SHARE),
+            "–" if one.p_holm is None else f"{one.p_holm:.2f}",
+            one.gain.verdict,
+        )
+        for one in by_size(found)
+    ]
+    heads = ("hospital", "train / test", "majority", "alone", "together", "gain", "95 % interval")
+    return markdown_table((*heads, "p (Holm)", "by itself"), rows)
+
+
+def leak_table() -> str:
+    """What `ramet leak` found in a run without protection and in one with ε = 8."""
+    audits = {
+        words: Audit.from_json(json.loads((KEPT / f"leak-{name}.jsonl").read_text()))
+        for name, words in (("plain", "without protection"), ("epsilon-8", "ε = 8 per person"))
+        if (KEPT / f"leak-{name}.jsonl").exists()
+    }
+    rows = [
+        (words, *(_found(one.of(attack, view)) for attack, view in _ATTACKS))
+        for words, one in audits.items()
+    ]
+    if not rows:
+        return "Not run yet."
+    return markdown_table(("run", *(f"{attack}, {view}" for attack, view in _ATTACKS)), rows)
+
+
+_ATTACKS: tuple[tuple[str, View], ...] = (
+    ("labels", "replies"),
+    ("membership", "replies"),
+    ("membership", "rounds"),
+    ("membership", "model"),
+    ("lira", "replies"),
+    ("lira", "model"),
+    ("lira-tpr", "model"),
+    ("epsilon", "model"),
+)
+
+
+def _found(one: Finding | None) -> str:
+    """The result with its interval; bold if the interval excludes chance."""
+    if one is None or one.value is None or one.low is None:
+        return "–"
+    if not one.has_power:
+        return "no power"
+    if one.high is None:
+        return f"≥ {one.low:.2f}"
+    text = f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
+    return f"**{text}**" if one.leaks else text
