@@ -12,6 +12,8 @@ from torch.nn import functional
 import ramet
 from planted_rare import rare_site
 from ramet.errors import RametError
+from ramet.experiment.checks import checked_experiment
+from ramet.tasks import GraphClassification
 from ramet.tasks.targets import CLASSES, Classes, rare_classes
 
 OUTPUT = torch.tensor([[2.0, -1.0], [0.5, 0.25], [-1.0, 3.0]])
@@ -24,9 +26,7 @@ def sites(folder: Path) -> list[Path]:
 
 def run(folder: Path, files: list[Path], **given: Any) -> ramet.Result:
     options = {"network": "sage", "rounds": 40, "method": "fedavg", **given}
-    return ramet.run(
-        setting="own", sites=files, out=folder, observe=lambda record: None, **options
-    )
+    return ramet.run(setting="own", sites=files, out=folder, observe=lambda record: None, **options)
 
 
 def recall(result: ramet.Result) -> float:
@@ -48,7 +48,9 @@ def test_balanced_weights_are_of_a_clients_own_training_samples(tmp_path: Path) 
     samples = result.samples("a")
     training = samples.graph.labels[samples.split.train]
     counts = training.bincount(minlength=2)
-    assert samples.graph.label_scale.tolist() == pytest.approx((len(training) / 2 / counts).tolist())
+    assert samples.graph.label_scale.tolist() == pytest.approx(
+        (len(training) / 2 / counts).tolist()
+    )
     assert samples.graph.label_scale[training].mean() == pytest.approx(1.0)
 
 
@@ -67,9 +69,15 @@ def test_verified_rounds(tmp_path: Path) -> None:
 
 
 def test_weights_from_data_are_refused_in_private_runs_and_stated_ones_are_not() -> None:
-    given = {"setting": "single", "rounds": 1, "dp": "unit=graph,epsilon=8,delta=1e-3"}
+    given: dict[str, Any] = {
+        "method": "fedavg",
+        "setting": "single",
+        "dp": "unit=graph,epsilon=8,delta=1e-3",
+    }
     with pytest.raises(RametError, match="weights=balanced does not work with --dp unit=graph"):
-        ramet.run("fedavg", weights="balanced", **given)
+        checked_experiment(**given, options={"weights": "balanced"})
+    stated = checked_experiment(**given, options={"weights": "1:30", "focal": "2"})
+    assert stated.method.task == GraphClassification(Classes((1.0, 30.0), 2.0))
 
 
 def test_the_loss_is_a_mean_of_weighted_and_focused_terms() -> None:
