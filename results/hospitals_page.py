@@ -113,7 +113,7 @@ def _networks(found: Study) -> str:
 
 def _majority(found: Study) -> float:
     sizes = sizes_of(found).values()
-    right = sum(one.test * (one.majority or 0.0) for one in sizes)
+    right = sum(one.test * (one.constant or 0.0) for one in sizes)
     return 100 * right / sum(one.test for one in sizes)
 
 

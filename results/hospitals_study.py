@@ -12,7 +12,8 @@ from hospitals import KEPT, ROWS, Claim, chosen, protections, tuned
 
 from ramet.metrics.summary import Baseline
 from ramet.papers.wanted import RunsByFolder
-from ramet.report.site_tables import interval, points
+from ramet.report.site_tables import interval
+from ramet.scale import SHARE
 from ramet.studies.archive import kept
 from ramet.studies.choice import samples_ratio
 from ramet.studies.finished_run import Draw, FinishedRun
@@ -125,7 +126,7 @@ def sizes_of(found: Study) -> Mapping[str, Baseline]:
 
 
 def words(gain: Gain) -> str:
-    return f"{points(gain.mean)} {interval(gain)}"
+    return f"{SHARE.change(gain.mean)} {interval(gain, SHARE)}"
 
 
 def counts(sites: Sequence[SiteStanding]) -> tuple[int, int, int]:

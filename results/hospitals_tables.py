@@ -26,9 +26,10 @@ from hospitals_study import (
 from ramet.errors import RametError
 from ramet.leak import Audit, Finding
 from ramet.leak.findings import View
-from ramet.report.site_tables import interval, points
+from ramet.report.site_tables import interval
 from ramet.report.text import markdown_table, percent, plural
 from ramet.runs import given_experiment
+from ramet.scale import SHARE
 from ramet.studies.convergence import not_converged
 
 
@@ -200,9 +201,9 @@ def hospitals_table(found: Study) -> str:
         (
             one.site,
             f"{sizes[one.site].train} / {sizes[one.site].test}",
-            *(percent(score) for score in (one.majority, one.alone, one.together)),
-            points(one.gain.mean),
-            interval(one.gain),
+            *(percent(score) for score in (one.constant, one.alone, one.together)),
+            SHARE.change(one.gain.mean),
+            interval(one.gain, SHARE),
             "–" if one.p_holm is None else f"{one.p_holm:.2f}",
             one.gain.verdict,
         )

@@ -143,10 +143,12 @@ def _differences(*given: str) -> Iterator[str]:
 
 
 def _sites(setting: str) -> Iterator[str]:
-    heads = ("site", "majority", "alone", "together", "gain", "95 % interval", "verdict")
+    heads = ("site", "constant", "alone", "together", "gain", "95 % interval", "verdict")
     for method in site_standings(finished_runs([HERE / setting])):
         yield f"{method.label}, test {method.metric} %; {about(method)}:"
-        yield markdown_table(heads, [(site.site, *site_cells(site)) for site in method.sites])
+        yield markdown_table(
+            heads, [(site.site, *site_cells(site, method.scale)) for site in method.sites]
+        )
         yield sentence(method)
 
 

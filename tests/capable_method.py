@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from ramet import ClientData, Method, Reading, Setting, Split, fedavg, from_pyg
-from ramet.data import Batch
-from ramet.data.own.schema import TaskName
+from ramet.data import Batch, StructureEncoding
+from ramet.data.own.schema import Schema, TaskName
 from ramet.experiment.capabilities import Can
 from ramet.methods.fedopt import AdaptiveStep
 from ramet.models.node_hops import NodeHops
@@ -25,6 +25,16 @@ from ramet.rules.merging import Merging, Reply, Summing, WeightedMean
 from ramet.rules.pace import FirstReplies
 from ramet.rules.robust import Median
 from ramet.rules.server import Server
+from ramet.tasks import (
+    Classes,
+    GraphClassification,
+    GraphRegression,
+    GraphSamples,
+    NodeClassification,
+    NodeRegression,
+    NodeSamples,
+    TargetTask,
+)
 from ramet.training.local import LocalTraining, Penalty, Session, Term
 
 Change = Callable[[Method], Method]
@@ -119,6 +129,50 @@ class CountingHops(NodeHops):
         self.register_buffer("batches", torch.zeros(1))
 
 
+@dataclass(frozen=True)
+class Sizes(GraphRegression):
+    """How many nodes a graph has, on data with classes."""
+
+    name = "graph-classification"
+    metric: str = "r2"
+
+    def samples(self, data: ClientData[Any, Any]) -> GraphSamples:
+        block = data.content
+        sizes = block.node_starts.diff().float().unsqueeze(1)
+        return GraphSamples(replace(block, labels=sizes, class_count=1), data.split)
+
+    def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> GraphShape:
+        return replace(super().declared_shape(schema, inputs), classes=1)
+
+
+@dataclass(frozen=True)
+class Degrees(NodeRegression):
+    """How many neighbours a node has, on data with classes."""
+
+    name = "node-classification"
+    metric: str = "r2"
+
+    def samples(self, data: ClientData[Any, Any]) -> NodeSamples:
+        graph = replace(data.content, labels=data.content.degrees.float().unsqueeze(1), classes=1)
+        return NodeSamples(graph, data.split)
+
+    def declared_shape(self, schema: Schema, inputs: StructureEncoding) -> NodeShape:
+        return replace(super().declared_shape(schema, inputs), classes=1)
+
+
+def smoothed(on_nodes: bool = False) -> TargetTask:
+    """The task of the data with smoothed labels."""
+    task = NodeClassification() if on_nodes else GraphClassification()
+    return replace(task, target=Smoothed())
+
+
+class Smoothed(Classes):
+    """Cross-entropy with smoothed labels."""
+
+    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
+        return nn.functional.cross_entropy(output, labels, label_smoothing=0.1)
+
+
 def _extras(rule: Merging | None) -> Change:
     extras = Extras(Zero("number"), rule)
     return lambda method: replace(method, extras=extras, after=Send("number"))
@@ -180,6 +234,8 @@ CHANGES: dict[Can, Change] = {
     Can.STOPPED_TRAINING: lambda m: replace(m, training=LocalTraining(stop_after=1)),
     Can.NOTHING: lambda method: replace(method, shared=nothing),
     Can.EXTRAS_ONLY: _of_extras_only,
+    Can.CLASSES: lambda method: replace(method, needs_classes=True),
+    Can.NUMBERS: lambda method: replace(method, task=Sizes()),
     Can.OWN_NETWORK: lambda method: replace(method, model=GIN),
 }
 """In an order in which they can be applied one after the other."""
@@ -193,4 +249,6 @@ def capable(capabilities: str = "", on_nodes: bool = False) -> Method:
         method = change(method) if can in asked else method
     if on_nodes and Can.OWN_NETWORK in asked:
         method = replace(method, model=NodeHops)
+    if on_nodes and Can.NUMBERS in asked:
+        method = replace(method, task=Degrees())
     return method

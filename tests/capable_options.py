@@ -25,6 +25,6 @@ OPTIONS: dict[Can, dict[str, Any]] = {
     Can.FINAL_CLIENTS: {"final_clients": 2},
     Can.NORM_BOUND: {"norm_bound": 1000.0},
     Can.QUORUM: {"quorum": 2},
-    Can.METRIC: {"metric": "macro-f1"},
+    Can.METRIC: {"metric": "roc-auc"},
     Can.WORKERS: {"workers": 2},
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +33,7 @@ from ramet.payload import Arrays, Payload, only
 from ramet.rules.merging import Summing
 from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.rules.server import Server
+from ramet.scale import Scale
 from ramet.studies.trial.wires import StoppedError, StoppingWire
 from ramet.tasks import GraphClassification, GraphSamples, Scores
 from ramet.training.local import LocalTraining
@@ -77,7 +77,9 @@ class Climb(GraphClassification):
     Both scores are predictions for one node: the slope, which has no bounds.
     """
 
-    score_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    @property
+    def scale(self) -> Scale:
+        return Scale(unit="%")
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         return -output.mean()

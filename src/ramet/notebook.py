@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib import import_module
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from ramet.errors import RametError
@@ -52,8 +51,8 @@ def _bar(record: Record) -> str:
 def _text(record: Record) -> str:
     missing = f", without {', '.join(record.failed)}" if record.failed else ""
     return (
-        f"round {record.round} of {record.rounds}: test {_percent(record.mean('test'))}, "
-        f"validation {_percent(record.mean('val'))}{missing}"
+        f"round {record.round} of {record.rounds}: test {record.shown('test')}, "
+        f"validation {record.shown('val')}{missing}"
     )
 
 
@@ -62,17 +61,17 @@ def _overwrite(text: str) -> None:
     sys.stdout.flush()
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None or isnan(share) else f"{100 * share:.2f} %"
-
-
 def _rows(summary: Summary) -> list[tuple[str, str]]:
     scores = summary.scores
+
+    def shown(score: float | None) -> str:
+        return f"{summary.scale.shown(score)}{summary.scale.suffix}"
+
     best = f"mean, round {scores.best_val_round} (best validation)"
     return [
-        *((client, _percent(score)) for client, score in scores.clients.items()),
-        ("mean, last round", _percent(scores.test)),
-        (best, _percent(scores.test_at_best_val)),
+        *((client, shown(score)) for client, score in scores.clients.items()),
+        ("mean, last round", shown(scores.test)),
+        (best, shown(scores.test_at_best_val)),
     ]
 
 
@@ -110,19 +109,21 @@ def curves(records: Sequence[Record], summary: Summary) -> Figure:
         ) from error
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     pyplot.close(figure)  # a notebook shows the returned figure, and open ones a second time
+    factor = summary.scale.factor
     for client in summary.scores.clients:
         own = [one for one in records if "test" in one.evaluated.get(client, {})]
-        scores = [100 * record.evaluated[client]["test"] for record in own]
+        scores = [factor * record.evaluated[client]["test"] for record in own]
         axes.plot([record.round for record in own], scores, linewidth=0.9, alpha=0.8, label=client)
     evaluated = [record for record in records if record.evaluated]
     axes.plot(
         [record.round for record in evaluated],
-        [100 * record.mean("test") for record in evaluated],
+        [factor * record.mean("test") for record in evaluated],
         color="black",
         linewidth=2.2,
         label="mean",
     )
-    axes.set(xlabel="round", ylabel=f"test {summary.metric}, %", title=_title(summary))
+    label = summary.scale.label(f"test {summary.metric}")
+    axes.set(xlabel="round", ylabel=label, title=_title(summary))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -72,6 +72,15 @@ class RunOptions:
             is_code=True,
         ),
     ] = None
+    task: Annotated[
+        str | None,
+        _data(
+            "What is predicted: a name from `ramet list tasks`, or file.py:task. Default: that of "
+            "the setting.",
+            "NAME",
+            is_code=True,
+        ),
+    ] = None
     rounds: Annotated[int, Ge(1), _training("Number of rounds. Default: depends on the setting.")]
     seed: Annotated[int, Ge(0), _training("Seed of weights, dropout and batch order.")] = 0
     patience: Annotated[
@@ -83,8 +92,10 @@ class RunOptions:
         str | None,
         _training(
             "Metric of validation and test, by which rounds are chosen: accuracy, "
-            "balanced-accuracy, macro-f1, roc-auc or average-precision; for links ROC-AUC or mrr.",
+            "balanced-accuracy, macro-f1, roc-auc or average-precision; for numbers mae, rmse or "
+            "r2; for links ROC-AUC or mrr; or file.py:metric.",
             "NAME",
+            is_code=True,
         ),
     ] = None
     engine: Annotated[

@@ -31,7 +31,7 @@ from ramet.experiment.local_engine import local_engine
 from ramet.experiment.objects import is_object, method_name
 from ramet.experiment.run_models import evaluation_of, model_of
 from ramet.metrics import WORK, Summary
-from ramet.metrics.classification import Evaluation
+from ramet.metrics.evaluation import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
 from ramet.options import allow_code, folder_name
 from ramet.partition.given import with_given

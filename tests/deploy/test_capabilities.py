@@ -37,6 +37,7 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.STOPPED_TRAINING: {"options": {"stop_after": "1"}},
     Can.NOTHING: {"method": "local"},
     Can.EXTRAS_ONLY: {"method": "fedproto", **PLANTED},
+    Can.CLASSES: {"method": "fedproto", **PLANTED},
     Can.OWN_NETWORK: {"method": "fedstar"},
     Can.BUFFERS: {"method": "fedlit", **PLANTED},
     Can.PRIVATE_LINKS: {**OPTIONS[Can.PRIVATE_LINKS], "network": "hops", **PLANTED},
@@ -48,7 +49,7 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.OWN_SETTING: {"setting": "shops.py:Shops"},
     Can.OWN_DATA: {"setting": "own", "options": {"task": "graph-classification"}},
 }
-NOT_BUILT_IN = {Can.COMPARED_STAGES}
+NOT_BUILT_IN = {Can.COMPARED_STAGES, Can.NUMBERS, Can.TASK}
 
 
 def settings(given: dict[str, Any], folder: Path) -> set[Can]:

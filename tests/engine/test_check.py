@@ -10,7 +10,8 @@ import pytest
 
 from ramet.engine.check import distance_fault, due_numbers, fault, range_fault
 from ramet.payload import Payload
-from ramet.tasks import GraphClassification, LinkPrediction, score_range
+from ramet.scale import Scale
+from ramet.tasks import GraphClassification, GraphRegression, LinkPrediction
 
 EXPECTED = Payload({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
 VALID = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
@@ -121,9 +122,12 @@ def test_numbers_within_their_ranges() -> None:
 
 def test_tasks_say_where_their_scores_lie() -> None:
     class Declared(GraphClassification):
-        score_range = SQUARED
+        @property
+        def scale(self) -> Scale:
+            return Scale(low=SQUARED[0], high=SQUARED[1])
 
-    assert score_range(GraphClassification()) == SHARE
-    assert score_range(LinkPrediction()) == SHARE
-    assert score_range(GraphClassification(metric="R²")) == (-math.inf, math.inf)
-    assert score_range(Declared(metric="R²")) == SQUARED
+    assert GraphClassification().scale.range == SHARE
+    assert LinkPrediction().scale.range == SHARE
+    assert GraphRegression().scale.range == (0, math.inf)
+    assert GraphRegression(metric="r2").scale.range == (-math.inf, 1)
+    assert Declared().scale.range == SQUARED

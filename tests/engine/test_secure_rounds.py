@@ -34,6 +34,7 @@ from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
 from ramet.rules.fixed_point import FixedPoint
 from ramet.rules.method import AssembledMethod
+from ramet.scale import Scale
 from ramet.studies.trial.wires import StoppedError
 
 FIVE = {**CLIMBERS, "d": graphs_of([8], [0]), "e": graphs_of([16], [0])}
@@ -89,7 +90,9 @@ def test_a_mean_that_cannot_be_right_is_left_out(tmp_path: Path) -> None:
 
     @dataclass(frozen=True)
     class Bounded(Climb):
-        score_range = (0.0, bound)
+        @property
+        def scale(self) -> Scale:
+            return Scale(low=0.0, high=bound)
 
     bounded = replace(method(), task=Bounded())
     _, records = Secure(bounded, tmp_path / "secure", FIVE).run(3, secure=True)

@@ -34,6 +34,7 @@ GIVEN: dict[Can, dict[str, Any]] = {
     Can.SUPERLINK: {"engine": "superlink"},
     Can.OBJECT: {},
     Can.OWN_DATA: {},
+    Can.TASK: {"task": f"{FILE}:smoothed"},
     Can.OWN_SETTING: {},
 }
 WITH_ALL = "--rounds --seed --device --threads --deadline --split-seed --set --data"
@@ -133,10 +134,14 @@ class Federation:
             given |= {"setting": f"{FILE}:Shops", "on_nodes": links}
         elif links:
             given |= {"setting": "planted", "nodes": 300, "links": 600}
+        if Can.TASK in capabilities and Can.OBJECT in capabilities:
+            given |= {"on_nodes": links}
         for can in CAPABILITIES:
             given |= GIVEN.get(can, {}) if can in capabilities else {}
         if Can.FROM in capabilities:
             given |= {"start_from": self._earlier()}
+        if Can.METRIC in capabilities and Can.NUMBERS in capabilities:
+            given |= {"metric": "rmse"}
         if links and Can.BUFFERS in capabilities:
             given |= {"network": f"{FILE}:CountingHops"}
         elif links and Can.OWN_NETWORK not in capabilities:

@@ -19,7 +19,7 @@ from torch import Tensor
 import ramet
 from own_sites import graph_site, link_site, messy_site, write_csv
 from ramet.data import HeteroGraph
-from ramet.prediction import Trained, client_input, probabilities
+from ramet.prediction import Trained, client_input, outputs
 from ramet.runs import Result
 
 BANK = """\
@@ -135,7 +135,7 @@ def test_the_code_gives_what_ramet_predicts(
         run = Trained.open(result.folder)
         graph = client_input(run, "north").graph
         assert not isinstance(graph, HeteroGraph)
-        expected = probabilities(run.model("north"), graph)
+        expected = outputs(run.model("north"), graph).double().softmax(dim=1)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     assert float(expected.std()) > 0
     card = (tmp_path / "model" / "README.md").read_text()

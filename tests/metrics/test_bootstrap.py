@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ramet.metrics.bootstrap import bootstrap_error
-from ramet.metrics.classification import accuracy, roc_auc
+from ramet.metrics.classification import METRICS
 
+accuracy, roc_auc = METRICS["accuracy"], METRICS["roc-auc"]
 LABELS = np.arange(400) % 2
 RIGHT, WRONG = np.eye(2)[LABELS], np.eye(2)[1 - LABELS]
 BETTER = np.where(np.arange(400)[:, None] < 80, RIGHT, WRONG)

@@ -24,12 +24,12 @@ def test_a_model_that_never_finds_a_rare_class_is_accurate_and_useless() -> None
 def test_all_metrics_by_hand() -> None:
     labels = np.array([0, 0, 1, 1])
     probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.8, 0.2]])
-    found = evaluate(labels, probabilities, ["healthy", "ill"], majority=0)
+    found = evaluate(labels, probabilities, ["healthy", "ill"], np.array([1.0, 0.0]))
     assert found.confusion == [[1, 1], [1, 1]]
     ill = found.classes[1]
     assert (ill.name, ill.precision, ill.recall, ill.samples) == ("ill", 0.5, 0.5, 2)
     assert found.metrics["roc-auc"] == 0.75
-    assert found.majority["accuracy"] == found.majority["balanced-accuracy"] == 0.5
+    assert found.constant["accuracy"] == found.constant["balanced-accuracy"] == 0.5
     # The confidences 0.9, 0.6, 0.7 and 0.8 fall into different bins; 0.9 and 0.7 are right.
     assert found.calibration_error == pytest.approx((0.1 + 0.6 + 0.3 + 0.8) / 4)
     assert found.brier == pytest.approx(2 * (0.01 + 0.36 + 0.09 + 0.64) / 4)

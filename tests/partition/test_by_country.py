@@ -82,7 +82,7 @@ def test_the_metric_of_the_setting_is_roc_auc_unless_another_is_chosen(tmp_path:
     facts = {"setting": "twitch", "rounds": 1, "data": tmp_path, "features": "words"}
     done = ramet.run("fedavg", out=tmp_path / "run", **facts)  # type: ignore[arg-type]
     assert done.summary.metric == "roc-auc"
-    assert done.summary.baselines["zh"].majority == 0.5
+    assert done.summary.baselines["zh"].constant == 0.5
     settings = checked_settings(
         method="fedavg",
         setting="twitch",

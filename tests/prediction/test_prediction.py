@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,12 +70,12 @@ def test_probabilities_equal_those_of_the_evaluation(method: str, tmp_path: Path
     frame = result.predict("south", files[1])
     samples, model = result.samples("south"), result.model("south")
     trained = Trained.open(result.folder)
-    task = trained.experiment.method.task
+    task: Any = trained.experiment.method.task
     evaluated = task.predictions(model, samples, torch.device("cpu"))["test"]
     rows = frame.iloc[samples.split.test.numpy()]
     classes = trained.schema("south").classes
     chances = rows[[f"p_{name}" for name in classes]].to_numpy()
-    np.testing.assert_allclose(chances, evaluated.probabilities, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(chances, evaluated.predicted, rtol=0, atol=1e-6)
     assert rows["class"].tolist() == [classes[index] for index in chances.argmax(axis=1)]
 
 

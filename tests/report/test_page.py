@@ -254,5 +254,5 @@ def test_the_page_shows_each_site_alone_and_together(
     assert "fedstar: each site alone and together" in text
     assert "Interval: over the seeds of one split (2 pairs of runs; t-test) and over each" in text
     table = Reader(text).tables[-1]
-    assert table[0] == ["site", "majority", "alone", "together", "gain", "95 % interval", "verdict"]
+    assert table[0] == ["site", "constant", "alone", "together", "gain", "95 % interval", "verdict"]
     assert [row[0] for row in table[1:]] == ["rings", "trees", "blocks"]

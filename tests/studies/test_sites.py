@@ -67,7 +67,7 @@ def test_a_run_knows_its_baselines(one_pair: FinishedRuns) -> None:
     (run,) = one_pair["local"].values()
     rings = run.summary.baselines["rings"]
     assert (rings.train, rings.test) == (120, 15)
-    assert rings.majority == 8 / 15
+    assert rings.constant == 8 / 15
 
 
 def test_runs_that_have_not_converged_have_no_verdict(one_pair: FinishedRuns) -> None:
@@ -91,14 +91,21 @@ def test_each_site_is_compared_over_splits(one_pair: FinishedRuns) -> None:
     (found,) = site_standings(with_gains(one_pair, [Draw(split, 1) for split in range(4)]))
     assert (found.label, found.basis, found.runs) == ("fedavg", Basis.SPLITS, 4)
     rings, trees, blocks = found.sites
-    assert (rings.site, rings.majority, rings.alone) == ("rings", 0.6, 0.5)
+    assert (rings.site, rings.constant, rings.alone) == ("rings", 0.6, 0.5)
     assert rings.together == pytest.approx(0.815)
     # Variance of 0, 1, 2, 3 hundredths: 0.000167; sqrt(0.000167 · (1/4 + 5/20)) = 0.009129;
     # t(0.975, 3) = 3.182446; half the width is 0.029052.
     assert rings.gain.low == pytest.approx(0.315 - 0.029052, abs=1e-6)
     assert [site.verdict for site in found.sites] == ["helps", "hurts", "undecided"]
     assert blocks.gain.mean == pytest.approx(0)
-    assert site_cells(trees) == ("60.00", "50.00", "21.50", "-28.5", "[-31.4, -25.6]", "hurts")
+    assert site_cells(trees, found.scale) == (
+        "60.00",
+        "50.00",
+        "21.50",
+        "-28.5",
+        "[-31.4, -25.6]",
+        "hurts",
+    )
     assert sentence(found) == (
         "fedavg helps rings: +31.5 [28.6, 34.4]; hurts trees: -28.5 [-31.4, -25.6]; undecided for "
         "blocks: +0.0 [-26.0, 26.0]."
@@ -147,7 +154,7 @@ def test_a_kept_pair_has_no_interval(one_pair: FinishedRuns) -> None:
     (found,) = site_standings(without_folders(one_pair))
     assert found.basis is Basis.NONE
     assert {site.gain.verdict for site in found.sites} == {"undecided"}
-    assert {site_cells(site)[-2] for site in found.sites} == {"–"}
+    assert {site_cells(site, found.scale)[-2] for site in found.sites} == {"–"}
     assert "[" not in sentence(found)
 
 

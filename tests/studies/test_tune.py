@@ -110,7 +110,7 @@ def test_the_default_space_has_the_options_of_the_method() -> None:
 
 
 def test_test_scores_are_not_read_before_the_end(tmp_path: Path) -> None:
-    def stop(trials: object) -> None:
+    def stop(trials: object, scale: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

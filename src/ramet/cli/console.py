@@ -139,7 +139,7 @@ def progress() -> Iterator[Callable[[Record], None]]:
         TimeRemainingColumn,
     )
 
-    from ramet.report.text import percent, size
+    from ramet.report.text import size
 
     sent = 0
     bar = Progress(
@@ -157,10 +157,7 @@ def progress() -> Iterator[Callable[[Record], None]]:
         def observe(record: Record) -> None:
             nonlocal sent
             sent += record.bytes_up + record.bytes_down
-            facts = (
-                f"test {percent(record.mean('test'))} %  val {percent(record.mean('val'))} %  "
-                f"{size(sent)} sent"
-            )
+            facts = f"test {record.shown('test')}  val {record.shown('val')}  {size(sent)} sent"
             if record.failed:
                 facts += f"  without {', '.join(record.failed)}"
             bar.update(task, completed=record.round, total=record.rounds, facts=facts)

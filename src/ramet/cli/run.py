@@ -100,14 +100,15 @@ def evaluate(
 ) -> None:
     """Evaluate the models of the finished run in FOLDER with all metrics.
 
-    For each client: accuracy, balanced accuracy, macro-F1, ROC-AUC, average precision, calibration
-    (ECE, Brier score), and precision and recall of each class, on its test data. In brackets: the
-    same metric for always predicting the most frequent training class. Needs the clients' data.
+    For each client, on its test data: for classes accuracy, balanced accuracy, macro-F1, ROC-AUC,
+    average precision, calibration (ECE, Brier score), and precision and recall of each; for numbers
+    MAE, RMSE and R2; for several labels average precision and ROC-AUC of each. In brackets: the
+    same metric for always predicting the most frequent class or the mean. Needs the clients' data.
 
     Example: ramet evaluate runs/together --client north
     """
     from ramet.experiment import RunFolder
-    from ramet.report.run_tables import classes_table, metrics_table
+    from ramet.report.run_tables import classes_table, metrics_table, outputs_table
     from ramet.runs import resume as finished_run
 
     run = RunFolder.open(folder.absolute())
@@ -128,7 +129,8 @@ def evaluate(
     tests = {name: parts["test"] for name, parts in found.items() if "test" in parts}
     if tests:
         print_table(metrics_table(tests))
-        print_table(classes_table(tests))
+        detailed = classes_table if next(iter(tests.values())).classes else outputs_table
+        print_table(detailed(tests))
     for name in (name for name in found if name not in tests):
         print_line(f"{name} has no test samples, and so no scores.")
 

@@ -30,6 +30,7 @@ from ramet.cli.console import (
 from ramet.run_options import STUDY_KEYWORDS
 
 if TYPE_CHECKING:
+    from ramet.metrics import Scale
     from ramet.studies.tune import Observer, Trial
 
 app = typer.Typer()
@@ -116,15 +117,17 @@ def tune(
 
 def _print_progress(total: int) -> Observer:
     """Print the number of trials, and the best validation score of each method."""
-    from ramet.report.text import percent
 
-    def observe(trials: Mapping[str, Sequence[Trial]]) -> None:
+    def observe(trials: Mapping[str, Sequence[Trial]], scale: Scale) -> None:
         done = min(map(len, trials.values()))
-        scores = {
-            label: max((one.val for one in found if one.val is not None), default=None)
+        known = {
+            label: [one.val for one in found if one.val is not None]
             for label, found in trials.items()
         }
-        best = ", ".join(f"{label} {percent(val)} %" for label, val in scores.items())
+        best = ", ".join(
+            f"{label} {scale.shown(scale.best(vals, float) if vals else None)}{scale.suffix}"
+            for label, vals in known.items()
+        )
         print_status(f"{done} of {total} trials; best validation: {best}")
 
     return observe

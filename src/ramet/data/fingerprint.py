@@ -30,7 +30,7 @@ def _add(sha256: Any, name: str, value: Any) -> None:
     elif is_dataclass(value):
         for field in fields(value):
             given = getattr(value, field.name)
-            if field.name not in _DERIVED and not _is_empty(given):
+            if field.name not in _DERIVED and not _is_empty(field.name, given):
                 _add(sha256, f"{name}.{field.name}", given)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
@@ -43,6 +43,6 @@ def _add(sha256: Any, name: str, value: Any) -> None:
         sha256.update(f"{name} {value!r};".encode())
 
 
-def _is_empty(given: object) -> bool:
-    """Whether these are the values of links that have none."""
-    return isinstance(given, LinkValues) and not given
+def _is_empty(name: str, given: object) -> bool:
+    """Whether these are values that links or labels do not have."""
+    return (isinstance(given, LinkValues) and not given) or (name, given) == ("label_scale", None)

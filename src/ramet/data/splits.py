@@ -52,14 +52,26 @@ def stratified(labels: Tensor, seed: int, members: Tensor | None = None) -> Spli
 
     ``members`` limits the split to some samples, such as one client's part of a dataset.
     """
-    chosen = torch.arange(labels.numel()) if members is None else members
+    chosen = torch.arange(len(labels)) if members is None else members
     train, rest = _divide(chosen, labels, 0.2, seed)
     val, test = _divide(rest, labels, 0.5, seed)
     return Split(train, val, test)
 
 
+def strata(labels: Tensor) -> Tensor:  # [samples]
+    """What samples are drawn in equal shares of: classes; numbers and several labels are alike."""
+    return torch.zeros(len(labels), dtype=torch.int64) if labels.is_floating_point() else labels
+
+
+def counts_of(labels: Tensor, classes: int) -> Tensor:  # [classes or outputs]
+    """How many samples have each class or label, or how many numbers are known."""
+    if labels.is_floating_point():
+        return (labels != 0).logical_and(~labels.isnan()).sum(dim=0)
+    return torch.bincount(labels, minlength=classes)
+
+
 def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    classes = labels[members]
+    classes = strata(labels)[members]
     if members.numel() < 2:
         raise RametError(
             f"{members.numel()} samples are too few to split; a client needs 10 or more in all. "
@@ -77,7 +89,7 @@ def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[T
 
 def node_fold_split(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Split:
     """Hold out a fifth of the nodes for test; of the rest, use one fold for validation."""
-    rest, test = _divide(torch.arange(labels.numel()), labels, 0.2, seed)
+    rest, test = _divide(torch.arange(len(labels)), labels, 0.2, seed)
     val = rest[fold::folds]
     is_val = torch.isin(rest, val)
     return Split(rest[~is_val], val, test)
@@ -88,7 +100,7 @@ def node_split(labels: Tensor, seed: int, share: float = 0.6) -> Split:
 
     ``share``: of the training nodes; the rest is halved.
     """
-    train, rest = _divide(torch.arange(labels.numel()), labels, 1 - share, seed)
+    train, rest = _divide(torch.arange(len(labels)), labels, 1 - share, seed)
     val, test = _divide(rest, labels, 0.5, seed)
     return Split(train, val, test)
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from ramet.deploy.snapshot import PROBLEMS, STATES, Facts, RunFacts, Sent
 from ramet.errors import RametError
+from ramet.scale import PERCENT
 
 HOST = "127.0.0.1"
 Values: TypeAlias = float | Mapping[str, float]
@@ -101,7 +102,8 @@ def _run_metrics(run: RunFacts) -> Iterator[Metric]:
     yield _counter("run_received_bytes", "Bytes of arrays received from clients", run.bytes_up)
     yield _counter("run_sent_bytes", "Bytes of arrays sent to clients", run.bytes_down)
     help_text = "Mean score over clients in the last evaluated round"
-    yield _gauge("run_score_ratio", help_text, run.scores, "split")
+    name = "run_score_ratio" if run.unit == PERCENT else "run_score"
+    yield _gauge(name, help_text, run.scores, "split")
     yield _gauge(
         "run_last_event_timestamp_seconds", "Time of the last event", _time(run.last_event)
     )

@@ -23,6 +23,7 @@ from ramet.deploy.probes import Check
 from ramet.deploy.site import Site
 from ramet.errors import RametError
 from ramet.events import NAME, read_lines
+from ramet.scale import PERCENT
 
 STATES = ("submitted", "running", "finished", "stopped", "failed")
 OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
@@ -56,6 +57,8 @@ class RunFacts:
     bytes_up: int = 0
     bytes_down: int = 0
     scores: dict[str, float] = field(default_factory=dict)
+    unit: str = PERCENT
+    """The unit of the scores."""
     last_event: str = ""
 
     @property
@@ -92,6 +95,7 @@ class RunFacts:
                     self.missing.pop(client, None)
             case "round evaluated":
                 self.scores = {name: event[name] for name in ("test", "val")}
+                self.unit = event.get("unit", PERCENT)
                 self.bytes_up += event["bytes_up"]
                 self.bytes_down += event["bytes_down"]
             case "run finished" | "submission ended":

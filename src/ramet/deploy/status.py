@@ -8,6 +8,7 @@ from datetime import timedelta
 from rich.filesize import decimal
 
 from ramet.deploy.snapshot import Facts, RunFacts, Sent
+from ramet.scale import Scale
 
 
 def status_lines(facts: Facts) -> list[str]:
@@ -41,7 +42,10 @@ def _run_lines(run: RunFacts) -> Iterator[str]:
         clients = ", ".join(run.replied)
         yield f"committed: round {run.committed} in {run.seconds[-1]:.1f} s, replies from {clients}"
     if run.scores:
-        means = ", ".join(f"{split} {100 * score:.2f} %" for split, score in run.scores.items())
+        scale = Scale(unit=run.unit)
+        means = ", ".join(
+            f"{split} {scale.shown(score)}{scale.suffix}" for split, score in run.scores.items()
+        )
         traffic = f"{decimal(run.bytes_up)} up, {decimal(run.bytes_down)} down"
         yield f"last evaluation: {means}; {traffic} so far"
     if run.retries:

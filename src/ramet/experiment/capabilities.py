@@ -47,6 +47,9 @@ class Can(StrEnum):
     NOTHING = "sharing nothing"
     EXTRAS_ONLY = "sharing extras only"
     SHARE = "other patterns of sharing"
+    CLASSES = "computing with classes"
+    NUMBERS = "numbers or several labels"
+    TASK = "another task"
     OWN_NETWORK = "a network of its own"
     BUFFERS = "a network with buffers"
     NETWORK = "another network"
@@ -176,6 +179,14 @@ CAPABILITIES: dict[Can, Capability] = {
     Can.NOTHING: Capability(group="sharing"),
     Can.EXTRAS_ONLY: Capability(group="sharing"),
     Can.SHARE: Capability(option="--share", group="sharing", settings=_given("share")),
+    Can.CLASSES: Capability(method=lambda m: m.needs_classes),
+    Can.NUMBERS: Capability(
+        group="task",
+        method=lambda m: not m.task.has_classes,
+        words="a task without classes",
+        instead="use a method such as fedavg, scaffold or fedstar",
+    ),
+    Can.TASK: Capability(option="--task", group="task", settings=_given("task")),
     Can.OWN_NETWORK: Capability(group="network"),
     Can.BUFFERS: Capability(group="network"),
     Can.NETWORK: Capability(option="--network", settings=_given("network"), instead="use fedavg"),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ramet.data.own.schema import Aspect, check_fit, check_same_dates
+from ramet.data.own.schema import TARGETS, Aspect, check_fit, check_same_dates
 from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
 from ramet.experiment.capabilities import Can, chosen
@@ -23,6 +23,7 @@ from ramet.experiment.settings import RunSettings, default_data
 from ramet.methods import METHODS
 from ramet.models.link_reading import values_read
 from ramet.models.node_hops import NodeHops
+from ramet.models.shape import SHAPES, GraphShape
 from ramet.options import absolute_file, is_user_defined
 from ramet.partition import SETTINGS, absolute_sites
 from ramet.partition.own import SITES
@@ -32,7 +33,7 @@ from ramet.rules.method import AssembledMethod
 from ramet.rules.networks import built
 from ramet.rules.robust import RobustMerging
 from ramet.run_options import CODE
-from ramet.tasks import NodeClassification
+from ramet.tasks import NodeClassification, NodeMultilabel, NodeRegression
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -148,17 +149,21 @@ def _check_secure(clients: int) -> None:
         )
 
 
+_OF_NODES = (NodeClassification, NodeRegression, NodeMultilabel)
+"""Tasks that read no links, in exactly this form."""
+
+
 def _check_protected(budget: Budget, method: AssembledMethod) -> None:
     """Check that the task and the network have what the budget protects, and use it as noted."""
     graph, link = budget.unit == "graph", budget.unit == "link"
     model, task = getattr(method.model, "func", method.model), method.task
     problems = {
         f"its task is {task.name}, in which a client has one graph only": graph
-        and task.name != "graph-classification",
+        and SHAPES[task.name] is not GraphShape,
         "its network uses links in every step of training": link and model is not NodeHops,
         "without hops it uses no links, and needs no budget": link and not _hops(method),
         f"its task ({task.name}) uses links besides": link
-        and (type(task) is not NodeClassification or bool(task.sample)),
+        and (type(task) not in _OF_NODES or bool(getattr(task, "sample", ()))),
     }
     for reason in (reason for reason, applies in problems.items() if applies):
         advice = "--network hops, with a method such as fedavg" if link else "another unit"
@@ -275,9 +280,11 @@ def _check_no_sums(experiment: Experiment) -> None:
     """Check that no sums of columns were exchanged, which no noise covers."""
     for site, schema in experiment.raw_schemas.items():
         if schema.columns:
+            what = "predicts numbers" if TARGETS in schema.columns else "declares columns"
             raise RametError(
-                f"{site} declares columns, whose sums would leave without noise before round 1. "
-                "Prepare the features at each site and give them as numbers, or leave out --dp."
+                f"{site} {what}, whose sums would leave without noise before round 1. Prepare "
+                "features at each site and give them as numbers, predict classes, or leave out "
+                "--dp."
             )
 
 

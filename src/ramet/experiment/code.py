@@ -15,6 +15,7 @@ from ramet.methods import ACTIVATIONS, MERGES, METHODS, PAPER_NAMES, RELEASES, S
 from ramet.models.networks import NETWORKS
 from ramet.options import allow_code, is_user_defined, name_and_options
 from ramet.partition import SETTINGS
+from ramet.tasks import TASK_METRICS, TASKS
 from ramet.user_code import IMPORTS, UserCode
 
 BUILT_IN: dict[str, Mapping[str, Any]] = {
@@ -23,6 +24,8 @@ BUILT_IN: dict[str, Mapping[str, Any]] = {
     "activation": ACTIVATIONS,
     "merge": {**MERGES, **SUMMATIONS},
     "release": RELEASES,
+    "task": TASKS,
+    "metric": {name: name for names in TASK_METRICS.values() for name in names},
     "setting": SETTINGS,
 }
 """The settings that may name user-defined code, and the built-in names of each."""

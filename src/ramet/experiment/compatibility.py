@@ -142,6 +142,11 @@ _IMPOSSIBLE: tuple[tuple[Cans, Cans, str], ...] = (
         "it shares nothing, so that no update leaves",
     ),
     (
+        (Can.CLASSES,),
+        (Can.NUMBERS,),
+        "{method} computes with classes, and the task has none",
+    ),
+    (
         (Can.FROM,),
         _PRIVACY,
         "a private run cannot start with the models of another run, because what they have "

@@ -18,6 +18,7 @@ from ramet.experiment.run_folder import RESULT, RunFolder
 from ramet.experiment.server_side import rounds_of
 from ramet.experiment.summarise import summarise
 from ramet.metrics import Record
+from ramet.scale import PERCENT
 
 
 def execute(
@@ -75,6 +76,7 @@ def _log_evaluated(record: Record) -> None:
         "round evaluated",
         round=record.round,
         test=record.mean("test"),
+        **({} if record.unit == PERCENT else {"unit": record.unit}),
         val=record.mean("val"),
         bytes_up=record.bytes_up,
         bytes_down=record.bytes_down,

@@ -18,7 +18,8 @@ from ramet.data.own.preparation import Pooled, Preparation, SiteSums, agreed
 from ramet.data.own.schema import Schema
 from ramet.errors import unknown
 from ramet.experiment.code import check_code
-from ramet.experiment.named import NamedParts, with_metric
+from ramet.experiment.named import NamedParts
+from ramet.experiment.named_tasks import with_metric
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import load_parts
 from ramet.experiment.sizes import Sizes
@@ -27,6 +28,7 @@ from ramet.partition.checked import data_of
 from ramet.randomness import Randomness
 from ramet.rules.method import AssembledMethod
 from ramet.rules.server import SERVER
+from ramet.tasks import TargetTask
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Experiment:
             settings.release,
             settings.secure,
         )
-        return with_metric(method, settings.metric, self._metric_of(self.agreement))
+        return self._scored(method, self.agreement)
 
     @cached_property
     def scored_method(self) -> AssembledMethod:
@@ -63,11 +65,16 @@ class Experiment:
         """
         if self.agreement is not None or not self.setting.user_defined:
             return self.method
-        metric = self.settings.metric
-        return with_metric(self.method, metric, self._metric_of(self.preparation))
+        return self._scored(self.method, self.preparation)
 
-    def _metric_of(self, agreement: Preparation | None) -> str | None:
-        return (agreement.metric if agreement else None) or self.setting.metric
+    def _scored(self, method: AssembledMethod, agreed: Preparation | None) -> AssembledMethod:
+        """The method with its metric and, once sites have agreed, in their unit."""
+        default = (agreed.metric if agreed else None) or self.setting.metric
+        scored = with_metric(method, self.settings.metric, default)
+        task, schema = scored.task, next(iter(self.raw_schemas.values()), None) if agreed else None
+        if schema is None or not isinstance(task, TargetTask):
+            return scored
+        return replace(scored, task=replace(task, unit=task.unit or schema.unit))
 
     @cached_property
     def setting(self) -> Setting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import isclass, signature
 from pathlib import Path
@@ -14,14 +14,14 @@ from torch import nn
 from ramet.errors import RametError, unknown
 from ramet.experiment.capabilities import Can
 from ramet.experiment.compatibility import check_together, names_of
+from ramet.experiment.named_tasks import built_task, checked_type, task_factory, task_named
 from ramet.experiment.objects import is_object, object_factory
 from ramet.experiment.settings import RunSettings
 from ramet.methods import ACTIVATIONS, AUTHORS, MERGES, METHODS, PAPER_NAMES, RELEASES, SUMMATIONS
 from ramet.methods.authors import Protocol
 from ramet.models.networks import DEFAULT_NETWORKS, NETWORKS
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.shape import FIRST_TASKS, SHAPES, GraphShape
 from ramet.options import (
-    Built,
     arguments,
     build,
     converted,
@@ -37,7 +37,11 @@ from ramet.rules.fixed_point import FixedPoint
 from ramet.rules.merging import Merging, WeightedMean
 from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.rules.release import Release
-from ramet.tasks import TASK_METRICS, TASKS, GraphClassification, NodeClassification, TaskName
+from ramet.tasks import (
+    TASKS,
+    Task,
+    TaskName,
+)
 from ramet.training.local import DEFAULT_TRAINING, LocalTraining, Training
 
 Owner: TypeAlias = Literal["method", "setting", "task", "network", "training"]
@@ -46,11 +50,6 @@ PROTOCOL = "protocol"
 """The option that sets what the authors of a method do differently."""
 SHAPE = ("shape",)
 """The argument of networks that is not an option."""
-_SHAPES: dict[TaskName, type[Any]] = {
-    "graph-classification": GraphShape,
-    "node-classification": NodeShape,
-    "link-prediction": LinkShape,
-}
 Rule = TypeVar("Rule")
 
 
@@ -63,11 +62,17 @@ class NamedParts:
     network: str | None
     options: Mapping[str, str]
     data: Path
+    task: str | None = None
 
     @staticmethod
     def of(settings: RunSettings) -> NamedParts:
         return NamedParts(
-            settings.method, settings.setting, settings.network, settings.options, settings.data
+            settings.method,
+            settings.setting,
+            settings.network,
+            settings.options,
+            settings.data,
+            settings.task,
         )
 
     @cached_property
@@ -83,7 +88,7 @@ class NamedParts:
         }
         bare = self.bare_method
         if bare.task is None:
-            accepted["task"] = arguments(TASKS[self.task_name])
+            accepted["task"] = arguments(self._task_factory)
         if bare.model is None or self._network_name:  # the name is an error if there is a model
             accepted["network"] = arguments(self.network_factory, given=SHAPE)
         if bare.training is None:
@@ -121,7 +126,7 @@ class NamedParts:
         factory = method_factory(self.method)
         returned = build(factory, _restricted(self._chosen, arguments(factory)))
         hint = "Return `Method(…)` or `replace(fedstar(), …)`."
-        return _checked_type(returned, Method, self.method, hint)
+        return checked_type(returned, Method, self.method, hint)
 
     def assembled(
         self,
@@ -145,10 +150,9 @@ class NamedParts:
             method = replace(method, release=(*method.release, release_from(release)))
         if secure and method.summation is None:
             method = replace(method, summation=FixedPoint())
-        task = build(TASKS[self.task_name], self._options_of("task"))
         return assembled(
             method,
-            task,
+            self._built_task,
             None if method.model else self._bound_network(),
             None if method.training else self._training(),
             self.same_schema,
@@ -156,24 +160,37 @@ class NamedParts:
 
     @cached_property
     def task_name(self) -> TaskName:
-        """The task of the method, or of the setting, or the only one that the network is for."""
+        """The task of the method or the run, or of the setting, or the only one of the network."""
         if self.bare_method.task is not None:
             return self.bare_method.task.name
+        if self.task is not None:
+            return task_named(self.task).name
         task = self._setting.task_in(self.data)
         if task is not None:
             return task
         known = NETWORKS.get(self._network_name or "", {})
         if len(known) == 1:
-            return next(name for name, shape in _SHAPES.items() if shape in known)
+            (shape,) = known
+            return FIRST_TASKS[shape]
         raise RametError(
             f"{self.bare_method.name} runs on any task, and no site's file on this machine says "
             f"which. Set the option `task` to {' or '.join(TASKS)}."
         )
 
+    @property
+    def _task_factory(self) -> Callable[..., Task]:
+        return task_factory(self.task or self.task_name)
+
+    @property
+    def _built_task(self) -> Task:
+        if self.task and self.bare_method.task is not None:
+            raise RametError(f"{self.bare_method.name} has a task of its own. Omit --task.")
+        return built_task(self._task_factory, self._options_of("task"), self.task or self.task_name)
+
     @cached_property
     def network_factory(self) -> Callable[..., nn.Module]:
         """The network that the run names, or the default of its task."""
-        shape = _SHAPES[self.task_name]
+        shape = SHAPES[self.task_name]
         name = self._network_name or DEFAULT_NETWORKS[shape]
         if name in NETWORKS:
             if shape not in NETWORKS[name]:
@@ -205,7 +222,7 @@ class NamedParts:
     @property
     def same_schema(self) -> bool:
         declared = self._setting.same_schema
-        return self.task_name != "graph-classification" if declared is None else declared
+        return SHAPES[self.task_name] is not GraphShape if declared is None else declared
 
     def _bound_network(self) -> Callable[[Any], nn.Module]:
         network = self.network_factory
@@ -245,7 +262,7 @@ def setting_named(name: str, options: Mapping[str, str]) -> Setting:
         return build(factory, options)
     check_complete(factory, without_folder(name))
     hint = "Derive it from ramet.Setting."
-    setting = _checked_type(build(factory, options), Setting, name, hint)
+    setting: Setting = checked_type(build(factory, options), Setting, name, hint)
     check_setting(setting, without_folder(name))
     return setting
 
@@ -282,7 +299,7 @@ def network_rows(only: str | None = None) -> list[tuple[str, str, str, str]]:
             (network.__doc__ or "").partition("\n")[0],
             " ".join(f"{key}={value}" for key, value in arguments(network, given=SHAPE).items()),
         )
-        for task, shape in _SHAPES.items()
+        for shape, task in FIRST_TASKS.items()
         for name, by_shape in NETWORKS.items()
         if only in (None, name) and (network := by_shape.get(shape)) is not None
     ]
@@ -298,7 +315,7 @@ def user_network(name: str, shape: type[Any], task: TaskName) -> Callable[..., n
             "argument must be `shape`, the sizes of a client's data."
         )
     declared = get_type_hints(network.__init__ if isclass(network) else network).get(SHAPE[0])
-    if isclass(declared) and declared in _SHAPES.values() and declared is not shape:
+    if isclass(declared) and declared in SHAPES.values() and declared is not shape:
         raise RametError(
             f"the network {without_folder(name)} takes a {declared.__name__}, but {task} has a "
             f"{shape.__name__}. Use a network for {task}."
@@ -317,7 +334,7 @@ def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Ac
     ``otherwise`` has values of options that the text does not give; others are ignored.
     """
     rule = _rule_from(text, ACTIVATIONS, "activation", otherwise)
-    return _checked_type(
+    return checked_type(
         rule, Activation, text, "It needs `ask`, `score` and `settle`, `keep_own` and `asks_parts`."
     )
 
@@ -325,7 +342,7 @@ def activation_from(text: str, otherwise: Mapping[str, str] | None = None) -> Ac
 def merging_from(text: str) -> Merging:
     """Build a rule such as `trimmed-mean,share=0.3` or `file.py:Rule,share=0.3`."""
     rule = _rule_from(text, MERGES, "merge")
-    return _checked_type(rule, Merging, text, "It needs `start`, `send` and `merge`.")
+    return checked_type(rule, Merging, text, "It needs `start`, `send` and `merge`.")
 
 
 def with_merge(method: Method, text: str) -> Method:
@@ -341,29 +358,7 @@ def with_merge(method: Method, text: str) -> Method:
 def release_from(text: str) -> Release:
     """Build a release such as `8-bit` or `file.py:Release,share=0.3`."""
     rule = _rule_from(text, RELEASES, "release")
-    return _checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
-
-
-def with_metric(
-    method: AssembledMethod, metric: str | None, default: str | None = None
-) -> AssembledMethod:
-    """The method with another metric in validation and test scores.
-
-    ``default`` replaces the task's own default, except in a user-defined task.
-    """
-    if metric is None:
-        classifies = isinstance(method.task, GraphClassification | NodeClassification)
-        if default is None or not classifies:
-            return method
-        metric = default
-    known = TASK_METRICS[method.task.name]
-    if metric not in known:
-        raise unknown(f"metric for {method.task.name}", metric, known)
-    if not is_dataclass(method.task):
-        raise RametError(
-            f"{method.name} has a task of its own, which decides its metric. Omit --metric."
-        )
-    return replace(method, task=replace(method.task, metric=metric))
+    return checked_type(rule, Release, text, "It needs `leave`, `form` and `arrive`.")
 
 
 def _rule_from(
@@ -381,13 +376,3 @@ def _rule_from(
         if key not in known:
             raise unknown(f"option of {without_folder(name)}", key, known)
     return build(factory, {**_restricted(otherwise or {}, known), **options}, by=f"--{kind}")
-
-
-def _checked_type(built: Built, kind: type[Any], name: str, hint: str) -> Built:
-    """Check the type of what a user's factory returned."""
-    if not isinstance(built, kind):
-        raise RametError(
-            f"{without_folder(name)} returned {type(built).__name__} instead of {kind.__name__}. "
-            f"{hint}"
-        )
-    return built

@@ -20,7 +20,6 @@ from ramet.metrics.summary import Baseline
 from ramet.models.link_reading import values_in, values_read
 from ramet.models.networks import NETWORKS, reads_value
 from ramet.payload import Payload
-from ramet.tasks.baselines import baseline
 from ramet.version import provenance, versions
 
 if TYPE_CHECKING:
@@ -96,9 +95,9 @@ def hash_of_all(hashes: Mapping[str, str | None]) -> str | None:
 
 def _baselines(experiment: Experiment) -> dict[str, Baseline]:
     """The baseline of each client whose data is on this machine."""
-    metric = experiment.scored_method.task.metric
+    task = experiment.scored_method.task
     found = {
-        client: baseline(experiment.samples(client), metric)
+        client: task.baseline(experiment.samples(client))
         for client in experiment.final_clients
         if experiment.has_data_of(client)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -17,9 +18,8 @@ from ramet.experiment.client_side import client_of
 from ramet.experiment.experiment import Experiment
 from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.server_side import rounds_of
-from ramet.metrics.classification import Evaluation, evaluate
-from ramet.tasks import TASK_METRICS
-from ramet.tasks.base import Predictions
+from ramet.metrics.evaluation import Evaluation
+from ramet.tasks import TASK_METRICS, Predictions, TargetTask
 
 
 def model_of(folder: RunFolder, client: str, best: bool = False) -> nn.Module:
@@ -80,34 +80,38 @@ def saved_model_of(
 def evaluate_model(experiment: Experiment, client: str, model: nn.Module) -> dict[str, Evaluation]:
     """All metrics of a model on a client's held-out data, by part of its split with samples."""
     task = experiment.method.task
-    if not has_known_metric(experiment):
+    if not can_predict(experiment):
         raise RametError(
             f"the task of {experiment.method.name} is scored by {task.metric}, which is none of "
-            f"{', '.join(TASK_METRICS[task.name])}, so its predictions are not those of a "
-            "classifier. Its own scores are in result.json."
+            f"{', '.join(TASK_METRICS[task.name])}, so these may not score what it predicts. Its "
+            "own scores are in result.json."
         )
     schemas = experiment.schemas
     known = schemas[client].classes if client in schemas else ()
     return {
-        part: evaluate(
+        part: given.target.evaluate(
             given.labels,
-            given.probabilities,
-            known or [*map(str, range(given.probabilities.shape[1]))],
-            given.majority,
+            given.predicted,
+            known or [*map(str, range(given.predicted.shape[1]))],
+            given.constant,
+            getattr(task, "unit", ""),
         )
         for part, given in _predictions(experiment, client, model).items()
         if given.labels.size
     }
 
 
-def has_known_metric(experiment: Experiment) -> bool:
-    """Whether the task is scored as the built-in ones are; a user-defined one may not be."""
-    return experiment.scored_method.task.metric in TASK_METRICS[experiment.method.task.name]
+def can_predict(experiment: Experiment) -> bool:
+    """Whether the task is scored by its predictions; a user-defined one may not be."""
+    task = experiment.scored_method.task
+    known = task.metric in TASK_METRICS[task.name]
+    return known if not isinstance(task, TargetTask) else task.chosen is not None
 
 
 def _predictions(experiment: Experiment, client: str, model: nn.Module) -> dict[str, Predictions]:
-    samples = experiment.samples(client)
-    return experiment.method.task.predictions(model, samples, torch.device("cpu"))
+    samples, task = experiment.samples(client), cast(Any, experiment.method.task)
+    found: dict[str, Predictions] = task.predictions(model, samples, torch.device("cpu"))
+    return found
 
 
 def _model(folder: RunFolder, experiment: Experiment, client: str, best: bool) -> nn.Module:

@@ -32,7 +32,8 @@ def summarise(
 ) -> Summary:
     """The summary; ``simulated`` says whether the noise of private runs follows from the seed."""
     settings = experiment.settings
-    final, asked = scores(records), experiment.final_clients
+    scale = experiment.scored_method.task.scale
+    final, asked = scores(records, scale), experiment.final_clients
     clients = {client: final.clients.get(client) for client in asked}
     total = len(experiment.clients)
     sampled = [score for score in final.clients.values() if score is not None]
@@ -49,6 +50,7 @@ def summarise(
         epochs=_epochs(experiment.method.training, records[-1].round),
         engine=settings.engine,
         metric=experiment.scored_method.task.metric,
+        scale=scale,
         scores=final.model_copy(update={"clients": clients, "interval": interval}),
         baselines=dict(baselines),
         traffic=traffic(records),

@@ -15,7 +15,7 @@ from ramet.export.example import Form
 from ramet.export.networks import Standalone
 from ramet.leak import ATTACKS, Audit
 from ramet.metrics import Summary
-from ramet.metrics.classification import Evaluation
+from ramet.metrics.evaluation import Evaluation
 from ramet.privacy.budget import Unit
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
@@ -205,12 +205,15 @@ def _scores(facts: Facts) -> Iterator[tuple[str, str]]:
 def _metrics(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
     if facts.evaluation is None:
         return
-    for name, score in facts.evaluation.metrics.items():
-        low, high = facts.intervals[name]
-        majority = f"{facts.evaluation.majority[name]:.3f}"
-        yield name, f"{score:.3f}", f"{low:.3f} to {high:.3f}", majority
-    yield "calibration error (ECE)", f"{facts.evaluation.calibration_error:.3f}", "", ""
-    yield "Brier score", f"{facts.evaluation.brier:.3f}", "", ""
+    evaluation = facts.evaluation
+    for name, score in evaluation.metrics.items():
+        constant = evaluation.constant.get(name)
+        low, high = facts.intervals.get(name, (None, None))
+        interval = "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+        yield name, f"{score:.3f}", interval, "–" if constant is None else f"{constant:.3f}"
+    if evaluation.brier is not None and evaluation.calibration_error is not None:
+        yield "calibration error (ECE)", f"{evaluation.calibration_error:.3f}", "", ""
+        yield "Brier score", f"{evaluation.brier:.3f}", "", ""
 
 
 def _left(facts: Facts) -> Iterator[str]:

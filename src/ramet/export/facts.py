@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from ramet.experiment import RunFolder
-from ramet.experiment.run_models import evaluate_model, has_known_metric
+from ramet.experiment.run_models import can_predict, evaluate_model
 from ramet.export.card import Facts
 from ramet.export.example import Form
 from ramet.export.inputs import edge_types
 from ramet.export.networks import Standalone
 from ramet.export.tables import tables_of
 from ramet.leak import stored_audit
-from ramet.metrics.classification import METRICS, Evaluation
+from ramet.metrics.evaluation import Evaluation
 from ramet.models.shape import LinkShape, NodeShape
 from ramet.prediction import Trained
 from ramet.tasks import Predictions
@@ -110,10 +110,11 @@ def _evaluated(
     data = experiment.setting.data_of(client, experiment.settings.data)
     if data is None or (experiment.setting.user_defined and not data.exists()):
         return None, {}
-    if not has_known_metric(experiment):
+    if not can_predict(experiment):
         return None, {}
     model, samples = trained.model(client), experiment.samples(client)
-    given = experiment.method.task.predictions(model, samples, torch.device("cpu"))["test"]
+    task: Any = experiment.method.task
+    given = task.predictions(model, samples, torch.device("cpu"))["test"]
     if not given.labels.size:
         return None, {}
     return evaluate_model(experiment, client, model)["test"], _intervals(given)
@@ -121,11 +122,13 @@ def _evaluated(
 
 def _intervals(given: Predictions) -> dict[str, tuple[float, float]]:
     """95 % intervals of all metrics, from bootstrap samples of the test data."""
-    draw, size = np.random.default_rng(0), given.labels.size
+    draw, size = np.random.default_rng(0), len(given.labels)
     drawn = [draw.integers(size, size=size) for _ in range(RESAMPLES)]
     found = {}
-    for name, metric in METRICS.items():
-        scores = [metric(given.labels[rows], given.probabilities[rows]) for rows in drawn]
-        low, high = np.percentile(scores, [2.5, 97.5])
-        found[name] = float(low), float(high)
+    for name, metric in given.target.metrics.items():
+        scores = (metric(given.labels[rows], given.predicted[rows]) for rows in drawn)
+        known = [score for score in scores if score is not None]
+        if known:
+            low, high = np.percentile(known, [2.5, 97.5])
+            found[name] = float(low), float(high)
     return found

@@ -132,7 +132,7 @@ def _checked_complete(
 
 def _log_round(record: Record) -> None:
     """Log a line that `flwr run` streams."""
-    means = 100 * record.mean("test"), 100 * record.mean("val")
-    log(INFO, "Round %s of %s: test %.2f %%, val %.2f %%", record.round, record.rounds, *means)
+    means = record.shown("test"), record.shown("val")
+    log(INFO, "Round %s of %s: test %s, val %s", record.round, record.rounds, *means)
     for client, reason in record.failed.items():
         log(WARNING, "Round %s continued without %s: %s", record.round, client, reason)

@@ -50,7 +50,7 @@ from ramet.rules.extras import are_counts
 from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
-from ramet.tasks import NodeClassification
+from ramet.tasks import node_classification
 
 _CENTRES, _NODES, _CHANNELS = "kinds.centres", "kinds.nodes", "channels."
 _MAX_ITERATIONS = 50
@@ -299,7 +299,7 @@ def fedlit(
         switchable=only("project.*", "classify.*"),  # channels must arrive with their centres
         merging=ChannelMean(grouping),
         fault=_invalid_counts,
-        task=NodeClassification((sample,) * network.layers if sample else ()),
+        task=node_classification(sample, network.layers),
     )
 
 

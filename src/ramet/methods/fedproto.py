@@ -111,6 +111,7 @@ def fedproto(strength: NonNegativeFloat = 1.0) -> Method:
     """Share the mean embedding of each class; all parameters are private."""
     return Method(
         name="fedproto",
+        needs_classes=True,
         paper="arXiv:2105.00243",
         shared=nothing,
         penalty=NearPrototypes(strength),

@@ -158,6 +158,7 @@ def fedtgp(
     rule = ContrastivePrototypes(server_epochs, server_lr, server_batch, largest_margin)
     return Method(
         name="fedtgp",
+        needs_classes=True,
         paper="arXiv:2401.03230",
         shared=nothing,
         penalty=NearPrototypes(strength),

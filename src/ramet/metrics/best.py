@@ -1,4 +1,4 @@
-"""The best round: the one with the highest mean validation score, the first of equals."""
+"""The best round: the one with the best mean validation score, the first of equals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from ramet.metrics.record import Record
+from ramet.scale import SHARE, Scale
 
 
 @dataclass(frozen=True)
@@ -23,15 +24,15 @@ class Evaluated:
         return Evaluated(record.round, record.mean("val"), frozenset(clients))
 
 
-def best_of(rounds: Sequence[Evaluated]) -> Evaluated:
+def best_of(rounds: Sequence[Evaluated], scale: Scale = SHARE) -> Evaluated:
     """The best of the rounds that the same clients evaluated as the last one.
 
-    Leaving out a hard client raises the mean, so other rounds cannot be compared with it. Without
+    Leaving out a hard client improves the mean, so other rounds cannot be compared with it. Without
     any score, the last round counts as the best.
     """
     same_clients = [one for one in rounds if one.clients == rounds[-1].clients]
     known = [one for one in same_clients if not isnan(one.val)]
-    return max(known, key=lambda one: one.val) if known else rounds[-1]
+    return scale.best(known, lambda one: one.val) if known else rounds[-1]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class History:
 
     clients: frozenset[str]
     """All clients of the run."""
+    scale: Scale = SHARE
+    """That of the validation score."""
     rounds: list[Evaluated] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
@@ -51,7 +54,12 @@ class History:
     def candidates(self) -> list[int]:
         """The rounds that may turn out to be the best: so far, and if all clients answer again."""
         by_all = [one for one in self.rounds if one.clients == self.clients]
-        return sorted({best_of(rounds).round for rounds in (self.rounds, by_all) if rounds})
+        found = (best_of(rounds, self.scale) for rounds in (self.rounds, by_all) if rounds)
+        return sorted({one.round for one in found})
 
     def rounds_since_best(self) -> int:
-        return self.rounds[-1].round - best_of(self.rounds).round if self.rounds else 0
+        return self.rounds[-1].round - self.best.round if self.rounds else 0
+
+    @property
+    def best(self) -> Evaluated:
+        return best_of(self.rounds, self.scale)

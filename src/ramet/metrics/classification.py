@@ -7,15 +7,15 @@ precision are means over the classes that occur, each against the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Labels: TypeAlias = NDArray[np.int64]  # [samples]
-Probabilities: TypeAlias = NDArray[np.float64]  # [samples, classes]
-Metric: TypeAlias = Callable[[Labels, Probabilities], float]
+from ramet.metrics.evaluation import ClassScores, Evaluation, scored
+from ramet.metrics.metric import Labels, Metric, Predicted
+
+Probabilities: TypeAlias = Predicted  # [samples, classes]
 CALIBRATION_BINS = 15
 
 
@@ -79,11 +79,11 @@ def average_precision(labels: Labels, probabilities: Probabilities) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": accuracy,
-    "balanced-accuracy": balanced_accuracy,
-    "macro-f1": macro_f1,
-    "roc-auc": roc_auc,
-    "average-precision": average_precision,
+    "accuracy": Metric("accuracy", accuracy),
+    "balanced-accuracy": Metric("balanced-accuracy", balanced_accuracy),
+    "macro-f1": Metric("macro-f1", macro_f1),
+    "roc-auc": Metric("roc-auc", roc_auc),
+    "average-precision": Metric("average-precision", average_precision),
 }
 
 
@@ -97,49 +97,19 @@ def _mean_over_classes(
     return float(np.mean(areas)) if areas else chance
 
 
-@dataclass(frozen=True)
-class ClassScores:
-    """How well one class is found."""
-
-    name: str
-    precision: float
-    recall: float
-    f1: float
-    samples: int
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """All metrics of a classifier on one part of a split."""
-
-    samples: int
-    metrics: dict[str, float]
-    majority: dict[str, float]
-    """The same metrics for always predicting the most frequent training class."""
-    calibration_error: float
-    """The expected calibration error (ECE) of the most likely class, in 15 bins."""
-    brier: float
-    classes: list[ClassScores]
-    confusion: list[list[int]]
-    """Samples by true class (rows) and predicted class (columns)."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def evaluate(
-    labels: Labels, probabilities: Probabilities, names: Sequence[str], majority: int
+    labels: Labels, probabilities: Probabilities, names: Sequence[str], constant: Probabilities
 ) -> Evaluation:
-    """Compute all metrics; ``majority`` is the most frequent class of the training samples."""
+    """All metrics of probabilities of classes, and of a constant row of them."""
     from sklearn.metrics import brier_score_loss, confusion_matrix, precision_recall_fscore_support
 
     every, predicted = [*range(len(names))], probabilities.argmax(axis=1)
-    constant = np.eye(len(names))[np.full(labels.size, majority)]
     by_class = precision_recall_fscore_support(labels, predicted, labels=every, zero_division=0.0)
-    return Evaluation(
-        samples=int(labels.size),
-        metrics={name: metric(labels, probabilities) for name, metric in METRICS.items()},
-        majority={name: metric(labels, constant) for name, metric in METRICS.items()},
+    return scored(
+        labels,
+        probabilities,
+        constant,
+        METRICS,
         calibration_error=_calibration_error(labels, probabilities),
         brier=float(brier_score_loss(labels, probabilities, labels=every, scale_by_half=False)),
         classes=[

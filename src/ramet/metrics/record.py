@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from math import nan
 from statistics import fmean
 
+from ramet.scale import PERCENT, Scale
+
 
 @dataclass(frozen=True)
 class Record:
@@ -35,6 +37,8 @@ class Record:
     """Means over the clients, if the server learns nothing else: loss and weight."""
     evaluated_mean: Mapping[str, float] = field(default_factory=dict)
     """Means over the clients, if the server learns nothing else: the scores."""
+    unit: str = PERCENT
+    """The unit of the scores."""
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients that have it; NaN if none has."""
@@ -42,6 +46,11 @@ class Record:
             return self.evaluated_mean.get(score, nan)
         scores = [numbers[score] for numbers in self.evaluated.values() if score in numbers]
         return fmean(scores) if scores else nan
+
+    def shown(self, score: str) -> str:
+        """The mean of a score, with its unit."""
+        scale = Scale(unit=self.unit)
+        return f"{scale.shown(self.mean(score))}{scale.suffix}"
 
     @property
     def bytes_up(self) -> int:
@@ -52,7 +61,8 @@ class Record:
         return sum(self.down.values())
 
     def line(self) -> str:
-        return json.dumps(asdict(self))
+        facts = asdict(self)
+        return json.dumps({n: f for n, f in facts.items() if (n, f) != ("unit", PERCENT)})
 
     @staticmethod
     def parse(line: str) -> Record:

@@ -8,12 +8,13 @@ from math import nan, sqrt
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from ramet.metrics.best import Evaluated, best_of
 from ramet.metrics.record import Record
 from ramet.metrics.work import WORK, total
 from ramet.privacy.budget import NoiseShare, guarantee
+from ramet.scale import SHARE, Scale
 
 Number: TypeAlias = int | float
 """Integers stay integers in JSON."""
@@ -23,7 +24,7 @@ _MAIN_SCORES = ("val", "test")
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 class Scores(_Frozen):
@@ -44,12 +45,15 @@ class Scores(_Frozen):
 
 
 class Baseline(_Frozen):
-    """A client's numbers of samples, and the score of the simplest classifier."""
+    """A client's numbers of samples, and the score of the best constant prediction."""
 
     train: int
     test: int
-    majority: float | None = None
-    """Test score of always predicting the most frequent training class; None for links."""
+    constant: float | None = Field(
+        default=None, validation_alias=AliasChoices("constant", "majority")
+    )
+    """Test score of always predicting what the training samples say, such as their most frequent
+    class; None for links. Older runs call it `majority`."""
 
 
 class Traffic(_Frozen):
@@ -136,6 +140,7 @@ class Summary(_Frozen):
     engine: str
     metric: str
     """The name of the metric, such as accuracy or ROC-AUC."""
+    scale: Scale = SHARE
     scores: Scores
     baselines: dict[str, Baseline] = {}
     """By client; empty if the clients' data is on other machines, and in older runs."""
@@ -187,10 +192,10 @@ class Round:
         return [value for value in values if value is not None]
 
 
-def scores(records: Sequence[Record]) -> Scores:
+def scores(records: Sequence[Record], scale: Scale = SHARE) -> Scores:
     """Test scores after the last round and at the round with the best validation score."""
     final = records[-1]
-    best_round = best_of([Evaluated.of(record) for record in records]).round
+    best_round = best_of([Evaluated.of(record) for record in records], scale).round
     best = next(record for record in records if record.round == best_round)
     return Scores(
         test=final.mean("test"),
@@ -198,7 +203,7 @@ def scores(records: Sequence[Record]) -> Scores:
         best_val_round=best.round,
         clients={client: numbers.get("test") for client, numbers in final.evaluated.items()},
         besides=_besides(final),
-        overview=_overview(records) if final.overview else {},
+        overview=_overview(records, scale) if final.overview else {},
     )
 
 
@@ -220,9 +225,9 @@ def common_metric(metrics: Iterable[str]) -> str:
     return distinct.pop() if len(distinct) == 1 else "score"
 
 
-def _overview(records: Sequence[Record]) -> dict[str, Number]:
+def _overview(records: Sequence[Record], scale: Scale) -> dict[str, Number]:
     """The server's model on all data: last scores, and test at its best validation score."""
-    best = max(records, key=lambda record: record.overview["val"])
+    best = scale.best(records, lambda record: record.overview["val"])
     return {
         **records[-1].overview,
         "test_at_best_val": best.overview["test"],

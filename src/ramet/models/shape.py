@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ramet.data.own.schema import TaskName
+
 Sized = TypeVar("Sized", "GraphShape", "NodeShape")
 
 
@@ -79,3 +81,15 @@ def _larger(shape: Sized) -> Sized:
         classes=shape.classes + 1,
         link_width=shape.link_width + 1,
     )
+
+
+SHAPES: dict[TaskName, type[GraphShape] | type[NodeShape] | type[LinkShape]] = {
+    **dict.fromkeys(("graph-classification", "graph-regression", "graph-multilabel"), GraphShape),
+    **dict.fromkeys(("node-classification", "node-regression", "node-multilabel"), NodeShape),
+    "link-prediction": LinkShape,
+}
+"""What networks of each task are built for."""
+FIRST_TASKS: dict[type[GraphShape] | type[NodeShape] | type[LinkShape], TaskName] = {
+    shape: task for task, shape in reversed(SHAPES.items())
+}
+"""The first task of each."""

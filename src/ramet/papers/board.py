@@ -178,7 +178,7 @@ def _entry(
 
 
 def _majority(runs: Sequence[FinishedRun]) -> float | None:
-    every = [one.majority for run in runs for one in run.summary.baselines.values()]
+    every = [one.constant for run in runs for one in run.summary.baselines.values()]
     known = [score for score in every if score is not None]
     return fmean(known) if known else None
 

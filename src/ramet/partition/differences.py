@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ramet.data import ClientData, HeteroGraph, NodeGraph, Split
 from ramet.data.graphs.portrait import divergences
+from ramet.data.splits import counts_of
 
 Matrix: TypeAlias = NDArray[np.float64]  # [clients, clients]
 _BINS = 10
@@ -51,7 +52,7 @@ def class_counts(held: ClientData[NodeGraph, Split]) -> Tensor:  # [classes]
     elsewhere = (held.evaluated_on or {}).values()
     if any(graph.nodes != held.content.nodes for graph in elsewhere):  # nodes of all clients
         own = [split.train]
-    return torch.bincount(held.content.labels[torch.cat(own)], minlength=held.content.classes)
+    return counts_of(held.content.labels[torch.cat(own)], held.content.classes)
 
 
 def _links_of(graph: HeteroGraph, names: Sequence[str]) -> Tensor:

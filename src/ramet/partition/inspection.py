@@ -16,6 +16,7 @@ from torch import Tensor
 from ramet.data import ClientData, GraphBlock, HeteroGraph, NodeGraph
 from ramet.data.graphs.node_graph import attribute_homophily, edge_homophily
 from ramet.data.graphs.portrait import divergences, portrait
+from ramet.data.splits import counts_of
 from ramet.errors import RametError
 from ramet.partition.base import Reading, Setting
 from ramet.partition.checked import data_of
@@ -138,7 +139,7 @@ def inspect_graphs(setting: Setting, reading: Reading) -> GraphInspection:
             nodes=float(block.node_starts.diff()[graphs].double().mean()),
             links=float(block.link_starts.diff()[graphs].double().mean()) / 2,
             features=block.feature_width,
-            classes=torch.bincount(block.labels[graphs], minlength=block.classes).tolist(),
+            classes=counts_of(block.labels[graphs], block.classes).tolist(),
         )
         portraits.append(portrait(block, graphs))
     return GraphInspection(

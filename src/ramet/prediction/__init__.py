@@ -4,7 +4,7 @@
 ``Trained.open``       a finished run, from its folder or from a site's own folder
 ``read_input``         a site's TOML file as a model's input, with ids and warnings
 ``client_input``       the data that a client was trained on, as a model's input
-``probabilities``      of each class, for all nodes or graphs of an input
+``outputs``            of a network, for all nodes or graphs of an input
 ``candidates``         the likeliest links of each node, for one relation
 ``predicted``          a table of either, with ids
 =====================  ===========================================================================
@@ -12,7 +12,7 @@
 
 from ramet.prediction.frames import Links, Prediction, predicted
 from ramet.prediction.inputs import Input, client_input, read_input
-from ramet.prediction.scores import Candidates, candidates, probabilities
+from ramet.prediction.scores import Candidates, candidates, outputs
 from ramet.prediction.trained import Trained
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "Trained",
     "candidates",
     "client_input",
+    "outputs",
     "predicted",
-    "probabilities",
     "read_input",
 ]

@@ -25,7 +25,7 @@ from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.link_reading import values_read
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
 from ramet.prediction.inputs import Input, client_input, read_input
-from ramet.prediction.scores import probabilities
+from ramet.prediction.scores import outputs
 from ramet.prediction.trained import Trained
 from ramet.prediction.values import shown_values
 
@@ -104,6 +104,8 @@ def explain(trained: Trained, given: Input, model: nn.Module, id_: str) -> Expla
             "predictions of links cannot be explained. Explanations are for node-classification "
             "and graph-classification."
         )
+    if not given.target.has_classes:
+        raise RametError("numbers and several labels cannot be explained yet, only classes.")
     row = _row(given, id_)
     if isinstance(given.graph, NodeGraph):
         local = _around_node(model, given.graph, row)
@@ -153,7 +155,9 @@ def _around_node(model: nn.Module, graph: NodeGraph, row: int) -> _Local:
     nodes, *_ = k_hop_subgraph(row, hops, graph.both_ways.index, num_nodes=graph.nodes)
     near = graph.subgraph(nodes)
     index = int((nodes == row).nonzero()[0])
-    whole, part = (probabilities(model, g)[i] for g, i in ((graph, row), (near, index)))
+    whole, part = (
+        outputs(model, g)[i].double().softmax(dim=0) for g, i in ((graph, row), (near, index))
+    )
     if not torch.allclose(whole, part, atol=_TOLERANCE):
         near, nodes, index = graph, torch.arange(graph.nodes), row
     model, near = _with_kinds_as_found(model, near)

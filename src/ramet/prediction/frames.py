@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ramet.data import HeteroGraph
 from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
 from ramet.prediction.inputs import Input, client_input, read_input
-from ramet.prediction.scores import candidates, probabilities
+from ramet.prediction.scores import candidates, outputs
 from ramet.prediction.trained import Trained
+from ramet.tasks import Numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,31 +65,37 @@ def predicted(
 def frame(model: nn.Module, given: Input, links: Links = Links()) -> pd.DataFrame:  # noqa: B008
     """For nodes and graphs ``id``, ``class`` and the probability of each class, ``p_CLASS``.
 
-    For links ``source``, ``rank``, ``target`` and ``probability``.
+    Of several labels there is the probability of each, and numbers have columns of their names. For
+    links ``source``, ``rank``, ``target`` and ``probability``.
     """
     import pandas as pd  # takes half a second to import
 
     graph = given.graph
     if not isinstance(graph, HeteroGraph):
-        chances = probabilities(model, graph).numpy()
-        classes = [given.classes[index] for index in chances.argmax(axis=1)]
-        columns = {f"p_{name}": chances[:, n] for n, name in enumerate(given.classes)}
-        rows = pd.DataFrame({"id": given.row_ids, "class": classes, **columns})
+        found = given.target.predicted(outputs(model, graph), graph.label_scale)
+        prefix = "" if isinstance(given.target, Numbers) else "p_"
+        columns: dict[str, Any] = {
+            f"{prefix}{name}": found[:, n] for n, name in enumerate(given.classes)
+        }
+        if given.target.has_classes:
+            classes = [given.classes[index] for index in found.argmax(axis=1)]
+            columns = {"class": classes, **columns}
+        rows = pd.DataFrame({"id": given.row_ids, **columns})
         return rows[: next(iter(given.new.values()), None)]
     relation = links.relation or _only_relation(graph)
-    found = candidates(model, graph, relation, links.top, links.known)
+    ranked = candidates(model, graph, relation, links.top, links.known)
     ends = next(one for one in graph.relations if one.name == relation)
     heads, tails = (given.ids[graph.types[end].name] for end in (ends.head, ends.tail))
     rows = pd.DataFrame(
         {
-            "source": heads[found.heads.numpy()],
-            "rank": found.ranks.numpy(),
-            "target": tails[found.tails.numpy()],
-            "probability": found.probabilities.numpy(),
+            "source": heads[ranked.heads.numpy()],
+            "rank": ranked.ranks.numpy(),
+            "target": tails[ranked.tails.numpy()],
+            "probability": ranked.probabilities.numpy(),
         }
     )
     new = given.new.get(graph.types[ends.head].name)
-    return rows if new is None else rows[found.heads.numpy() < new]
+    return rows if new is None else rows[ranked.heads.numpy() < new]
 
 
 def _only_relation(graph: HeteroGraph) -> str:

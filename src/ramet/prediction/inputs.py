@@ -13,8 +13,11 @@ from ramet.data.own.new_data import read_new_data
 from ramet.data.own.ranges import novelties
 from ramet.data.own.site import Site
 from ramet.data.own.tables import Ids
+from ramet.data.own.targets import scaled
 from ramet.errors import RametError
 from ramet.prediction.trained import Trained
+from ramet.tasks import Target, TargetTask
+from ramet.tasks.targets import CLASSES
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,11 @@ class Input:
     graph_ids: Ids | None
     """The ids of graphs, if there are many."""
     classes: tuple[str, ...]
+    """The names of classes, or of the numbers or labels."""
     features: Mapping[str, tuple[str, ...]]
     """The names of features, by node type; empty for built-in data."""
+    target: Target = CLASSES
+    """What is predicted."""
     new: Mapping[str, int] = field(default_factory=dict)
     """By type, how many nodes are predicted, if those after them are context."""
     warnings: tuple[str, ...] = ()
@@ -58,11 +64,12 @@ def read_input(trained: Trained, client: str, path: Path, context: Path | None =
     site = read_new_data(path, schema, preparation, context)
     return Input(
         client=client,
-        graph=_with_structure(site, trained),
+        graph=scaled(_with_structure(site, trained), preparation),
         ids=site.ids,
         graph_ids=site.graph_ids,
         classes=schema.classes,
         features=preparation.expanded(schema).nodes,
+        target=_target(trained),
         new=site.new,
         warnings=tuple(novelties(site, trained.ranges(client), preparation)),
     )
@@ -87,7 +94,13 @@ def client_input(trained: Trained, client: str) -> Input:
         graph_ids=np.arange(graph.graphs) if isinstance(graph, GraphBlock) else None,
         classes=tuple(map(str, range(graph.classes))),
         features={},
+        target=_target(trained),
     )
+
+
+def _target(trained: Trained) -> Target:
+    task = trained.experiment.method.task
+    return task.target if isinstance(task, TargetTask) else CLASSES
 
 
 def _with_structure(site: Site, trained: Trained) -> GraphBlock | NodeGraph | HeteroGraph:

@@ -1,4 +1,4 @@
-"""Probabilities of classes and links, computed in batches so that memory stays bounded."""
+"""Outputs for nodes and graphs, and scores of links, in batches so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -20,17 +20,12 @@ _FALLBACK_PAIRS = 2**16
 
 
 @torch.no_grad()
-def probabilities(model: nn.Module, graph: NodeGraph | GraphBlock) -> Tensor:
-    """[nodes or graphs, classes] of doubles; each row sums to 1."""
+def outputs(model: nn.Module, graph: NodeGraph | GraphBlock) -> Tensor:  # [samples, outputs]
     model.eval()
     if isinstance(graph, NodeGraph):
-        return _softmax(model(graph))
-    batches = _graph_batches(graph)
-    return torch.cat([_softmax(model(graph.cut(graphs))) for graphs in batches])
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    return logits.double().softmax(dim=1)
+        found: Tensor = model(graph)
+        return found
+    return torch.cat([model(graph.cut(graphs)) for graphs in _graph_batches(graph)])
 
 
 def _graph_batches(block: GraphBlock) -> tuple[Tensor, ...]:

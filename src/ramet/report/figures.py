@@ -22,6 +22,7 @@ from ramet.report.drawing import (
     sample_std,
 )
 from ramet.report.text import operations_unit
+from ramet.scale import SHARE, Scale, common_scale
 from ramet.studies.comparison import Standing
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 
@@ -35,14 +36,16 @@ def score_over_rounds(by_label: FinishedRuns) -> Figure:
 
     Both are running means over a twentieth of the rounds. Test sets are small, so raw curves jump.
     """
-    title = f"mean test {metric_of(by_label)}{_over_whom(by_label)}, %"
-    return _over_rounds(by_label, lambda one: one.test, title, percent=True)
+    scale = scale_of(by_label)
+    title = scale.label(f"mean test {metric_of(by_label)}{_over_whom(by_label)}")
+    return _over_rounds(by_label, lambda one: one.test, title, scale.factor)
 
 
 def score_on_all_data(by_label: FinishedRuns) -> Figure:
     """Like :func:`score_over_rounds`, for the server's model on all clients' data."""
-    title = f"test {metric_of(by_label)} on all data, %"
-    return _over_rounds(by_label, lambda one: one.overview, title, percent=True)
+    scale = scale_of(by_label)
+    title = scale.label(f"test {metric_of(by_label)} on all data")
+    return _over_rounds(by_label, lambda one: one.overview, title, scale.factor)
 
 
 def metric_of(by_label: FinishedRuns) -> str:
@@ -50,10 +53,15 @@ def metric_of(by_label: FinishedRuns) -> str:
     return common_metric(run.summary.metric for runs in by_label.values() for run in runs.values())
 
 
+def scale_of(by_label: FinishedRuns) -> Scale:
+    """The scale of the runs' metric."""
+    return common_scale(run.summary.scale for runs in by_label.values() for run in runs.values())
+
+
 def loss_over_rounds(by_label: FinishedRuns) -> Figure:
     """Mean training loss over clients and seeds."""
     title = f"mean training loss{_over_whom(by_label)}"
-    return _over_rounds(by_label, lambda one: one.loss, title, percent=False)
+    return _over_rounds(by_label, lambda one: one.loss, title, factor=1)
 
 
 def leave_out_clients(by_label: FinishedRuns) -> bool:
@@ -66,9 +74,8 @@ def _over_whom(by_label: FinishedRuns) -> str:
 
 
 def _over_rounds(
-    by_label: FinishedRuns, value: Callable[[Round], float | None], title: str, percent: bool
+    by_label: FinishedRuns, value: Callable[[Round], float | None], title: str, factor: int
 ) -> Figure:
-    factor = 100 if percent else 1
     with new_figure(8, 5) as (figure, axes):
         for index, (label, runs) in enumerate(by_label.items()):
             curves = [[value(one) for one in run.rounds] for run in runs.values()]
@@ -115,7 +122,7 @@ def score_over_bytes(by_label: FinishedRuns, baselines: Mapping[str, str]) -> Fi
                 )
         axes.set(
             xlabel="MB sent in the whole run, both ways",
-            ylabel=f"test {metric_of(by_label)}, %: mean ± std",
+            ylabel=f"{scale_of(by_label).label(f'test {metric_of(by_label)}')}: mean ± std",
         )
         axes.margins(x=0.08)
         from_zero(axes)
@@ -140,7 +147,7 @@ def pairs(by_label: FinishedRuns, baselines: Mapping[str, str]) -> dict[str, lis
 
 def _bytes_and_score(runs: Mapping[Draw, FinishedRun]) -> tuple[float, float, float]:
     """Megabytes sent, and mean and standard deviation of the score."""
-    scores = np.array([100 * run.score for run in runs.values()])
+    scores = np.array([run.summary.scale.factor * run.score for run in runs.values()])
     sent = np.mean([run.summary.traffic.total for run in runs.values()])
     return float(sent) / 1e6, float(scores.mean()), float(sample_std(scores))
 
@@ -160,8 +167,8 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
                 continue
             flops, mean, worst = (
                 row.flops_per_client_round / factor,
-                100 * row.test,
-                100 * row.worst,
+                row.scale.factor * row.test,
+                row.scale.factor * row.worst,
             )
             x = flops + step * sum(abs(flops - other) < step for other in drawn)
             drawn.append(flops)
@@ -170,21 +177,24 @@ def score_over_flops(rows: Sequence[Standing]) -> Figure:
             axes.plot(x, mean, MARKS[index % len(MARKS)], color=colour, label=row.label, ms=8)
             axes.plot(x, worst, "_", color=colour, ms=10)
         metric = common_metric(row.metric for row in rows)
+        scale = common_scale(row.scale for row in rows)
         axes.set(
             xlabel=f"{unit}FLOPs per client and round",
-            ylabel=f"test {metric}, %: mean and worst run",
+            ylabel=f"{scale.label(f'test {metric}')}: mean and worst run",
         )
         from_zero(axes)
         legend_right(axes, "method")
     return figure
 
 
-def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], metric: str) -> Figure:
+def score_over_kinds(
+    scores: Mapping[str, Mapping[int, Sequence[float]]], metric: str, scale: Scale = SHARE
+) -> Figure:
     """Score on all data over the number of link kinds, a line per method: mean ± std."""
     with new_figure(8, 4.5) as (figure, axes):
         for index, (label, by_kinds) in enumerate(scores.items()):
             kinds = sorted(by_kinds)
-            values = [100 * np.array(by_kinds[count]) for count in kinds]
+            values = [scale.factor * np.array(by_kinds[count]) for count in kinds]
             axes.errorbar(
                 kinds,
                 [value.mean() for value in values],
@@ -194,7 +204,7 @@ def score_over_kinds(scores: Mapping[str, Mapping[int, Sequence[float]]], metric
                 label=label,
                 **line_style(index),
             )
-        axes.set(xlabel="number of link kinds", ylabel=f"test {metric} on all data, %")
+        axes.set(xlabel="number of link kinds", ylabel=scale.label(f"test {metric} on all data"))
         legend_right(axes, "method")
     return figure
 

@@ -13,7 +13,7 @@ from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.partition.inspection import GraphInspection
 from ramet.report import drawing, figures, site_tables
-from ramet.report.text import operations, percent, plural
+from ramet.report.text import operations, plural
 from ramet.studies.comparison import Standing, standings
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
 from ramet.studies.sites import site_standings
@@ -79,7 +79,7 @@ def write_report(
             commands=[run.command for run in every],
             left_out=left_out,
             privacy=_privacy(by_label),
-            percent=percent,
+            scale=figures.scale_of(by_label),
             plural=plural,
             operations=operations,
         ),

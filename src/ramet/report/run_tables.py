@@ -10,37 +10,37 @@ from rich.table import Table
 
 from ramet.engine.site.audit import AuditEntry
 from ramet.metrics import Summary
-from ramet.metrics.classification import Evaluation
+from ramet.metrics.evaluation import Evaluation
 from ramet.metrics.work import total
 from ramet.report.plain_table import plain_table
-from ramet.report.text import operations, percent, size
+from ramet.report.text import operations, size
 
 
 def result_table(summary: Summary) -> Table:
     """A row per client, their means, and the network traffic as the caption."""
-    scores, traffic = summary.scores, summary.traffic
+    scores, traffic, shown = summary.scores, summary.traffic, summary.scale.shown
     table = Table(title=f"{summary.method} on {summary.setting}, seed {summary.seed}")
     table.add_column("client", overflow="fold")
-    table.add_column(f"test {summary.metric} %", justify="right", no_wrap=True)
+    table.add_column(f"test {summary.metric}{summary.scale.suffix}", justify="right", no_wrap=True)
     table.add_column("model scalars", justify="right", no_wrap=True)
     table.add_column("FLOPs per round", justify="right", no_wrap=True)
     for client, score in scores.clients.items():
         work = summary.flops.clients.get(client)
         table.add_row(
             client,
-            percent(score),
+            shown(score),
             f"{summary.model.scalars[client]:,}",
             operations(total(work) if work else None),
         )
     table.add_section()
     early = f" ({summary.rounds}, stopped early)" if summary.stopped_early else ""
-    table.add_row(f"mean, last round{early}", percent(scores.test), "", "")
+    table.add_row(f"mean, last round{early}", shown(scores.test), "", "")
     if scores.interval is not None:
         low, high = scores.interval
-        table.add_row("95 % interval for all clients", f"{percent(low)}–{percent(high)}", "", "")
+        table.add_row("95 % interval for all clients", f"{shown(low)}–{shown(high)}", "", "")
     table.add_row(
         f"mean, round {scores.best_val_round} (best validation)",
-        percent(scores.test_at_best_val),
+        shown(scores.test_at_best_val),
         "",
         "",
     )
@@ -115,16 +115,39 @@ def audit_runs_table(entries: Sequence[AuditEntry]) -> Table:
 
 
 def metrics_table(evaluations: Mapping[str, Evaluation]) -> Table:
-    """A row per client: all metrics on test data, with those of the majority class in brackets."""
-    table = plain_table("test %, and in brackets the most frequent class")
+    """A row per client: all metrics on test data, with those of a constant in brackets."""
+    first = next(iter(evaluations.values()))
+    of_constant = "the most frequent class" if first.classes else "a constant"
+    table = plain_table(f"test, and in brackets {of_constant}")
     table.add_column("client", overflow="fold")
-    names = list(next(iter(evaluations.values())).metrics)
-    for head in ("samples", *names, "ECE", "Brier"):
+    calibrated = ("ECE %", "Brier") if first.brier is not None else ()
+    heads = [f"{name}{scale.suffix}" for name, scale in first.scales.items()]
+    for head in ("samples", *heads, *calibrated):
         table.add_column(head, justify="right")
     for client, found in evaluations.items():
-        scores = [f"{100 * found.metrics[n]:.1f} ({100 * found.majority[n]:.1f})" for n in names]
-        calibration = f"{100 * found.calibration_error:.1f}", f"{found.brier:.3f}"
-        table.add_row(client, f"{found.samples:,}", *scores, *calibration)
+        scores = [
+            f"{scale.shown(found.metrics.get(name), 1)} "
+            f"({scale.shown(found.constant.get(name), 1)})"
+            for name, scale in found.scales.items()
+        ]
+        if found.brier is not None and found.calibration_error is not None:
+            scores += [f"{100 * found.calibration_error:.1f}", f"{found.brier:.3f}"]
+        table.add_row(client, f"{found.samples:,}", *scores)
+    return table
+
+
+def outputs_table(evaluations: Mapping[str, Evaluation]) -> Table:
+    """A row per client and target or label."""
+    scales = next(iter(evaluations.values())).scales
+    table = plain_table("test, by target")
+    for head in ("client", "target"):
+        table.add_column(head, overflow="fold")
+    for name, scale in scales.items():
+        table.add_column(f"{name}{scale.suffix}", justify="right")
+    for client, found in evaluations.items():
+        for output, scores in found.outputs.items():
+            cells = (scale.shown(scores.get(name), 1) for name, scale in scales.items())
+            table.add_row(client, output, *cells)
     return table
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from ramet.report.plain_table import plain_table
-from ramet.report.text import percent, plural
+from ramet.report.text import plural
+from ramet.scale import PERCENT, Scale
 from ramet.studies.gains import Gain
 from ramet.studies.sites import NOT_FINAL, Basis, SiteStanding, SiteStandings
 
@@ -24,25 +25,33 @@ _VERDICTS = {
 
 def sites_table(standings: Sequence[SiteStandings]) -> Table:
     """A row per method and site."""
-    table = plain_table(f"each site: test {standings[0].metric} %, alone and together")
+    scale = standings[0].scale
+    name = f"{standings[0].metric}{scale.suffix}"
+    table = plain_table(f"each site: test {name}, alone and together")
     for head in ("method", "site"):
         table.add_column(head, overflow="fold")
-    for head in ("majority", "alone", "together", "gain", "95 % interval"):
+    for head in ("constant", "alone", "together", "gain", "95 % interval"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for method in standings:
         for row in method.sites:
-            table.add_row(method.label, row.site, *site_cells(row))
+            table.add_row(method.label, row.site, *site_cells(row, method.scale))
     table.caption = (
-        "majority: always predicting the most frequent training class; alone: local; "
+        f"constant: always predicting {constant(standings[0].scale)}; alone: local; "
         f"{about(standings[0])}"
     )
     return table
 
 
-def site_cells(row: SiteStanding) -> tuple[str, ...]:
-    scores = (percent(score) for score in (row.majority, row.alone, row.together))
-    return (*scores, points(row.gain.mean), interval(row.gain), row.verdict)
+def constant(scale: Scale) -> str:
+    """What a site would predict without a model."""
+    classes = scale.unit == PERCENT
+    return "the most frequent training class" if classes else "the mean of the training samples"
+
+
+def site_cells(row: SiteStanding, scale: Scale) -> tuple[str, ...]:
+    scores = (scale.shown(score) for score in (row.constant, row.alone, row.together))
+    return (*scores, scale.change(row.gain.mean), interval(row.gain, scale), row.verdict)
 
 
 def about(standings: SiteStandings) -> str:
@@ -66,31 +75,27 @@ def about(standings: SiteStandings) -> str:
 
 def sentence(standings: SiteStandings) -> str:
     """What the intervals say: `fedavg helps south: +6.1 [2.0, 10.3]; undecided for north: …`."""
-    verdicts = f"{standings.label} {'; '.join(_verdicts(standings.sites))}."
+    verdicts = f"{standings.label} {'; '.join(_verdicts(standings))}."
     reason = standings.not_final
     return f"{verdicts} {reason[0].upper()}{reason[1:]}; {HOW_TO_CONVERGE}" if reason else verdicts
 
 
-def _verdicts(sites: Sequence[SiteStanding]) -> Iterator[str]:
+def _verdicts(standings: SiteStandings) -> Iterator[str]:
+    sites = standings.sites
     for verdict, verb in _VERDICTS.items():
         chosen = [row for row in sites if row.verdict == verdict]
         if chosen and len(sites) > MOST_SITES:
             yield f"{verb} {len(chosen)} of {plural(len(sites), 'site')}"
         elif chosen:
-            yield f"{verb} {', '.join(_gain_of(row) for row in chosen)}"
+            yield f"{verb} {', '.join(_gain_of(row, standings.scale) for row in chosen)}"
 
 
-def _gain_of(row: SiteStanding) -> str:
-    given = row.gain.low is not None
-    return f"{row.site}: {points(row.gain.mean)}{' ' + interval(row.gain) if given else ''}"
+def _gain_of(row: SiteStanding, scale: Scale) -> str:
+    given = f" {interval(row.gain, scale)}" if row.gain.low is not None else ""
+    return f"{row.site}: {scale.change(row.gain.mean)}{given}"
 
 
-def points(gain: float) -> str:
-    """In percentage points, with a sign."""
-    return f"{100 * gain:+.1f}"
-
-
-def interval(gain: Gain) -> str:
+def interval(gain: Gain, scale: Scale) -> str:
     if gain.low is None or gain.high is None:
         return "–"
-    return f"[{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+    return f"[{scale.shown(gain.low, 1)}, {scale.shown(gain.high, 1)}]"

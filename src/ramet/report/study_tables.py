@@ -8,7 +8,8 @@ from rich.table import Table
 
 from ramet.metrics.summary import common_metric
 from ramet.report.plain_table import plain_table
-from ramet.report.text import operations_unit, percent, plural
+from ramet.report.text import operations_unit, plural
+from ramet.scale import PERCENT, Scale, common_scale
 from ramet.studies.comparison import Standing
 
 _ALPHA = 0.05
@@ -20,8 +21,8 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
     same_draws, several_splits = len(draws) == 1, any(row.splits > 1 for row in rows)
     unequal = f"{'splits × ' if several_splits else ''}seeds (number after each method)"
     over = _draws(rows[0]) if same_draws else unequal
-    metric = common_metric(row.metric for row in rows)
-    table = plain_table(f"{setting}: test {metric} %, mean ± std over {over}")
+    metric, scale = common_metric(row.metric for row in rows), scale_of(rows)
+    table = plain_table(f"{setting}: test {metric}{scale.suffix}, mean ± std over {over}")
     table.add_column("method", overflow="fold")
     columns = standing_columns(rows, target)
     for head in columns:
@@ -41,7 +42,7 @@ def comparison_table(rows: Sequence[Standing], setting: str, target: float | Non
             "; all data: the server's model on all clients' data, at its best validation round"
         )
     if target is not None:
-        table.caption += f"; to {100 * target:g}: rounds needed to reach that score"
+        table.caption += f"; to {scale.factor * target:g}: rounds needed to reach that score"
     return table
 
 
@@ -49,17 +50,21 @@ def gain_table(rows: Sequence[Standing], margin: float | None) -> Table:
     """The gain of each method that is compared, and what is known about it."""
     compared = [row for row in rows if row.gain is not None]
     over = next((row.label for row in rows if row.gain is None), "")
-    table = plain_table(f"gain over {over} in points, after the last round")
+    scale = scale_of(rows)
+    unit = "points" if scale.unit == PERCENT else scale.unit or "the metric"
+    table = plain_table(f"gain over {over} in {unit}, after the last round")
     table.add_column("method", overflow="fold")
     columns = {
-        "gain": [_points(row.gain) for row in compared],
+        "gain": [_gain(row.gain, scale) for row in compared],
         "95 % interval": [_interval(row) for row in compared],
         "effect": ["–" if row.effect is None else f"{row.effect:+.2f}" for row in compared],
         "p": [_p(row.p_value) for row in compared],
         "p (Holm)": [_p(row.p_holm) for row in compared],
     }
     if margin is not None:
-        columns[f"as good, ±{100 * margin:g}"] = [_equivalence(row, margin) for row in compared]
+        columns[f"as good, ±{scale.factor * margin:g}"] = [
+            _equivalence(row, margin) for row in compared
+        ]
     for head in columns:
         table.add_column(head, justify="right", no_wrap=True)
     for cells in zip((row.label for row in compared), *columns.values(), strict=True):
@@ -74,14 +79,18 @@ def gain_table(rows: Sequence[Standing], margin: float | None) -> Table:
     return table
 
 
-def _points(gain: float | None) -> str:
-    return "–" if gain is None else f"{100 * gain:+.2f}"
+def scale_of(rows: Sequence[Standing]) -> Scale:
+    return common_scale(row.scale for row in rows)
+
+
+def _gain(gain: float | None, scale: Scale) -> str:
+    return "–" if gain is None else scale.change(gain, 2)
 
 
 def _interval(row: Standing) -> str:
     if row.gain_low is None or row.gain_high is None:
         return "–"
-    return f"[{_points(row.gain_low)}, {_points(row.gain_high)}]"
+    return f"[{_gain(row.gain_low, row.scale)}, {_gain(row.gain_high, row.scale)}]"
 
 
 def _p(value: float | None) -> str:
@@ -122,11 +131,11 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
     flops = [row.flops_per_client_round for row in rows]
     unit, factor = operations_unit(flops)
     columns = {
-        "last round": [_percent_with_spread(row.test, row.spread) for row in rows],
-        "last ten": [percent(row.test_last_ten) for row in rows],
-        "best val": [percent(row.test_at_best_val) for row in rows],
-        "all data": [_percent_with_spread(row.overview, row.overview_spread) for row in rows],
-        "gain": [_points(row.gain) for row in rows],
+        "last round": [_with_spread(row.test, row.spread, row.scale) for row in rows],
+        "last ten": [row.scale.shown(row.test_last_ten) for row in rows],
+        "best val": [row.scale.shown(row.test_at_best_val) for row in rows],
+        "all data": [_with_spread(row.overview, row.overview_spread, row.scale) for row in rows],
+        "gain": [_gain(row.gain, row.scale) for row in rows],
         "p": [_p(row.p_value) for row in rows],
         "scalars": [f"{row.scalars:,.0f}" for row in rows],
         "up KB": [f"{row.up_per_client_round / 1024:.2f}" for row in rows],
@@ -136,7 +145,7 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
         columns["rounds"] = [f"{row.rounds:.0f}" for row in rows]
         columns["epochs"] = ["–" if row.epochs is None else f"{row.epochs:.0f}" for row in rows]
     if target is not None:
-        columns[f"to {100 * target:g}"] = [
+        columns[f"to {scale_of(rows).factor * target:g}"] = [
             "not by all" if row.rounds_to_target is None else f"{row.rounds_to_target:.0f}"
             for row in rows
         ]
@@ -145,5 +154,5 @@ def standing_columns(rows: Sequence[Standing], target: float | None) -> dict[str
     return columns
 
 
-def _percent_with_spread(mean: float | None, spread: float | None) -> str:
-    return percent(mean) + ("" if spread is None else f" ± {percent(spread)}")
+def _with_spread(mean: float | None, spread: float | None, scale: Scale) -> str:
+    return scale.shown(mean) + ("" if spread is None else f" ± {scale.shown(spread)}")

@@ -67,6 +67,8 @@ class Method:
             whole replies in float64.
         fault: a further check of a reply's arrays, called once their names, shapes and types are
             right and their values finite. Returns the fault in a few words, or None.
+        needs_classes: whether it computes with the classes of samples, so that it cannot learn
+            numbers or several labels.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Method:
     pace: FirstReplies | None = None
     summation: FixedPoint | None = None
     fault: Callable[[Arrays], str | None] = no_fault
+    needs_classes: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.stages, tuple):

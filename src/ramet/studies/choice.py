@@ -57,7 +57,7 @@ def differences(
     on_all_data: bool = False,
     other_on_all_data: bool | None = None,
 ) -> dict[Draw, float]:
-    """The differences of the scores on common draws; empty if a run does not have the score.
+    """By how much the scores are better on common draws; empty if a run does not have the score.
 
     Args:
         own: runs of one method.
@@ -75,7 +75,7 @@ def differences(
         for draw in common
     }
     known = {
-        draw: ours - theirs
+        draw: own[draw].summary.scale.gain(ours, theirs)
         for draw, (ours, theirs) in pairs.items()
         if ours is not None and theirs is not None
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from ramet.metrics import Summary
+from ramet.metrics import Scale, Summary
 from ramet.studies.choice import Choice, differences, samples_ratio, score
 from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
@@ -15,12 +15,13 @@ from ramet.studies.gains import Gain, holm, paired_gain
 
 @dataclass(frozen=True)
 class Standing:
-    """The result of one method. Scores are fractions; the gain is over the baseline."""
+    """The result of one method. A positive gain is better than the baseline."""
 
     label: str
     seeds: int
     splits: int
     metric: str  # accuracy or ROC-AUC
+    scale: Scale
     test: float
     spread: float | None  # sample standard deviation over runs
     worst: float  # test score of the worst run
@@ -82,9 +83,10 @@ def _standing(
         seeds=len({draw.seed for draw in own}),
         splits=len({draw.split_seed for draw in own}),
         metric=summaries[0].metric,
+        scale=summaries[0].scale,
         test=fmean(tests),
         spread=stdev(tests) if len(own) > 1 else None,
-        worst=min(tests),
+        worst=summaries[0].scale.worst(tests),
         test_last_ten=fmean(last_tens) if len(last_tens) == len(own) else None,
         test_at_best_val=fmean(one.scores.test_at_best_val for one in summaries),
         overview=fmean(overviews) if overviews else None,
@@ -130,10 +132,16 @@ def gain_of(
     return paired_gain(found, samples_ratio(own)) if found else None
 
 
+def _first(run: FinishedRun, target: float) -> int | None:
+    """The first round whose score reaches the target."""
+    scale = run.summary.scale
+    return next((one.number for one in run.rounds if scale.reaches(one.test, target)), None)
+
+
 def _rounds_to(target: float | None, runs: Iterable[FinishedRun]) -> float | None:
     """The mean number of rounds to reach the target; None if a run never reaches it."""
     if target is None:
         return None
-    firsts = [next((one.number for one in run.rounds if one.test >= target), None) for run in runs]
+    firsts = [_first(run, target) for run in runs]
     reached = [first for first in firsts if first is not None]
     return fmean(reached) if reached and len(reached) == len(firsts) else None

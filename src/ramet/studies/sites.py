@@ -14,10 +14,12 @@ from ramet.experiment import MethodSpec
 from ramet.experiment.run_models import predictor
 from ramet.methods import PAPER_NAMES
 from ramet.metrics.bootstrap import bootstrap_error
-from ramet.metrics.classification import METRICS
+from ramet.metrics.metric import Metric
+from ramet.scale import Scale
 from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import Gain, holm, paired_gain
+from ramet.tasks import TargetTask
 
 ALONE = "local"
 NOT_FINAL = "not final"
@@ -48,7 +50,8 @@ class SiteStanding:
     """One site: trained alone, and together with the others by one method."""
 
     site: str
-    majority: float | None
+    constant: float | None
+    """The score of the best constant prediction."""
     alone: float
     together: float
     gain: Gain
@@ -75,6 +78,7 @@ class SiteStandings:
 
     label: str
     metric: str
+    scale: Scale
     basis: Basis
     runs: int
     sites: list[SiteStanding]
@@ -128,6 +132,7 @@ def _standings(
     return SiteStandings(
         label=label,
         metric=first.summary.metric if first else "score",
+        scale=first.summary.scale if first else Scale(),
         basis=basis,
         runs=len(draws),
         sites=[
@@ -151,12 +156,13 @@ def _standing(
         return None
     baselines = [one.summary.baselines.get(site) for one, _ in pairs.values()]
     sizes = [found for found in baselines if found]
-    majorities = [found.majority for found in sizes if found.majority is not None]
+    constants = [found.constant for found in sizes if found.constant is not None]
+    scale = next(iter(pairs.values()))[0].summary.scale
     ratio = fmean(found.test / max(found.train, 1) for found in sizes) if sizes else None
-    gain = paired_gain({draw: t - a for draw, (a, t) in known.items()}, ratio)
+    gain = paired_gain({draw: scale.gain(t, a) for draw, (a, t) in known.items()}, ratio)
     return SiteStanding(
         site=site,
-        majority=fmean(majorities) if majorities else None,
+        constant=fmean(constants) if constants else None,
         alone=fmean(a for a, _ in known.values()),
         together=fmean(t for _, t in known.values()),
         gain=gain.widened(predicted.error(site), sizes[0].test, ratio) if ratio else gain,
@@ -166,11 +172,7 @@ def _standing(
 def _basis(pairs: Mapping[Draw, tuple[FinishedRun, FinishedRun]]) -> Basis:
     if len({draw.split_seed for draw in pairs}) > 1:
         return Basis.SPLITS
-    can_predict = all(
-        run.folder is not None and run.summary.metric in METRICS
-        for pair in pairs.values()
-        for run in pair
-    )
+    can_predict = all(_metric_of(run) is not None for pair in pairs.values() for run in pair)
     if len(pairs) > 1:
         return Basis.SEEDS if can_predict else Basis.SEEDS_ALONE
     return Basis.TEST_SAMPLES if pairs and can_predict else Basis.NONE
@@ -180,7 +182,7 @@ class _Predictions:
     """What the models of all pairs of runs predict for the sites' test samples."""
 
     def __init__(self, wanted: bool, pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> None:
-        self._metric = pairs[0][1].summary.metric if pairs else ""
+        self._metric = _metric_of(pairs[0][1]) if pairs else None
         folders = [(one.folder, other.folder) for one, other in pairs]
         self._folders = [
             (predictor(one), predictor(other))
@@ -191,10 +193,17 @@ class _Predictions:
     def error(self, site: str) -> float | None:
         """The error of the mean gain from the site's test samples, if all have the same ones."""
         tests = [tuple(folder(site)["test"] for folder in pair) for pair in self._folders]
-        if not tests:
+        if not tests or self._metric is None:
             return None
-        labels = tests[0][0].labels
-        if not all(np.array_equal(one.labels, labels) for pair in tests for one in pair):
+        labels, floats = tests[0][0].labels, tests[0][0].labels.dtype.kind == "f"
+        every = (one.labels for pair in tests for one in pair)
+        if not all(np.array_equal(one, labels, equal_nan=floats) for one in every):
             return None
-        probabilities = [(one.probabilities, other.probabilities) for one, other in tests]
-        return bootstrap_error(labels, probabilities, METRICS[self._metric])
+        predicted = [(one.predicted, other.predicted) for one, other in tests]
+        return bootstrap_error(labels, predicted, self._metric)
+
+
+def _metric_of(run: FinishedRun) -> Metric | None:
+    """The metric of the run's predictions; None if they cannot be repeated."""
+    task = run.folder and run.folder.experiment().scored_method.task
+    return task.chosen if isinstance(task, TargetTask) else None

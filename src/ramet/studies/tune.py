@@ -28,9 +28,11 @@ from ramet.options import allow_code, folder_name
 from ramet.partition.given import with_given
 from ramet.randomness import Randomness
 from ramet.run_options import CODE, STUDY_KEYWORDS, Computing, with_keywords
+from ramet.scale import SHARE, Scale
 from ramet.studies.search_space import DEFAULT_SPACE, Space, parse_dimension
 from ramet.studies.sweep import Sweep
 from ramet.studies.unchanged_data import check_data
+from ramet.tasks import Task
 
 FILE = "tune.json"
 GROUP = 4
@@ -63,6 +65,7 @@ class Tuned:
 
     folder: Path
     metric: str
+    scale: Scale
     trials: Mapping[str, Sequence[Trial]]
     best: Mapping[str, Best]
     """By method, without those of which all trials failed."""
@@ -70,8 +73,8 @@ class Tuned:
     """Runs that failed, and why."""
 
 
-Observer: TypeAlias = Callable[[Mapping[str, Sequence[Trial]]], None]
-"""Called with all trials so far after each group."""
+Observer: TypeAlias = Callable[[Mapping[str, Sequence[Trial]], Scale], None]
+"""Called with all trials so far after each group, and the scale of their scores."""
 
 
 @dataclass(frozen=True)
@@ -127,14 +130,14 @@ class Search:
                     trials[str(method)].append(Trial(number, options, val))
             if len(numbers) + first > self._stored_trials():
                 self._write(trials, {})
-            observe(trials)
+            observe(trials, self._scale)
         best = {
             str(method): self._best(method, found)
             for method in self.sweep.methods
             if (found := [one for one in trials[str(method)] if one.val is not None])
         }
         self._write(trials, best)
-        return Tuned(self.sweep.folder, self._metric(), trials, best, failed)
+        return Tuned(self.sweep.folder, self._task.metric, self._scale, trials, best, failed)
 
     def _stored_trials(self) -> int:
         """The number of trials in the file, which stay there until there are more."""
@@ -148,7 +151,8 @@ class Search:
             defaults = {name: str(self._defaults(method)[name]) for name in space}
             if all(space[name].value(text) is not None for name, text in defaults.items()):
                 return defaults
-        return sampled(space, known, Randomness(self.seed, str(method), number).number("trial"))
+        seed = Randomness(self.seed, str(method), number).number("trial")
+        return sampled(space, known, seed, self._scale)
 
     def space(self, method: MethodSpec) -> Space:
         """The options of a method that are searched."""
@@ -185,19 +189,25 @@ class Search:
             folder = self.sweep.run_folder(method, draw)
             if folder.summary() is None:
                 return None
-            scores.append(best_of([Evaluated.of(one) for one in folder.records()]).val)
+            rounds = [Evaluated.of(one) for one in folder.records()]
+            scores.append(best_of(rounds, self._scale).val)
         return fmean(scores)
 
     def _best(self, method: MethodSpec, trials: Sequence[Trial]) -> Best:
         """The first of the best trials, with the test score at its best validation score."""
-        trial = max(trials, key=lambda one: one.val or 0.0)
+        trial = self._scale.best(trials, lambda one: one.val or 0.0)
         spec = with_options(method, trial.options)
         summaries = [self.sweep.run_folder(spec, draw).summary() for draw in self.sweep.draws]
         test = fmean(one.scores.test_at_best_val for one in summaries if one)
         return Best(trial, test, self.sweep.settings(spec, self.sweep.draws[0]).command)
 
-    def _metric(self) -> str:
-        return self.sweep.experiment(self.sweep.methods[0]).method.task.metric
+    @cached_property
+    def _task(self) -> Task:
+        return self.sweep.experiment(self.sweep.methods[0]).scored_method.task
+
+    @property
+    def _scale(self) -> Scale:
+        return self._task.scale
 
     @property
     def _file(self) -> Path:
@@ -217,7 +227,7 @@ class Search:
     def _write(self, trials: Mapping[str, Sequence[Trial]], best: Mapping[str, Best]) -> None:
         content = {
             "search": self._facts(),
-            "metric": self._metric(),
+            "metric": self._task.metric,
             "trials": {label: [*map(asdict, found)] for label, found in trials.items()},
             "best": {
                 label: {**asdict(one.trial), "test": one.test, "command": one.command}
@@ -246,16 +256,20 @@ def _execute(sweep: Sweep, jobs: int) -> dict[str, str]:
     return {name: problem for name, problem in problems.items() if problem is not None}
 
 
-def sampled(space: Space, known: Sequence[Trial], seed: int) -> dict[str, str]:
+def sampled(
+    space: Space, known: Sequence[Trial], seed: int, scale: Scale = SHARE
+) -> dict[str, str]:
     """Options that the sampler proposes after the known trials."""
     import optuna
     from optuna.samplers import TPESampler
+    from optuna.study import StudyDirection
     from optuna.trial import TrialState, create_trial
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = {name: dimension.distribution() for name, dimension in space.items()}
     sampler = TPESampler(seed=seed % 2**32, n_startup_trials=_RANDOM_TRIALS)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
+    best = StudyDirection.MINIMIZE if scale.lower_is_better else StudyDirection.MAXIMIZE
+    study = optuna.create_study(direction=best, sampler=sampler)
     for trial in known:
         study.add_trial(
             create_trial(
@@ -297,7 +311,7 @@ def tune(
         seeds: each trial is run with all of these, and its score is the mean.
         jobs: the number of parallel runs; it does not change the trials.
         out: the folder of the search; default: ``tune/SETTING``.
-        observe: called with all trials so far after each group of trials.
+        observe: called with all trials so far, and the scale of their scores, after each group.
         options: options of the runs, and fixed options of all methods and of the setting.
     """
     texts = [methods] if isinstance(methods, str) else methods
@@ -320,4 +334,4 @@ def tune(
     given = {name: parse_dimension(text) for name, text in (search or {}).items()}
     plan = Search(sweep, trials, given)
     plan.check()
-    return plan.execute(jobs, observe or (lambda _: None))
+    return plan.execute(jobs, observe or (lambda *_: None))

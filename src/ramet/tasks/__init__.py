@@ -1,16 +1,19 @@
-"""Tasks: loss, batches and scores of graph classification, node classification, link prediction."""
+"""Tasks: what is predicted for graphs, nodes and links, with loss, batches and scores."""
 
 from collections.abc import Callable
-from math import inf
 
 from ramet.data import StructureEncoding
 from ramet.data.own.schema import TaskName
-from ramet.metrics.classification import METRICS
-from ramet.tasks.base import Predictions, Samples, Scores, Shape, Task
-from ramet.tasks.graph_classification import (
+from ramet.metrics import classification, multilabel, regression
+from ramet.tasks.base import SHARES, Samples, Scores, Shape, TargetTask, Task
+from ramet.tasks.graph_tasks import (
     GraphClassification,
+    GraphMultilabel,
+    GraphRegression,
     GraphSamples,
     graph_classification,
+    graph_multilabel,
+    graph_regression,
 )
 from ramet.tasks.link_prediction import (
     LINK_METRICS,
@@ -18,49 +21,59 @@ from ramet.tasks.link_prediction import (
     LinkSamples,
     link_prediction,
 )
-from ramet.tasks.node_classification import (
+from ramet.tasks.node_tasks import (
     NodeClassification,
+    NodeMultilabel,
+    NodeRegression,
     NodeSamples,
     node_classification,
+    node_multilabel,
+    node_regression,
 )
+from ramet.tasks.targets import Classes, Numbers, Predictions, SeveralLabels, Target
 
-TASKS: dict[TaskName, Callable[..., Task]] = {
+TASKS: dict[str, Callable[..., Task]] = {
     "graph-classification": graph_classification,
+    "graph-regression": graph_regression,
+    "graph-multilabel": graph_multilabel,
     "node-classification": node_classification,
+    "node-regression": node_regression,
+    "node-multilabel": node_multilabel,
     "link-prediction": link_prediction,
 }
 TASK_METRICS: dict[TaskName, tuple[str, ...]] = {
-    "graph-classification": tuple(METRICS),
-    "node-classification": tuple(METRICS),
+    **dict.fromkeys(("graph-classification", "node-classification"), (*classification.METRICS,)),
+    **dict.fromkeys(("graph-regression", "node-regression"), (*regression.METRICS,)),
+    **dict.fromkeys(("graph-multilabel", "node-multilabel"), (*multilabel.METRICS,)),
     "link-prediction": LINK_METRICS,
 }
 """The metrics by which rounds can be chosen; the first is the default."""
-SHARES = frozenset(name for names in TASK_METRICS.values() for name in names)
-"""Metrics that are shares: from 0 to 1."""
-
-
-def score_range(task: Task) -> tuple[float, float]:
-    """Where ``val`` and ``test`` lie: what the task says, 0 to 1 for our metrics, or anywhere."""
-    declared: tuple[float, float] | None = getattr(task, "score_range", None)
-    return declared or ((0.0, 1.0) if task.metric in SHARES else (-inf, inf))
-
 
 __all__ = [
     "SHARES",
     "TASKS",
     "TASK_METRICS",
+    "Classes",
     "GraphClassification",
+    "GraphMultilabel",
+    "GraphRegression",
     "GraphSamples",
     "LinkPrediction",
     "LinkSamples",
     "NodeClassification",
+    "NodeMultilabel",
+    "NodeRegression",
     "NodeSamples",
+    "Numbers",
     "Predictions",
     "Samples",
     "Scores",
+    "SeveralLabels",
     "Shape",
     "StructureEncoding",
+    "Target",
+    "TargetTask",
     "Task",
     "TaskName",
-    "score_range",
+    "node_classification",
 ]

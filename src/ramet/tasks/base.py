@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ramet.data import ClientData, StructureEncoding
 from ramet.data.own.schema import Schema, TaskName
 from ramet.errors import RametError
-from ramet.metrics.classification import METRICS, Labels, Probabilities
+from ramet.metrics import classification, multilabel
+from ramet.metrics.metric import Metric
+from ramet.metrics.summary import Baseline
+from ramet.scale import SHARE, Scale
+from ramet.tasks.targets import CLASSES, Predictions, Target
 
+SHARES = frozenset((*classification.METRICS, *multilabel.METRICS, "ROC-AUC", "mrr"))
+"""Metrics that are shares: from 0 to 1."""
 Scores: TypeAlias = dict[str, float | None]
 """Metrics by name; ``val`` and ``test`` are always among them. None without samples: a client that
 has none has no score, and is not in the means."""
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """True classes and predicted probabilities."""
-
-    labels: Labels
-    probabilities: Probabilities
-    training: Tensor
-    """The classes of the training samples."""
-
-    @staticmethod
-    def of(logits: Tensor, labels: Tensor, training: Tensor) -> Predictions:
-        probabilities = logits.double().softmax(dim=1).cpu().numpy()
-        return Predictions(labels.cpu().numpy(), probabilities, training)
-
-    @property
-    def majority(self) -> int:
-        """The most frequent class of the training samples."""
-        return int(torch.bincount(self.training).argmax()) if self.training.numel() else 0
-
-
-def scored(predictions: Mapping[str, Predictions], metric: str) -> Scores:
-    """The metric of each part; and the accuracy on test, if it is another."""
-    scores: Scores = {
-        part: METRICS[metric](given.labels, given.probabilities) if given.labels.size else None
-        for part, given in predictions.items()
-    }
-    test = predictions["test"]
-    if metric != "accuracy" and test.labels.size:
-        scores["accuracy"] = METRICS["accuracy"](test.labels, test.probabilities)
-    return scores
 
 
 class Samples(Protocol):
@@ -76,8 +51,9 @@ class Shape(Protocol):
         ...
 
 
+@runtime_checkable
 class Task(Protocol):
-    """Loss, batches and scores; subclasses inherit those for classifiers."""
+    """Loss, batches and scores."""
 
     name: ClassVar[TaskName]
 
@@ -85,6 +61,21 @@ class Task(Protocol):
     def metric(self) -> str:
         """Name of the metric in ``val`` and ``test``, by which rounds are chosen."""
         ...
+
+    @property
+    def scale(self) -> Scale:
+        """That of the metric; higher is better, unless a task says otherwise."""
+        return SHARE if self.metric in SHARES else Scale()
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """The metrics that can be chosen; empty if the task decides."""
+        return {}
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether what ``labelled`` returns are classes."""
+        return True
 
     def samples(self, data: ClientData[Any, Any]) -> Any:
         """Convert a client's data to this task's format; raise RametError for another task's."""
@@ -127,19 +118,97 @@ class Task(Protocol):
         """The rows of the output that have a training label, and their labels."""
         ...
 
-    def predictions(
-        self, model: nn.Module, samples: Any, device: torch.device
-    ) -> dict[str, Predictions]:
-        """The predictions for the held-out samples of each part, ``val`` and ``test``."""
-        ...
-
     def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
         """``val``, ``test`` and possibly more, on the client's held-out samples."""
-        return scored(self.predictions(model, samples, device), self.metric)
+        ...
+
+    def baseline(self, samples: Any) -> Baseline | None:  # noqa: ARG002
+        """The client's numbers of samples, and the score of a constant; None if it has none."""
+        return None
 
     def extra_scores(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:  # noqa: ARG002
         """Further metrics, which need the ground truth of a simulation."""
         return {}
+
+
+@dataclass(frozen=True)
+class TargetTask(Task):
+    """A task whose networks predict a target for each sample.
+
+    Args:
+        target: what is predicted, its loss and its metrics.
+        metric: the name of one of the target's metrics, or that of ``measure``.
+        measure: a metric of one's own.
+        unit: that of the numbers that are predicted.
+    """
+
+    target: Target = CLASSES
+    metric: str = ""
+    measure: Metric | None = None
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.metric:
+            object.__setattr__(self, "metric", next(iter(self.target.metrics)))
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return self.target.metrics
+
+    @property
+    def has_classes(self) -> bool:
+        return self.target.has_classes
+
+    @property
+    def chosen(self) -> Metric | None:
+        """The metric in ``val`` and ``test``; None if a subclass has one of its own."""
+        metric = self.measure or self.metrics.get(self.metric)
+        return metric and metric.in_unit(self.unit)
+
+    @property
+    def scale(self) -> Scale:
+        return self.chosen.scale if self.chosen else Scale()
+
+    def measured_by(self, metric: Metric) -> TargetTask:
+        """The same task with another metric."""
+        known = self.metrics.get(metric.name) is metric
+        return replace(self, metric=metric.name, measure=None if known else metric)
+
+    def predictions(
+        self, model: nn.Module, samples: Any, device: torch.device
+    ) -> dict[str, Predictions]:
+        """The predictions for the held-out samples of each part, ``val`` and ``test``."""
+        raise NotImplementedError
+
+    def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
+        """The metric of each part; and the accuracy of classes on test, if it is another."""
+        found = self.predictions(model, samples, device)
+        metric = self.chosen or next(iter(self.metrics.values()))
+        scores: Scores = {part: given.scored(metric) for part, given in found.items()}
+        if self.has_classes and self.metric != "accuracy" and found["test"].labels.size:
+            scores["accuracy"] = found["test"].scored(self.metrics["accuracy"])
+        return scores
+
+    def parts(self, samples: Any) -> tuple[Tensor, Tensor, int]:
+        """The labels of the training and of the test samples, and the number of outputs."""
+        raise NotImplementedError
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Refuse labels of another kind of target."""
+        if self.has_classes == labels.is_floating_point():
+            found = "numbers or several labels" if self.has_classes else "classes"
+            raise RametError(
+                f"this method is for {self.name}, but these clients' data have {found}. Choose "
+                "another method or another --task; `ramet methods NAME` shows a method's task."
+            )
+
+    def baseline(self, samples: Any) -> Baseline:
+        train, test, outputs = self.parts(samples)
+        constant = self.target.constant(train.numpy(), outputs)
+        of_constant = np.tile(constant, (len(test), 1))
+        always = Predictions(self.target, test.numpy(), of_constant, constant)
+        score = always.scored(self.chosen) if len(train) and self.chosen else None
+        return Baseline(train=len(train), test=len(test), constant=score)
 
 
 def encoded(model: nn.Module, batch: Any) -> Tensor:
@@ -152,6 +221,10 @@ def encoded(model: nn.Module, batch: Any) -> Tensor:
         )
     embeddings: Tensor = encode(batch)
     return embeddings
+
+
+def on_host(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.cpu()
 
 
 def mismatch(task: TaskName, expected: type, data: ClientData[Any, Any]) -> RametError:

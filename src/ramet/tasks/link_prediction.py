@@ -20,8 +20,10 @@ from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.hetero_graph import HeldOutPairs, HeteroGraph, LabelledPairs, Links
 from ramet.data.own.schema import Schema, TaskName, check_task, width_of
 from ramet.metrics.classification import area_under_roc
+from ramet.metrics.summary import Baseline
 from ramet.models.shape import LinkShape
-from ramet.tasks.base import Predictions, Scores, Task, encoded, mismatch
+from ramet.tasks.base import Scores, Task, encoded, mismatch
+from ramet.tasks.targets import CLASSES, Predictions
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,11 @@ class LinkPrediction(Task):
     name: ClassVar[TaskName] = "link-prediction"
     metric: str = "ROC-AUC"
 
+    @property
+    def has_classes(self) -> bool:
+        """Pairs that are links, and others."""
+        return True
+
     def samples(self, data: ClientData[Any, Any]) -> LinkSamples:
         if not isinstance(data.content, HeteroGraph) or not isinstance(data.split, HeldOutPairs):
             raise mismatch(self.name, HeteroGraph, data)
@@ -148,8 +155,15 @@ class LinkPrediction(Task):
         for part, (held, scores) in self._scored(model, samples, device).items():
             linked = scores.double()
             logits = torch.stack([torch.zeros_like(linked), linked], dim=1)
-            predictions[part] = Predictions.of(logits, held.labels.long(), torch.ones(1).long())
+            predictions[part] = Predictions.of(
+                CLASSES, logits, held.labels.long(), torch.ones(1).long()
+            )
         return predictions
+
+    def baseline(self, samples: LinkSamples) -> Baseline:
+        """Numbers of links; there is no constant prediction."""
+        links, test = samples.graph.learned, samples.held_out.test.labels
+        return Baseline(train=int(links.sum()), test=int((test > 0).sum()))
 
     @torch.no_grad()
     def evaluate(self, model: Any, samples: LinkSamples, device: torch.device) -> Scores:

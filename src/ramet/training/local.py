@@ -9,7 +9,6 @@ from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -223,16 +222,16 @@ class _Best:
             self._session.model.load_state_dict(self._weights)
 
     def _validation_loss(self) -> float:
-        """Cross-entropy on the client's validation samples."""
+        """The loss of the client's validation samples."""
         session = self._session
-        given = session.task.predictions(session.model, session.samples, session.device)["val"]
+        task: Any = session.task
+        given = task.predictions(session.model, session.samples, session.device)["val"]
         session.model.to(session.device).train()
         if not given.labels.size:
             raise RametError(
                 "stop_after needs validation samples, and this client has none. Omit stop_after."
             )
-        likely = given.probabilities[np.arange(given.labels.size), given.labels]
-        return float(-np.log(np.maximum(likely, 1e-12)).mean())
+        return float(given.loss)
 
 
 def _term(penalty: Penalty, session: Session) -> Term:
@@ -246,8 +245,12 @@ def _term(penalty: Penalty, session: Session) -> Term:
 
 
 DEFAULT_TRAINING: dict[TaskName, LocalTraining] = {
-    "graph-classification": LocalTraining(),
-    "node-classification": LocalTraining(lr=0.01),
+    **dict.fromkeys(
+        ("graph-classification", "graph-regression", "graph-multilabel"), LocalTraining()
+    ),
+    **dict.fromkeys(
+        ("node-classification", "node-regression", "node-multilabel"), LocalTraining(lr=0.01)
+    ),
     "link-prediction": LocalTraining(lr=5e-4, weight_decay=1e-4, batch_size=8192),
 }
 """Used by methods that do not bring their own training."""

@@ -52,13 +52,13 @@ def test_runs_use_the_agreed_metric_unless_one_is_chosen(tmp_path: Path) -> None
     default = ramet.run("fedavg", "own", rounds=1, out=tmp_path / "a", sites=sites)
     assert default.summary.metric == "balanced-accuracy"
     # always healthy: the recalls of the two classes are 1 and 0
-    assert default.summary.baselines["south"].majority == 0.5
+    assert default.summary.baselines["south"].constant == 0.5
     assert ramet.resume(tmp_path / "a").summary == default.summary
     chosen = ramet.run(
         "fedavg", "own", rounds=1, out=tmp_path / "b", sites=sites, metric="accuracy"
     )
     assert chosen.summary.metric == "accuracy"
-    assert chosen.summary.baselines["south"].majority == pytest.approx(11 / 12, abs=0.05)
+    assert chosen.summary.baselines["south"].constant == pytest.approx(11 / 12, abs=0.05)
     assert default.summary.sha256 == chosen.summary.sha256
     later = ramet.run(
         "fedavg", "own", rounds=1, out=tmp_path / "c", sites=sites, start_from=tmp_path / "a"

@@ -44,8 +44,11 @@ class Batch(HasEdges):
     columns: Tensor  # [links] the other end of each link
     graph: Tensor  # [nodes] which graph a node belongs to
     labels: Tensor
-    """[graphs]"""
+    """[graphs] classes, or [graphs, outputs] numbers or labels of 0 and 1, NaN where unknown."""
     feature_width: int
+    label_scale: Tensor | None = None
+    """[2, outputs] the mean and the deviation of numbers over all clients, if these agreed on them.
+    """
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))
     """[nodes, 1 + nodes of the largest graph]: an eigenvalue of the graph's Laplacian, and the
     node's components in all eigenvectors; empty if the method's ``inputs`` have no spectrum."""
@@ -61,7 +64,7 @@ class Batch(HasEdges):
     @property
     def graphs(self) -> int:
         """Number of graphs."""
-        return self.labels.numel()
+        return self.labels.size(0)
 
     @cached_property
     def whole(self) -> Channel:
@@ -110,8 +113,9 @@ class GraphBlock:
     columns: Tensor  # [links] counted from the first node of the graph
     degrees: Tensor  # [nodes]
     node_starts: Tensor  # [graphs + 1]
-    labels: Tensor  # [graphs]
+    labels: Tensor  # as in Batch
     class_count: int = 0  # 0: derived from the labels
+    label_scale: Tensor | None = None  # as in Batch
     aligned: int = 0
     """The number of nodes, where a node means the same in every graph; 0 otherwise."""
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))  # rows as in Batch, unpadded
@@ -119,7 +123,7 @@ class GraphBlock:
 
     @property
     def graphs(self) -> int:
-        return self.labels.numel()
+        return self.labels.size(0)
 
     @property
     def nodes(self) -> int:
@@ -131,6 +135,8 @@ class GraphBlock:
 
     @property
     def classes(self) -> int:
+        if self.labels.is_floating_point():
+            return self.labels.size(1)
         return self.class_count or int(self.labels.max()) + 1
 
     @cached_property
@@ -174,6 +180,7 @@ class GraphBlock:
             columns=self._columns_of(graphs, first_node.to(torch.int32), links_in_all),
             graph=graph,
             labels=self.labels[graphs],
+            label_scale=self.label_scale,
             feature_width=self.feature_width,
             spectrum=self._spectrum_of(nodes) if self.spectrum.numel() else self.spectrum,
             link_values=self._values_of(graphs, links_in_all) if self.link_values else NO_VALUES,

@@ -18,7 +18,7 @@ from ramet.data.graphs.outside import Outside
 _LINKS_PER_CHUNK = 2**20
 _MAX_DENSITY = 0.1
 _TENSORS = ("features", "labels", "left", "right", "kinds", "trained")
-_OPTIONAL = ("hops", "outside")
+_OPTIONAL = ("hops", "outside", "label_scale")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class NodeGraph(HasEdges):
 
     features: Tensor  # [nodes, features]
     labels: Tensor
-    """[nodes]"""
+    """[nodes] classes, or [nodes, outputs] numbers or labels of 0 and 1, NaN where unknown."""
     classes: int
-    """Number of classes in the federation, including those that no node here has."""
+    """Number of classes in the federation, with those that no node here has; or of outputs."""
     left: Tensor  # [links] int32
     right: Tensor  # [links] int32
     kinds: Tensor  # [links] the true kind, for methods that may know it
@@ -56,8 +56,9 @@ class NodeGraph(HasEdges):
     """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
     see :mod:`ramet.models.hops`."""
     link_values: LinkValues = NO_VALUES
-    """What links carry; those of direction 1 go from left to right. Links with values may join the
-    same two nodes, and each counts."""
+    """What links carry; direction 1 goes from left to right. With values, each link counts."""
+    label_scale: Tensor | None = None
+    """[2, outputs] means and deviations of numbers over all clients, if these agreed on them."""
     outside: Outside | None = None
     """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 
@@ -73,7 +74,7 @@ class NodeGraph(HasEdges):
 
     @property
     def nodes(self) -> int:
-        return self.labels.numel()
+        return self.labels.size(0)
 
     @property
     def links(self) -> int:
@@ -175,7 +176,7 @@ class NodeGraph(HasEdges):
         joined = replace(
             self,
             features=torch.cat([self.features, features]),
-            labels=functional.pad(self.labels, (0, count)),
+            labels=torch.cat([self.labels, _no_labels(self.labels, count)]),
             trained=functional.pad(self.trained, (0, count)),
             left=torch.cat([self.left, owners.to(torch.int32)]),
             right=torch.cat([self.right, added.to(torch.int32)]),
@@ -202,7 +203,7 @@ class NodeGraph(HasEdges):
 
     def with_trained(self, nodes: Tensor) -> NodeGraph:
         """Return a copy with these nodes marked for training, sharing cached values."""
-        trained, ascending = torch.zeros_like(self.labels, dtype=torch.bool), torch.unique(nodes)
+        trained, ascending = torch.zeros_like(self.trained), torch.unique(nodes)
         ascending = ascending.to(self.labels.device)
         trained[ascending] = True
         marked = replace(self, trained=trained)
@@ -232,6 +233,10 @@ class NodeGraph(HasEdges):
     @property
     def _link_of(self) -> Tensor:
         return self._by_row[2]
+
+
+def _no_labels(like: Tensor, count: int) -> Tensor:
+    return like.new_zeros((count, *like.shape[1:]))
 
 
 def node_graph_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ from ramet.data.own.description import Description
 from ramet.data.own.links import links_of, side_by_side
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES
+from ramet.data.own.schema import OF_EDGES, TARGETS, Level
 
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
@@ -46,13 +46,15 @@ class Unprepared:
             return None
         nodes, edges = dict(self.content.nodes), dict(self.content.edges)
         for table, values in self.columns.items():
+            if table == TARGETS:
+                continue
             features, name = preparation.features(table, values), table.removeprefix(OF_EDGES)
             if name == table:
                 nodes[name] = replace(nodes[name], features=features)
             else:
                 edges[name] = replace(edges[name], attributes=features)
         content = replace(self.content, nodes=nodes, edges=edges)
-        graph, _ = BUILDERS[self.description.task](content, self.description)
+        graph, _ = BUILDERS[self.description.level](content, self.description)
         return Built(graph)
 
 
@@ -62,6 +64,7 @@ def covers(
     """Whether the preparation has all columns of the site; others are reported as problems."""
     for table, columns in description.prepared_tables.items():
         where = f"[{table if table.startswith(OF_EDGES) else f'nodes.{table}'}]"
+        where = "'label'" if table == TARGETS else where
         prepared = preparation.types.get(table, {})
         for column, one in columns.items():
             if column not in prepared:
@@ -72,15 +75,20 @@ def covers(
     return not problems
 
 
+def _labels(labels: Tensor) -> Tensor:
+    """Classes, 0 where unknown; or numbers."""
+    return labels if labels.is_floating_point() else labels.clamp(min=0)
+
+
 def _graph_block(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     (nodes,), (edges,), graphs = content.nodes.values(), content.edges.values(), content.graphs
     assert graphs is not None
     order = torch.argsort(graphs.of_node, stable=True)
     new_index = torch.empty_like(order)
     new_index[order] = torch.arange(order.numel())
-    sizes = torch.bincount(graphs.of_node, minlength=graphs.labels.numel())
+    sizes = torch.bincount(graphs.of_node, minlength=len(graphs.labels))
     starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    features, labels = nodes.features[order], graphs.labels.clamp(min=0)
+    features, labels = nodes.features[order], _labels(graphs.labels)
     (name,) = description.edges
     edges = replace(edges, ends=new_index[edges.ends])
     links = links_of(edges, description.edges[name], nodes.count)
@@ -91,7 +99,7 @@ def _graph_block(content: Content, description: Description) -> tuple[Graph, Ten
         rows, columns = torch.cat([links.ends, links.ends.flip(0)], dim=1)
         ends = rows, columns, starts
         block = GraphBlock.from_links(*ends, features, features.size(1), labels, description.site)
-    return replace(block, class_count=len(description.classes)), graphs.parts
+    return replace(block, class_count=len(description.outputs)), graphs.parts
 
 
 def _node_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
@@ -103,8 +111,8 @@ def _node_graph(content: Content, description: Description) -> tuple[Graph, Tens
     left, right = torch.cat([of_kind.ends for of_kind in links], dim=1).to(torch.int32)
     graph = NodeGraph(
         features=nodes.features,
-        labels=labels.clamp(min=0),
-        classes=len(description.classes),
+        labels=_labels(labels),
+        classes=len(description.outputs),
         left=left.contiguous(),
         right=right.contiguous(),
         kinds=torch.cat(kinds),
@@ -138,8 +146,8 @@ def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Te
     return graph, torch.cat(parts) if split_given else None
 
 
-BUILDERS = {
-    "graph-classification": _graph_block,
-    "node-classification": _node_graph,
-    "link-prediction": _hetero_graph,
+BUILDERS: dict[Level, Callable[[Content, Description], tuple[Graph, Tensor | None]]] = {
+    "graph": _graph_block,
+    "node": _node_graph,
+    "link": _hetero_graph,
 }

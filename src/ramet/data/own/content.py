@@ -13,12 +13,13 @@ from torch import Tensor
 
 from ramet.data.own.columns import ColumnValues, Values, absent_values
 from ramet.data.own.description import Description
+from ramet.data.own.label_columns import targets_in
 from ramet.data.own.parts import EdgePart, NodePart
 from ramet.data.own.past import Kind, Past
 from ramet.data.own.paths import resolve_inside
 from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES, width_of
+from ramet.data.own.schema import OF_EDGES, target_kind, width_of
 from ramet.data.own.tables import NO_PART, Ids, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
 from ramet.data.own.times import TimeReader
@@ -31,7 +32,9 @@ class Nodes:
     """Nodes of one type, in the order of their file."""
 
     features: Tensor  # [nodes, features]
-    labels: Tensor | None = None  # [nodes]
+    labels: Tensor | None = None
+    """[nodes] classes, -1 where unknown; or [nodes, outputs] numbers or flags, NaN where unknown.
+    """
     parts: Tensor | None = None  # [nodes] part of the split, if the site provides one
     ids: Ids | None = None  # [nodes] None if nodes are numbered
     times: Tensor | None = None  # [nodes] days since 1970, NaN if there is none
@@ -41,6 +44,11 @@ class Nodes:
     @property
     def count(self) -> int:
         return self.features.size(0)
+
+
+def are_known(labels: Tensor) -> Tensor:  # [samples]
+    """Which samples have a class, or one of several numbers or flags."""
+    return ~labels.isnan().all(dim=1) if labels.is_floating_point() else labels >= 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Graphs:
 
     names: Ids
     of_node: Tensor  # [nodes]
-    labels: Tensor  # [graphs]
+    labels: Tensor  # [graphs], as those of nodes
     parts: Tensor | None = None  # [graphs]
     times: Tensor | None = None  # [graphs]
 
@@ -177,6 +185,13 @@ class SiteReader(ABC):
         """Whether samples are split by their times."""
         return self.labelled and self.description.split is not None
 
+    def labels_of(self, table: Table, columns: Sequence[str], parts: Tensor | None) -> Tensor:
+        """The labels in a table, as in `Nodes`; rows in no part may have none."""
+        kind = target_kind(self.description.task)
+        if kind == "class":
+            return table.labels(columns[0], self.description.classes, parts)
+        return targets_in(table, columns, kind, parts)
+
     @abstractmethod
     def read(self) -> Content | None:
         """The content of the files; None if they have problems."""
@@ -234,13 +249,13 @@ class OneGraph(SiteReader):
         times = self._tensors.times(store, part.time, features.size(0)) if self.by_time else None
         if self.by_time:
             parts = torch.full((features.size(0),), NO_PART)
-        labels = self._tensors.labels(self.description.classes, features.size(0), parts)
+        labels = self._tensors.labels_for(self.description, features.size(0), parts)
         return None if labels is None else Nodes(features, labels, parts, None, times)
 
     def _nodes_of(
         self, table: Table, part: NodePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Nodes | None:
-        given = [c for c in (part.label, part.split, part.time) if c is not None]
+        given = [*part.label_columns, *(c for c in (part.split, part.time) if c is not None)]
         extra = given if self._classified else []
         part = part if self.labelled else part.only(table.columns)
         if not table.has([part.id, *part.in_table, *extra]):
@@ -255,11 +270,11 @@ class OneGraph(SiteReader):
             return Nodes(features, ids=ids, new=table.own)
         if part.time is not None:
             no_part = torch.full((len(table),), NO_PART)
-            labels = table.labels(part.label, self.description.classes, no_part)
-            times = self.times.read(table, part.time, needed=labels >= 0)
+            labels = self.labels_of(table, part.label_columns, no_part)
+            times = self.times.read(table, part.time, needed=are_known(labels))
             return Nodes(features, labels, None, ids, times)
         parts = table.parts(part.split)
-        labels = table.labels(part.label, self.description.classes, parts)
+        labels = self.labels_of(table, part.label_columns, parts)
         return Nodes(features, labels, parts, ids)
 
     def _in_tables(self, kind: Kind, name: str) -> bool:
@@ -365,7 +380,7 @@ class OneGraph(SiteReader):
     @property
     def _classified(self) -> bool:
         """Whether nodes have classes to read."""
-        return self.labelled and self.description.task == "node-classification"
+        return self.labelled and self.description.level == "node"
 
     @property
     def _plain(self) -> bool:

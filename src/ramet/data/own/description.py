@@ -13,10 +13,22 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ramet.data.own.aggregates import aggregate_parts
 from ramet.data.own.columns import ColumnPart
 from ramet.data.own.hints import did_you_mean, how_to_write
+from ramet.data.own.label_columns import target_errors
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES, Schema, SiteName, TaskName, Texts, TypeName
+from ramet.data.own.schema import (
+    OF_EDGES,
+    TARGETS,
+    Level,
+    Schema,
+    SiteName,
+    TaskName,
+    Texts,
+    TypeName,
+    level_of,
+    target_kind,
+)
 from ramet.data.own.time_errors import time_errors, unread_times
 from ramet.data.own.time_split import TimeSplit
 
@@ -29,6 +41,8 @@ class Description(Part):
     site: SiteName
     task: TaskName
     classes: Texts = ()
+    unit: Annotated[str, Field(max_length=40)] = ""
+    """That of the numbers that are predicted, such as years."""
     tensors: str | None = None
     nodes: dict[TypeName, NodePart]
     edges: Annotated[dict[TypeName, EdgePart], Field(max_length=255)]
@@ -53,7 +67,8 @@ class Description(Part):
     def site_schema(self) -> Schema:
         return Schema(
             task=self.task,
-            classes=self.classes,
+            classes=self.outputs,
+            unit=self.unit,
             nodes={
                 name: tuple(self.prepared(name)) or self.nodes[name].names
                 for name in sorted(self.nodes)
@@ -124,7 +139,33 @@ class Description(Part):
         tables = [*sorted(self.nodes), *(f"{OF_EDGES}{name}" for name in sorted(self.edges))]
         declared = {name: self.prepared(name) for name in tables}
         with_columns = {name for name, part in self.nodes.items() if part.columns}
-        return {name: p for name, p in declared.items() if p or name in with_columns}
+        targets = {TARGETS: self.targets} if self.targets else {}
+        return {n: p for n, p in declared.items() if p or n in with_columns} | targets
+
+    @property
+    def level(self) -> Level:
+        """What something is predicted for."""
+        found: Level = level_of(self.task)
+        return found
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns with what is predicted."""
+        if self.graphs is not None:
+            return self.graphs.label_columns
+        return tuple(column for part in self.nodes.values() for column in part.label_columns)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The classes, or the names of the numbers or labels that are predicted."""
+        return self.classes if target_kind(self.task) == "class" else self.label_columns
+
+    @property
+    def targets(self) -> dict[str, ColumnPart]:
+        """The numbers that are predicted, whose means and deviations the sites agree on."""
+        if target_kind(self.task) != "number":
+            return {}
+        return {name: ColumnPart(kind="number", missing="mark") for name in self.label_columns}
 
     def _task_errors(self) -> list[str]:
         errors = []
@@ -136,31 +177,21 @@ class Description(Part):
                 for name, part in self.edges.items()
                 for key in part.values_given
             ]
+        elif target_kind(self.task) != "class":
+            errors += target_errors(self.task, self.classes, self.label_columns)
         elif len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
             errors.append("'classes' must list two or more different classes")
-        errors += self._aggregate_errors()
+        elif len(self.label_columns) > 1:
+            errors.append(f"{self.task} takes a single column as 'label'")
+        if self.unit and target_kind(self.task) != "number":
+            errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
+        errors += _aggregate_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
-        if (self.task == "graph-classification") != (self.graphs is not None):
-            errors.append("[graphs] is required for graph-classification and not allowed otherwise")
+        if (self.level == "graph") != (self.graphs is not None):
+            errors.append("[graphs] is required for tasks on graphs, and not allowed otherwise")
         if self.graphs is not None:
             errors += self._graph_errors(self.graphs)
-        return errors
-
-    def _aggregate_errors(self) -> list[str]:
-        errors = []
-        for name, part in self.nodes.items():
-            aggregated = self.aggregates(name)
-            if aggregated and part.features:
-                errors.append(
-                    f"[nodes.{name}] has 'features', to which the aggregates of links cannot be "
-                    f'added. Declare them in [nodes.{name}.columns] as "number"'
-                )
-            errors += [
-                f"'{column}' of [nodes.{name}] is also the name of an aggregate. Rename the column"
-                for column in aggregated
-                if column in part.columns
-            ]
         return errors
 
     def label_errors(self) -> list[str]:
@@ -168,10 +199,11 @@ class Description(Part):
         return [*self._class_errors(), *unread_times(self)]
 
     def _class_errors(self) -> list[str]:
-        if self.task != "node-classification" or self.tensors is not None:
+        if self.level != "node" or (self.tensors is not None and self.classes):
             return []
+        what = {"class": "the class", "number": "the number", "flag": "0 or 1"}
         return [
-            f"[nodes.{name}] lacks 'label', the column with the class"
+            f"[nodes.{name}] lacks 'label', the column with {what[target_kind(self.task)]}"
             for name, part in self.nodes.items()
             if part.label is None
         ]
@@ -179,17 +211,34 @@ class Description(Part):
     def _graph_errors(self, graphs: GraphPart) -> list[str]:
         errors = []
         if len(self.edges) > 1:
-            errors.append("graph-classification takes a single edge type")
+            errors.append(f"{self.task} takes a single edge type")
         if graphs.file is None and graphs.folder is None:
             errors.append("[graphs] needs 'file' or 'folder'")
         if self.tensors is not None:
-            errors.append("graph-classification takes [graphs] folder instead of 'tensors'")
+            errors.append(f"{self.task} takes [graphs] folder instead of 'tensors'")
         in_tables = [p.file for p in self.nodes.values()] + [p.file for p in self.edges.values()]
         if graphs.folder is not None and any(in_tables):
             errors.append("with [graphs] folder, [nodes] and [edges] must not have 'file'")
         if graphs.folder is None and not all(in_tables):
             errors.append("without [graphs] folder, [nodes] and [edges] each need 'file'")
         return errors
+
+
+def _aggregate_errors(site: Description) -> list[str]:
+    errors = []
+    for name, part in site.nodes.items():
+        aggregated = site.aggregates(name)
+        if aggregated and part.features:
+            errors.append(
+                f"[nodes.{name}] has 'features', to which the aggregates of links cannot be "
+                f'added. Declare them in [nodes.{name}.columns] as "number"'
+            )
+        errors += [
+            f"'{column}' of [nodes.{name}] is also the name of an aggregate. Rename the column"
+            for column in aggregated
+            if column in part.columns
+        ]
+    return errors
 
 
 def read_description(

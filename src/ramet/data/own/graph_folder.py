@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from ramet.data.own.content import Content, Edges, Graphs, Nodes, SiteReader, edges_in, edges_of
+from ramet.data.own.description import Description
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart
 from ramet.data.own.paths import list_files
 from ramet.data.own.problems import shown
+from ramet.data.own.schema import target_kind
 from ramet.data.own.tables import TABLES, Table, read_table
 from ramet.data.own.tensors import SUFFIXES, read_tensors
 
@@ -87,14 +89,13 @@ class GraphFolder(GraphReader):
             for name in sorted(listed.rows.keys() - set(names)):
                 listed.report_empty(name, f"no file in {given}")
         read: list[tuple[Tensor, Edges]] = []
-        labels: list[int] = []
+        labels: list[Tensor] = []
         for name in names:
             graph = self._graph(name, files, given)
-            label = self._label(name, given)
+            label = self._label(name, given, None if graph is None else graph[2])
             if graph is not None and label is not None:
-                (features, edges, y) = graph
-                read.append((features, edges))
-                labels.append(y if label == -1 and listed is None else label)
+                read.append(graph[:2])
+                labels.append(label)
         if self.problems:
             return None
         sizes = torch.tensor([features.size(0) for features, _ in read])
@@ -110,7 +111,7 @@ class GraphFolder(GraphReader):
             times = None if listed.times is None else listed.times[rows]
         features = torch.cat([features for features, _ in read]) if read else torch.empty((0, 1))
         ids = np.array(names, dtype=object)
-        graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.tensor(labels), parts, times)
+        graphs = Graphs(ids, torch.repeat_interleave(sizes), torch.stack(labels), parts, times)
         return self._content(Nodes(features), _joined(shifted), graphs)
 
     def _names(self, files: Mapping[str, Path], given: str) -> list[str]:
@@ -138,8 +139,8 @@ class GraphFolder(GraphReader):
 
     def _graph(
         self, name: str, files: Mapping[str, Path], given: str
-    ) -> tuple[Tensor, Edges, int] | None:
-        """Read the features, the edges and the class, which is -1 if the file does not have it."""
+    ) -> tuple[Tensor, Edges, Tensor | None] | None:
+        """Read the features, the edges and the label, if the file has it."""
         for suffix in SUFFIXES:
             if f"{name}{suffix}" in files:
                 return self._from_tensors(files[f"{name}{suffix}"], f"{given}/{name}{suffix}")
@@ -171,9 +172,9 @@ class GraphFolder(GraphReader):
         ends, edge_name = torch.stack([heads, tails]), self._edge_name
         how = None, self.preparer, self.times
         of_graph = edges_of(edges, edge_name, edge_part, ends, *how)
-        return nodes.numbers(node_part.names), of_graph, -1
+        return nodes.numbers(node_part.names), of_graph, None
 
-    def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Edges, int] | None:
+    def _from_tensors(self, file: Path, name: str) -> tuple[Tensor, Edges, Tensor | None] | None:
         tensors = read_tensors(file, name, self.problems)
         if tensors is None:
             return None
@@ -186,19 +187,26 @@ class GraphFolder(GraphReader):
             self.problems.add(name, "is missing", column="edge_index")
         edges = None if ends is None else edges_in(tensors, "", self._edge_part, ends)
         if self._graphs.file is None and self.labelled:
-            y = tensors.labels(self.description.classes, 1, None)
-            return None if y is None or edges is None else (features, edges, int(y[0]))
-        return None if edges is None else (features, edges, -1)
+            y = tensors.labels_for(self.description, 1, None)
+            return None if y is None or edges is None else (features, edges, y[0])
+        return None if edges is None else (features, edges, None)
 
-    def _label(self, name: str, given: str) -> int | None:
-        """Return the class from the table, or -1 if there is no table."""
+    def _label(self, name: str, given: str, y: Tensor | None) -> Tensor | None:
+        """Return the label from the table; without a table, the graph's own or an unknown one."""
         listed = self.listed
         if listed is None:
-            return -1
+            return unknown_label(self.description) if y is None else y
         if name not in listed.rows:
             self.problems.add(listed.table.file, f"has no row for graph {shown(name)} of {given}")
             return None
-        return int(listed.labels[listed.rows[name]])
+        return listed.labels[listed.rows[name]]
+
+
+def unknown_label(description: Description) -> Tensor:
+    """No class, or none of the numbers or flags."""
+    if target_kind(description.task) == "class":
+        return torch.tensor(-1)
+    return torch.full((len(description.outputs),), torch.nan)
 
 
 def _joined(parts: Sequence[Edges]) -> Edges:

@@ -19,7 +19,7 @@ from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.link_split import LINK_SHARES
 from ramet.data.own.site import Site
-from ramet.data.splits import GRAPH_SHARES, NODE_SHARES, PARTS, drawn_parts
+from ramet.data.splits import GRAPH_SHARES, NODE_SHARES, PARTS, drawn_parts, strata
 
 _TRAIN = PARTS.index("train")
 _UNKNOWN = -2
@@ -121,7 +121,7 @@ def _link_ids(site: Site, graph: HeteroGraph) -> Iterator[tuple[str, ...]]:
 def _kinds(site: Site) -> Tensor:
     """What new samples are drawn in equal shares of: classes, or relations."""
     graph = site.graph
-    return graph.links.kinds if isinstance(graph, HeteroGraph) else graph.labels
+    return graph.links.kinds if isinstance(graph, HeteroGraph) else strata(graph.labels)
 
 
 def _shares(site: Site) -> tuple[float, ...]:

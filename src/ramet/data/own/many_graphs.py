@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ramet.data.own.content import Content, Graphs, Nodes, edges_of, features_of
-from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed
+from ramet.data.own.content import Content, Graphs, Nodes, are_known, edges_of, features_of
+from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed, unknown_label
 from ramet.data.own.parts import GraphPart
 from ramet.data.own.tables import NO_PART
 
@@ -25,18 +25,20 @@ class ManyGraphs(GraphReader):
     def _listed(self, part: GraphPart, given: str) -> Listed | None:
         table = self.table(given)
         more = [one for one in (part.split, part.time) if one is not None]
-        classes = [part.label, *more] if self.labelled else []
+        classes = [*part.label_columns, *more] if self.labelled else []
         if table is None or not table.has([part.id, *classes]):
             return None
-        table.note_unused({part.id, part.label, part.split, part.time})
+        table.note_unused({part.id, *part.label_columns, part.split, part.time})
         if not self.labelled:
-            labels = torch.zeros(len(table), dtype=torch.int64)
+            labels = torch.stack([unknown_label(self.description)] * len(table))
             return Listed(table.ids(part.id), labels, None, table)
         parts = table.parts(part.split)
         timed = part.time is not None
         unlabelled = torch.full((len(table),), NO_PART) if timed else parts
-        labels = table.labels(part.label, self.description.classes, unlabelled)
-        times = self.times.read(table, part.time, labels >= 0) if part.time is not None else None
+        labels = self.labels_of(table, part.label_columns, unlabelled)
+        times = (
+            self.times.read(table, part.time, are_known(labels)) if part.time is not None else None
+        )
         return Listed(table.ids(part.id), labels, parts, table, times)
 
     def _check_other_tables(self) -> None:

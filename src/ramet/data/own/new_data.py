@@ -16,7 +16,7 @@ from ramet.data.own.parts import AGE
 from ramet.data.own.past import Past
 from ramet.data.own.preparation import Preparation, PreparedColumn
 from ramet.data.own.problems import Problems, SiteDataError
-from ramet.data.own.schema import OF_EDGES, Aspect, Schema, differences
+from ramet.data.own.schema import OF_EDGES, Aspect, Schema, differences, level_of, target_kind
 from ramet.data.own.site import Site, build_site
 from ramet.errors import RametError
 
@@ -90,10 +90,26 @@ def _repeat(types: Any, earlier: dict[str, dict[str, Any]]) -> None:
                 part[key] = {**value, **given}
 
 
+def _name_targets(content: dict[str, Any], trained: Schema) -> None:
+    """Name the columns of numbers or labels as in training; new data need not have them."""
+    if trained.unit:
+        content.setdefault("unit", trained.unit)
+    graphs = content.get("graphs")
+    if level_of(trained.task) == "graph":
+        parts = [graphs]
+    else:
+        parts = [content.setdefault("nodes", {}).setdefault(name, {}) for name in trained.nodes]
+    for part in parts:
+        if isinstance(part, dict):
+            part.setdefault("label", [*trained.classes])
+
+
 def _complete(content: dict[str, Any], trained: Schema, preparation: Preparation) -> None:
     """Add what is known from training to the content of a TOML file, where it leaves it out."""
     content.setdefault("task", trained.task)
-    if trained.classes:
+    if target_kind(trained.task) != "class":
+        _name_targets(content, trained)
+    elif trained.classes:
         content.setdefault("classes", [*trained.classes])
     nodes, edges = content.setdefault("nodes", {}), content.setdefault("edges", {})
     if not isinstance(nodes, dict) or not isinstance(edges, dict):

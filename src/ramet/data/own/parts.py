@@ -17,6 +17,16 @@ AGE = "age"
 Days: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+LabelColumns: TypeAlias = Column | Annotated[tuple[Column, ...], Field(min_length=1)]
+"""The column with the class or the number, or those of several numbers or labels."""
+
+
+def columns_of(label: LabelColumns | None) -> tuple[Column, ...]:
+    if label is None:
+        return ()
+    return (label,) if isinstance(label, str) else label
+
+
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -107,12 +117,18 @@ class NodePart(_Rows):
 
     id: Column = "id"
     graph: Column = "graph"
-    label: Column | None = None
+    label: LabelColumns | None = None
     split: Column | None = None
     time: Column | None = None
 
+    @property
+    def label_columns(self) -> tuple[Column, ...]:
+        return columns_of(self.label)
+
     def _keys(self) -> dict[str, Column | None]:
-        return {"id": self.id, "label": self.label, "split": self.split}
+        labels = {"label": self.label} if isinstance(self.label, str) else {}
+        several = {f"label {name}": name for name in self.label_columns if not labels}
+        return {"id": self.id, **labels, **several, "split": self.split}
 
 
 class EdgePart(_Rows):
@@ -225,6 +241,10 @@ class GraphPart(Part):
     file: str | None = None
     folder: str | None = None
     id: Column = "id"
-    label: Column = "label"
+    label: LabelColumns = "label"
     split: Column | None = None
     time: Column | None = None
+
+    @property
+    def label_columns(self) -> tuple[Column, ...]:
+        return columns_of(self.label)

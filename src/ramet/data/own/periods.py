@@ -17,7 +17,7 @@ from torch import Tensor
 from ramet.data.own.building import BUILDERS, Built, Graph, covers
 from ramet.data.own.columns import ColumnValues
 from ramet.data.own.computed import completed
-from ramet.data.own.content import Content, Edges
+from ramet.data.own.content import Content, Edges, are_known
 from ramet.data.own.description import Description
 from ramet.data.own.preparation import Preparation, agreed
 from ramet.data.own.preparer import Preparer
@@ -50,7 +50,7 @@ class ByTime:
     ) -> ByTime:
         assert description.split is not None
         times, labels = _samples(content)
-        known = ~times.isnan() if labels is None else (labels >= 0) & ~times.isnan()
+        known = ~times.isnan() if labels is None else are_known(labels) & ~times.isnan()
         times = times.masked_fill(~known, torch.nan)
         periods = description.split.periods(times[known])
         return ByTime(content, dict(columns), description, toml, times, periods)
@@ -91,7 +91,7 @@ class ByTime:
     @property
     def times_of_links(self) -> bool:
         """Whether the samples are links, so that those of training are the graph."""
-        return self.description.task == "link-prediction"
+        return self.description.level == "link"
 
     @property
     def counted(self) -> dict[str, np.ndarray]:
@@ -124,7 +124,7 @@ class ByTime:
         }
         content = replace(self.content, nodes=nodes, edges=edges)
         done = completed(content, self.description, preparer)
-        built, _ = BUILDERS[self.description.task](done, self.description)
+        built, _ = BUILDERS[self.description.level](done, self.description)
         return built
 
     def _links(self, end: float) -> dict[str, Tensor]:
@@ -185,5 +185,5 @@ def _times_by_type(content: Content) -> Iterator[Tensor]:
 def _given(times: Tensor | None, rows: Tensor | None) -> Tensor:
     if times is not None:
         return times
-    count = 0 if rows is None else rows.numel()
+    count = 0 if rows is None else len(rows)
     return torch.full((count,), torch.nan, dtype=torch.float64)

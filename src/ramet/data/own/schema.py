@@ -18,7 +18,30 @@ from torch import nn
 from ramet.errors import RametError
 from ramet.version import __version__
 
-TaskName: TypeAlias = Literal["graph-classification", "node-classification", "link-prediction"]
+TaskName: TypeAlias = Literal[
+    "graph-classification",
+    "graph-regression",
+    "graph-multilabel",
+    "node-classification",
+    "node-regression",
+    "node-multilabel",
+    "link-prediction",
+]
+Level: TypeAlias = Literal["graph", "node", "link", "edge"]
+TargetKind: TypeAlias = Literal["class", "number", "flag"]
+_KINDS: dict[str, TargetKind] = {"regression": "number", "multilabel": "flag"}
+
+
+def level_of(task: TaskName) -> Any:
+    """What a task predicts something for."""
+    return task.partition("-")[0]
+
+
+def target_kind(task: TaskName) -> TargetKind:
+    """What a task predicts: a class, numbers or several labels."""
+    return _KINDS.get(task.partition("-")[2], "class")
+
+
 Aspect: TypeAlias = Literal["features", "classes", "types", "links"]
 Kind: TypeAlias = Literal["number", "category", "date", "flag", "ignored"]
 _MAX_LENGTH = 2**22
@@ -55,10 +78,14 @@ SiteName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 """Restricted because it is also the name of a folder."""
 TypeName: TypeAlias = Annotated[SiteName, AfterValidator(_not_reserved)]
 OF_EDGES = "edges."
+TARGETS = ".targets"
+"""The table of the numbers that are predicted, among those of columns."""
 TableName: TypeAlias = Annotated[
-    str, Field(pattern=r"^(edges\.)?[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"), AfterValidator(_not_reserved)
+    str,
+    Field(pattern=r"^((edges\.)?[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\.targets)$"),
+    AfterValidator(_not_reserved),
 ]
-"""A node type, or ``edges.TYPE``."""
+"""A node type, ``edges.TYPE``, or the targets."""
 Column: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -84,6 +111,9 @@ class Schema(BaseModel):
     ramet: str = __version__
     task: TaskName
     classes: tuple[Column, ...] = ()
+    """Of classes, or of the numbers or labels that are predicted."""
+    unit: Annotated[str, Field(max_length=40)] = ""
+    """That of the numbers."""
     nodes: dict[TypeName, tuple[Column, ...]]
     edges: dict[TypeName, tuple[TypeName, TypeName]]
     columns: dict[TableName, dict[Column, Kind]] = {}
@@ -113,7 +143,7 @@ class Schema(BaseModel):
         return self.model_copy(update={"ramet": other.ramet}) == other
 
     def text(self) -> str:
-        optional = ("columns", "links", "weighted", "directed", "aged", "split")
+        optional = ("unit", "columns", "links", "weighted", "directed", "aged", "split")
         without = {name for name in optional if not getattr(self, name)}
         return self.model_dump_json(indent=1, exclude=without) + "\n"
 
@@ -145,7 +175,7 @@ def check_fit(schemas: Mapping[str, Schema], needed: Mapping[Aspect, str]) -> No
     """
     groups: dict[str, list[str]] = {}
     for site, schema in schemas.items():
-        facts = [schema.task, *(_facts(schema, aspect) for aspect in sorted(needed))]
+        facts = [schema.task, schema.unit, *(_facts(schema, aspect) for aspect in sorted(needed))]
         groups.setdefault(repr(facts), []).append(site)
     majority = max(groups.values(), key=len)
     differing = [site for site in schemas if site not in majority]
@@ -190,8 +220,11 @@ def differences(here: Schema, there: Schema, aspects: Collection[Aspect]) -> lis
     texts = []
     if here.task != there.task:
         texts.append(f"its task is {here.task}, not {there.task}")
+    if here.unit != there.unit:
+        texts.append(f"its unit is '{here.unit}', not '{there.unit}'")
     if "classes" in aspects:
-        texts += _list_differences("classes", here.classes, there.classes)
+        what = "classes" if target_kind(here.task) == "class" else "labels"
+        texts += _list_differences(what, here.classes, there.classes)
     if "types" in aspects:
         texts += _list_differences("node types", sorted(here.nodes), sorted(there.nodes))
         texts += _list_differences("edge types", sorted(here.edges), sorted(there.edges))

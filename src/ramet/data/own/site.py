@@ -32,12 +32,13 @@ from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.past import Past
 from ramet.data.own.periods import ByTime
-from ramet.data.own.preparation import Preparation, SiteSums
+from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
-from ramet.data.own.schema import Schema, TaskName
+from ramet.data.own.schema import TARGETS, Schema, TaskName
 from ramet.data.own.tables import NO_PART, Ids
-from ramet.data.splits import PARTS, Split, node_split, stratified
+from ramet.data.own.targets import add_targets, scaled
+from ramet.data.splits import PARTS, Split, counts_of, node_split, stratified
 
 MIN_SAMPLES = 10
 MIN_LINKS = 20
@@ -84,12 +85,13 @@ class Site:
         built = self.unprepared.rebuilt(preparation)
         if built is None:
             return None
-        prepared = replace(self, graph=built.graph, later=built.later)
+        graph = scaled(built.graph, preparation)
+        prepared = replace(self, graph=graph, later=built.later)
         return replace(prepared, unprepared=None, by_time=None)
 
     @property
     def labels(self) -> Tensor | None:
-        """The classes of all labelled samples; None for links."""
+        """The labels of all labelled samples; None for links."""
         if isinstance(self.graph, HeteroGraph):
             return None
         return self.graph.labels if self.parts is None else self.graph.labels[self.parts >= 0]
@@ -112,7 +114,8 @@ class Site:
             return self.parts
         if isinstance(self.graph, HeteroGraph):
             return link_parts(self.graph, torch.Generator().manual_seed(seed))
-        parts, split = torch.full_like(self.graph.labels, NO_PART), self._split(self.graph, seed)
+        count, split = len(self.graph.labels), self._split(self.graph, seed)
+        parts = torch.full((count,), NO_PART)
         for number, part in enumerate(PARTS):
             parts[getattr(split, part)] = number
         return parts
@@ -193,7 +196,7 @@ def build_site(
     """
     if preparation is not None and not covers(preparation, description, path.name, problems):
         return None
-    reader = ManyGraphs if description.task == "graph-classification" else OneGraph
+    reader = ManyGraphs if description.level == "graph" else OneGraph
     preparer = Preparer(description.smallest_count, preparation)
     folder = path.absolute().parent
     content = reader(folder, path.name, description, problems, preparer, labelled, past).read()
@@ -206,12 +209,16 @@ def build_site(
         built, parts = by_time.built(preparer), by_time.parts
     else:
         content = completed(content, description, preparer)
-        graph, parts = BUILDERS[description.task](content, description)
+        graph, parts = BUILDERS[description.level](content, description)
         built = Built(graph)
+    columns = dict(preparer.columns)
+    if labelled:
+        add_targets(preparer, built.graph, description, parts)
+    known = preparation or agreed({"": preparer.sums(*({TARGETS} & preparer.columns.keys()))})
     site = Site(
         name=description.site,
         schema=description.site_schema,
-        graph=built.graph,
+        graph=scaled(built.graph, known),
         parts=parts,
         columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),
@@ -222,7 +229,7 @@ def build_site(
             *_merged_links(content, description, built.later.get("test", built.graph)),
             *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
         ),
-        unprepared=by_time or Unprepared(content, description, path.name, preparer.columns)
+        unprepared=by_time or Unprepared(content, description, path.name, columns)
         if preparer.columns and preparation is None
         else None,
         later=built.later,
@@ -240,6 +247,8 @@ def build_site(
 
 def has_rare_class(labels: Tensor, classes: int) -> bool:
     """Whether a class has less than 40 % of an even share: of two classes, less than 20 %."""
+    if labels.is_floating_point():
+        return False
     counts = torch.bincount(labels, minlength=classes)
     return classes > 1 and bool((counts < _RARE * labels.numel() / classes).any())
 
@@ -320,8 +329,8 @@ def _report_too_few(toml: str, site: Site, problems: Problems) -> None:
         if most < MIN_LINKS:
             text = f"no edge type has {MIN_LINKS} or more edges, which the split needs"
             problems.add(toml, text)
-    elif graph.labels.numel() < MIN_SAMPLES:
-        counted = f"{graph.labels.numel()} {_samples_of(graph)}"
+    elif len(graph.labels) < MIN_SAMPLES:
+        counted = f"{len(graph.labels)} {_samples_of(graph)}"
         problems.add(toml, f"{counted} are too few to split; {MIN_SAMPLES} are needed")
 
 
@@ -341,7 +350,7 @@ def statistics(site: Site, seed: int) -> dict[str, Any]:
             edges[relation.name] = _degrees(len(links), degrees)
         return {"nodes": nodes, "edges": edges, "split": dict(zip(PARTS, sizes, strict=True))}
     chosen = torch.cat([getattr(held.split, part) for part in PARTS])
-    counts = torch.bincount(graph.labels[chosen], minlength=len(site.schema.classes)).tolist()
+    counts = counts_of(graph.labels[chosen], len(site.schema.classes)).tolist()
     (node_type,) = site.schema.nodes
     counted: dict[str, Any] = {"nodes": {node_type: graph.nodes}}
     if isinstance(graph, GraphBlock):

@@ -20,7 +20,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ramet.data.own.description import Description
 from ramet.data.own.problems import Problems
+from ramet.data.own.schema import target_kind
 from ramet.data.own.tables import NO_PART
 from ramet.data.splits import PARTS
 
@@ -110,6 +112,29 @@ class Tensors:
         if values.size(0) != edges:
             self._report(name, f"has {values.size(0)} rows, but 'edge_index' has {edges} edges")
         return values.size(0) == edges
+
+    def labels_for(
+        self, description: Description, rows: int, parts: Tensor | None
+    ) -> Tensor | None:
+        """Return ``y``: the class of each row, or its numbers or flags [rows, outputs]."""
+        if target_kind(description.task) == "class":
+            return self.labels(description.classes, rows, parts)
+        y, outputs = self.by_name.get("y"), len(description.outputs)
+        if y is None or y.is_complex() or y.numel() != rows * outputs:
+            self._report("y", f"must be {rows} x {outputs} numbers, a column for each in 'label'")
+            return None
+        values = y.to(torch.float32).reshape(rows, outputs)
+        wrong = values.isinf()
+        if target_kind(description.task) == "flag":
+            wrong |= ~(values.isnan() | (values == 0) | (values == 1))
+        for row in wrong.any(dim=1).nonzero().flatten().tolist():
+            text = f"{values[row].tolist()} are not all numbers, or not all 0 or 1 for labels"
+            self.problems.add(self.file, text, row + 1, "y")
+        lacking = values.isnan().all(dim=1)
+        lacking &= torch.ones_like(lacking) if parts is None else parts != NO_PART
+        for row in lacking.nonzero().flatten().tolist():
+            self.problems.add(self.file, "is unknown, but the row is in the split", row + 1, "y")
+        return values
 
     def labels(self, classes: Sequence[str], nodes: int, parts: Tensor | None) -> Tensor | None:
         """Return ``y``, the class index of each node; nodes in no part may have -1."""

@@ -19,6 +19,7 @@ from ramet.metrics import Record
 from ramet.metrics.best import History
 from ramet.payload import Payload
 from ramet.rules.method import AssembledMethod, step_of
+from ramet.scale import Scale
 
 BEST = "best"
 """The folder, below the server's snapshots, with those of the best rounds."""
@@ -90,7 +91,8 @@ class Journal:
         return Entries(pending, {**before.last, **whole.asked}, uncounted)
 
     def _evaluated(self, pending: Mapping[str, Any], tally: Tally, plan: Plan) -> None:
-        record = Record(**{**pending, "rounds": self.rounds}, **tally.second_half())
+        facts = {**pending, "rounds": self.rounds, "unit": self.history.scale.unit}
+        record = Record(**facts, **tally.second_half())
         if record.round == 1 and plan.train and isnan(record.mean("val")):
             reason = "no client has sent its scores: there is no best round and no early stop"
             log_event(WARNING, "no scores", round=record.round, reason=reason)
@@ -110,8 +112,8 @@ class Journal:
             self.snapshots.share(step, best, as_step=record.round, pinned=before)
 
 
-def history_of(earlier: Iterable[Record], clients: Iterable[str]) -> History:
-    history = History(frozenset(clients))
+def history_of(earlier: Iterable[Record], clients: Iterable[str], scale: Scale) -> History:
+    history = History(frozenset(clients), scale)
     for record in earlier:
         history.add(record)
     return history

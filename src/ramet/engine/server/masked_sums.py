@@ -21,7 +21,6 @@ from ramet.payload import Arrays
 from ramet.rules.activation import Asked
 from ramet.rules.fixed_point import means_of
 from ramet.rules.fold import Fold
-from ramet.tasks import score_range
 
 SECURE = "secure"
 """The slice of the run's state."""
@@ -102,7 +101,7 @@ class MaskedSums:
 
         Whose number is to blame for one that cannot be right is not known.
         """
-        means, scores = means_of(sums), score_range(self.clients.rules.method.task)
+        means, scores = means_of(sums), self.clients.rules.method.task.scale.range
         for name, mean in [*means.items()]:
             if reason := range_fault({name: mean}, scores):
                 del means[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from logging import INFO
 
 from ramet.events import log_event
-from ramet.metrics.best import History, best_of
+from ramet.metrics.best import History
 from ramet.rules.extras import TRAINING, Stage
 from ramet.rules.method import AssembledMethod, step_of
 
@@ -89,6 +89,6 @@ class Schedule:
         """Whether the validation score has not improved for too many rounds."""
         if self.patience is None or history.rounds_since_best() < self.patience:
             return False
-        facts = {"best": best_of(history.rounds).round, "patience": self.patience}
+        facts = {"best": history.best.round, "patience": self.patience}
         log_event(INFO, "stopped early", round=last, **facts)
         return True

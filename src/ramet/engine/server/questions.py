@@ -23,7 +23,6 @@ from ramet.rules.activation import requested
 from ramet.rules.extras import TRAINING
 from ramet.rules.fixed_point import terms_of
 from ramet.rules.method import declared_extras, sent_up, switchable_arrays
-from ramet.tasks import score_range
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class WholeReplies:
             form = release.form(form, begun)
         due = due_numbers(plan.round, plan.train) if plan.stage is None else ()
         due = expected_numbers(reply, due)
-        reason = fault(reply, form, plan.train, due, score_range(method.task))
+        reason = fault(reply, form, plan.train, due, method.task.scale.range)
         if reason:
             return reason
         for release in reversed(method.release):
@@ -187,7 +186,7 @@ class Summands:
         terms = method.summation.form(terms_of(method.merging, method.extras, weighted))
         due = expected_numbers(reply, due_numbers(plan.round, plan.train)) if self.in_clear else ()
         clear = plan.train and self.in_clear
-        return summand_fault(reply, terms, clear, due, score_range(method.task)) or reply
+        return summand_fault(reply, terms, clear, due, method.task.scale.range) or reply
 
 
 def expected_reply(rules: ServerRules, question: Question) -> Payload:

@@ -31,7 +31,6 @@ from ramet.payload import Payload
 from ramet.rules.activation import Asked
 from ramet.rules.fold import Fold
 from ramet.rules.method import AssembledMethod, step_of
-from ramet.tasks import score_range
 
 _STATE, _EXCHANGE = "state", "exchange"
 """Notes of messages: the rules' state without arrays, and whom to ask, or who has answered."""
@@ -171,7 +170,7 @@ class Regional:
             return "is not the reply of a regional coordinator"
         if foreign := facts.clients() - {*asked}:
             return f"answers for {min(foreign)}, about whom it was not asked"
-        scores = score_range(self.rules.method.task)
+        scores = self.rules.method.task.scale.range
         return facts.fault(plan, scores) or fold.parts_fault(reply.arrays) or facts
 
 

@@ -85,7 +85,7 @@ class Rounds:
 
         ``earlier`` are the records of the rounds that have been evaluated.
         """
-        history = history_of(earlier, self.clients)
+        history = history_of(earlier, self.clients, self.method.task.scale)
         journal = Journal(
             self.method, self.rounds, history, observe, self.snapshots, self._overview
         )

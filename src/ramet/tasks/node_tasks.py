@@ -1,4 +1,4 @@
-"""Node classification: cross-entropy on training nodes, accuracy on held-out nodes."""
+"""Tasks for nodes, each with a class, numbers or several labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
@@ -19,7 +18,8 @@ from ramet.data.graphs.neighbour_sampling import sample_batches
 from ramet.data.own.schema import Schema, TaskName, check_task
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.shape import NodeShape
-from ramet.tasks.base import Predictions, Scores, Task, mismatch
+from ramet.tasks.base import Scores, TargetTask, mismatch
+from ramet.tasks.targets import NUMBERS, SEVERAL_LABELS, Loss, Numbers, Predictions, Target
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,20 @@ class NodeSamples:
 
 
 @dataclass(frozen=True)
-class NodeClassification(Task):
-    """The task for nodes with one label each.
+class NodeTask(TargetTask):
+    """A task for nodes.
 
     Args:
         sample: number of neighbours to sample per hop; empty trains on the whole graph at once.
             Evaluation always uses the whole graph.
     """
 
-    name: ClassVar[TaskName] = "node-classification"
     sample: tuple[int, ...] = ()
-    metric: str = "accuracy"
 
     def samples(self, data: ClientData[Any, Any]) -> NodeSamples:
         if not isinstance(data.content, NodeGraph):
             raise mismatch(self.name, NodeGraph, data)
+        self.check_labels(data.content.labels)
         return NodeSamples(data.content, data.split, data.evaluated_on)
 
     def plain_shape(self, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
@@ -124,10 +123,11 @@ class NodeClassification(Task):
         yield from sample_batches(graph, train, self.sample, size, generator)
 
     def loss(self, output: Tensor, graph: NodeGraph) -> Tensor:
-        """Cross-entropy on the training nodes; 0 without any."""
+        """The loss of the training nodes; 0 without any."""
         if not graph.trained_nodes.numel():
             return output.sum() * 0.0
-        return functional.cross_entropy(output[graph.trained_nodes], graph.trained_labels)
+        chosen = output[graph.trained_nodes]
+        return self.target.loss(chosen, graph.trained_labels, graph.label_scale)
 
     def labelled(self, graph: NodeGraph) -> tuple[Tensor, Tensor]:
         """The training nodes."""
@@ -139,14 +139,19 @@ class NodeClassification(Task):
     ) -> dict[str, Predictions]:
         model.eval()
         split, labelled = samples.split, samples.on_host
-        training, found, logits = labelled.graph.labels[split.train], {}, torch.empty(0)
-        before: NodeGraph | None = None
+        known = labelled.graph.labels[split.train], labelled.graph.label_scale
+        found, outputs, before = {}, torch.empty(0), None
         for part, nodes in (("val", split.val), ("test", split.test)):
             graph = labelled.graph_of(part)
             if graph is not before:
-                logits, before = model(graph.to(device)).cpu(), graph
-            found[part] = Predictions.of(logits[nodes], graph.labels[nodes], training)
+                outputs, before = model(graph.to(device)).cpu(), graph
+            found[part] = Predictions.of(self.target, outputs[nodes], graph.labels[nodes], *known)
         return found
+
+    def parts(self, samples: NodeSamples) -> tuple[Tensor, Tensor, int]:
+        graph, split = samples.graph, samples.split
+        test = samples.graph_of("test").labels[split.test]
+        return graph.labels[split.train], test, graph.classes
 
     @torch.inference_mode()
     def extra_scores(self, model: nn.Module, samples: NodeSamples, device: torch.device) -> Scores:
@@ -161,6 +166,45 @@ class NodeClassification(Task):
         return {"nmi": float(normalized_mutual_info_score(truth.numpy(), kinds.numpy()))}
 
 
+@dataclass(frozen=True)
+class NodeClassification(NodeTask):
+    """The task for nodes with one class each."""
+
+    name: ClassVar[TaskName] = "node-classification"
+
+
+@dataclass(frozen=True)
+class NodeRegression(NodeTask):
+    """The task for nodes with one or several numbers each."""
+
+    name: ClassVar[TaskName] = "node-regression"
+    target: Target = NUMBERS
+
+
+@dataclass(frozen=True)
+class NodeMultilabel(NodeTask):
+    """The task for nodes with several labels each."""
+
+    name: ClassVar[TaskName] = "node-multilabel"
+    target: Target = SEVERAL_LABELS
+
+
 def node_classification(sample: NonNegativeInt = 0, layers: PositiveInt = 2) -> NodeClassification:
     """``sample``: number of neighbours to sample for each of the network's ``layers``; 0: all."""
-    return NodeClassification((sample,) * layers if sample else ())
+    return NodeClassification(sample=_per_hop(sample, layers))
+
+
+def node_regression(
+    sample: NonNegativeInt = 0, layers: PositiveInt = 2, loss: Loss = "mse"
+) -> NodeRegression:
+    """``loss``: squared, absolute or Huber's error, in units of the deviation over all sites."""
+    return NodeRegression(Numbers(loss), sample=_per_hop(sample, layers))
+
+
+def node_multilabel(sample: NonNegativeInt = 0, layers: PositiveInt = 2) -> NodeMultilabel:
+    """``sample`` as for ``node-classification``."""
+    return NodeMultilabel(sample=_per_hop(sample, layers))
+
+
+def _per_hop(sample: int, layers: int) -> tuple[int, ...]:
+    return (sample,) * layers if sample else ()

@@ -1,4 +1,4 @@
-"""Graph classification: cross-entropy on batches of graphs, accuracy on held-out ones."""
+"""Tasks for graphs, each with a class, numbers or several labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
 from ramet.data.own.schema import Schema, TaskName, check_task
 from ramet.models.shape import GraphShape
-from ramet.tasks.base import Predictions, Task, mismatch
+from ramet.tasks.base import TargetTask, mismatch, on_host
+from ramet.tasks.targets import NUMBERS, SEVERAL_LABELS, Loss, Numbers, Predictions, Target
 
 _EVALUATION_BATCH_SIZE = 64
 
@@ -47,15 +47,13 @@ class GraphSamples:
 
 
 @dataclass(frozen=True)
-class GraphClassification(Task):
-    """The task for graphs with one label each."""
-
-    name: ClassVar[TaskName] = "graph-classification"
-    metric: str = "accuracy"
+class GraphTask(TargetTask):
+    """A task for graphs."""
 
     def samples(self, data: ClientData[Any, Any]) -> GraphSamples:
         if not isinstance(data.content, GraphBlock):
             raise mismatch(self.name, GraphBlock, data)
+        self.check_labels(data.content.labels)
         return GraphSamples(data.content, data.split)
 
     def plain_shape(self, inputs: StructureEncoding) -> GraphShape:
@@ -90,7 +88,7 @@ class GraphClassification(Task):
         return samples.block.cuts(shuffled, size)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        return functional.cross_entropy(output, batch.labels)
+        return self.target.loss(output, batch.labels, batch.label_scale)
 
     def labelled(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """All graphs."""
@@ -102,16 +100,53 @@ class GraphClassification(Task):
     ) -> dict[str, Predictions]:
         model.eval()
         samples = samples.to(device)
-        logits = torch.cat([model(batch) for batch in samples.held_out]).cpu()
+        outputs = torch.cat([model(batch) for batch in samples.held_out]).cpu()
         labels = torch.cat([batch.labels for batch in samples.held_out]).cpu()
-        training = samples.block.labels[samples.split.train]
-        first = samples.split.val.numel()
+        block, first = samples.block, samples.split.val.numel()
+        known = block.labels[samples.split.train], on_host(block.label_scale)
         return {
-            "val": Predictions.of(logits[:first], labels[:first], training),
-            "test": Predictions.of(logits[first:], labels[first:], training),
+            "val": Predictions.of(self.target, outputs[:first], labels[:first], *known),
+            "test": Predictions.of(self.target, outputs[first:], labels[first:], *known),
         }
+
+    def parts(self, samples: GraphSamples) -> tuple[Tensor, Tensor, int]:
+        block, split = samples.block, samples.split
+        return block.labels[split.train], block.labels[split.test], block.classes
+
+
+@dataclass(frozen=True)
+class GraphClassification(GraphTask):
+    """The task for graphs with one class each."""
+
+    name: ClassVar[TaskName] = "graph-classification"
+
+
+@dataclass(frozen=True)
+class GraphRegression(GraphTask):
+    """The task for graphs with one or several numbers each."""
+
+    name: ClassVar[TaskName] = "graph-regression"
+    target: Target = NUMBERS
+
+
+@dataclass(frozen=True)
+class GraphMultilabel(GraphTask):
+    """The task for graphs with several labels each."""
+
+    name: ClassVar[TaskName] = "graph-multilabel"
+    target: Target = SEVERAL_LABELS
 
 
 def graph_classification() -> GraphClassification:
     """The task without options."""
     return GraphClassification()
+
+
+def graph_regression(loss: Loss = "mse") -> GraphRegression:
+    """``loss``: squared, absolute or Huber's error, in units of the deviation over all sites."""
+    return GraphRegression(Numbers(loss))
+
+
+def graph_multilabel() -> GraphMultilabel:
+    """The task without options."""
+    return GraphMultilabel()

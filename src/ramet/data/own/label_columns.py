@@ -1,0 +1,42 @@
+"""Columns with the numbers or labels that are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ramet.data.own.columns import ColumnPart, parsed
+from ramet.data.own.schema import Kind
+from ramet.data.own.tables import NO_PART, Table
+
+
+def targets_in(table: Table, columns: Sequence[str], kind: Kind, parts: Tensor | None) -> Tensor:
+    """[rows, columns] numbers, or flags as 0 and 1; rows in no part may lack all of them."""
+    part = ColumnPart(kind=kind, missing="mark")
+    wrong: set[int] = set()
+
+    def read(column: str) -> np.ndarray:
+        def report(row: int, text: str) -> None:
+            wrong.add(row)
+            table.report(row, column, text)
+
+        return parsed(part, table.columns[column], report)
+
+    values = np.stack([read(column) for column in columns], axis=1).astype(np.float64)
+    for row in np.flatnonzero(np.isnan(values).all(axis=1)).tolist():
+        if row not in wrong and (parts is None or int(parts[row]) != NO_PART):
+            hint = "; write none in a column that `split` names to leave a row without it"
+            table.report(row, columns[0], f"the {kind} is missing{hint}")
+    return torch.from_numpy(values.astype(np.float32))
+
+
+def target_errors(task: str, classes: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
+    """What is wrong in the description of numbers or labels."""
+    if classes:
+        yield f"{task} has no classes. Remove them; 'label' names the columns"
+    for name in sorted({*columns}):
+        if columns.count(name) > 1:
+            yield f"'label' lists the column '{name}' twice"

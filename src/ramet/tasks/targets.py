@@ -1,0 +1,208 @@
+"""What is predicted: one of several classes, numbers, or several labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ramet.metrics import classification, multilabel, regression
+from ramet.metrics.evaluation import Evaluation, scored_by_output
+from ramet.metrics.metric import Labels, Metric, Predicted
+
+Loss: TypeAlias = Literal["mse", "mae", "huber"]
+_LOSSES: dict[Loss, Callable[..., Tensor]] = {
+    "mse": functional.mse_loss,
+    "mae": functional.l1_loss,
+    "huber": functional.huber_loss,
+}
+
+
+class Target:
+    """What a task predicts, from the outputs of a network for each sample.
+
+    ``labels`` and ``true`` are classes [samples], or [samples, outputs] of numbers, NaN where
+    unknown. ``scale`` is None, or the mean and the deviation of each output [2, outputs].
+    """
+
+    metrics: ClassVar[Mapping[str, Metric]]
+    """The first is the default."""
+    has_classes: ClassVar[bool] = False
+    """Whether each sample has one of several classes."""
+
+    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
+        """The loss of the outputs of a batch."""
+        raise NotImplementedError
+
+    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
+        """What the outputs predict: probabilities, or numbers in the unit of the labels."""
+        raise NotImplementedError
+
+    def error(self, true: Labels, predicted: Predicted) -> float:
+        """The mean loss of predictions, up to a factor."""
+        raise NotImplementedError
+
+    def constant(self, training: Labels, outputs: int) -> Predicted:
+        """[outputs] the prediction that fits the training samples best."""
+        raise NotImplementedError
+
+    def evaluate(
+        self,
+        true: Labels,
+        predicted: Predicted,
+        names: Sequence[str],
+        constant: Predicted,
+        unit: str = "",
+    ) -> Evaluation:
+        """All metrics; ``names`` are those of classes or outputs."""
+        return scored_by_output(true, predicted, names, constant, self.metrics, unit)
+
+
+@dataclass(frozen=True)
+class Classes(Target):
+    """One of several classes: cross-entropy."""
+
+    metrics: ClassVar[Mapping[str, Metric]] = classification.METRICS
+    has_classes: ClassVar[bool] = True
+
+    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        return functional.cross_entropy(output, labels)
+
+    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:  # noqa: ARG002
+        return output.double().softmax(dim=1).cpu().numpy()
+
+    def error(self, true: Labels, predicted: Predicted) -> float:
+        return _negative_log(predicted[np.arange(true.size), true])
+
+    def constant(self, training: Labels, outputs: int) -> Predicted:
+        """The most frequent class."""
+        most = int(np.bincount(training).argmax()) if training.size else 0
+        row: Predicted = np.eye(outputs)[most]
+        return row
+
+    def evaluate(
+        self,
+        true: Labels,
+        predicted: Predicted,
+        names: Sequence[str],
+        constant: Predicted,
+        unit: str = "",  # noqa: ARG002
+    ) -> Evaluation:
+        return classification.evaluate(true, predicted, names, constant)
+
+
+@dataclass(frozen=True)
+class Numbers(Target):
+    """One or several numbers, in units of their deviations: squared, absolute or Huber's error."""
+
+    kind: Loss = "mse"
+    metrics: ClassVar[Mapping[str, Metric]] = regression.METRICS
+
+    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
+        wanted = labels if scale is None else (labels - scale[0]) / scale[1]
+        return _mean(_LOSSES[self.kind](output, wanted.nan_to_num(), reduction="none"), labels)
+
+    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
+        numbers = output.double()
+        if scale is not None:
+            numbers = numbers * scale[1] + scale[0]
+        return numbers.cpu().numpy()
+
+    def error(self, true: Labels, predicted: Predicted) -> float:
+        return float(np.nanmean((true - predicted) ** 2))
+
+    def constant(self, training: Labels, outputs: int) -> Predicted:
+        """The means."""
+        return _means(training, outputs)
+
+
+@dataclass(frozen=True)
+class SeveralLabels(Target):
+    """Several labels, each of which a sample has or not: binary cross-entropy."""
+
+    metrics: ClassVar[Mapping[str, Metric]] = multilabel.METRICS
+
+    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        wanted, loss = labels.nan_to_num(), functional.binary_cross_entropy_with_logits
+        return _mean(loss(output, wanted, reduction="none"), labels)
+
+    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:  # noqa: ARG002
+        return output.double().sigmoid().cpu().numpy()
+
+    def error(self, true: Labels, predicted: Predicted) -> float:
+        known = ~np.isnan(true)
+        return _negative_log(np.where(true > 0, predicted, 1 - predicted)[known])
+
+    def constant(self, training: Labels, outputs: int) -> Predicted:
+        """The share of samples that have each label."""
+        return _means(training, outputs)
+
+
+def _negative_log(likely: Predicted) -> float:
+    return float(-np.log(np.maximum(likely, 1e-12)).mean())
+
+
+def _mean(losses: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss, in which unknown labels count as 0.
+
+    It is over all samples, so that no sample's term depends on others, as privacy requires.
+    """
+    return torch.where(labels.isnan(), 0.0, losses).mean()
+
+
+def _means(training: Labels, outputs: int) -> Predicted:
+    """Of the known values of each output; 0 without any."""
+    known = ~np.isnan(training)
+    sums = np.where(known, training, 0.0).sum(axis=0, dtype=np.float64)
+    means: Predicted = sums / np.maximum(known.sum(axis=0), 1)
+    return means if training.size else np.zeros(outputs)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """True values and what is predicted for them, of one part of a split."""
+
+    target: Target
+    labels: Labels
+    predicted: Predicted
+    constant: Predicted
+    """[outputs] what to predict without looking at a sample."""
+
+    @staticmethod
+    def of(
+        target: Target,
+        output: Tensor,
+        labels: Tensor,
+        training: Tensor,
+        scale: Tensor | None = None,
+    ) -> Predictions:
+        """What outputs predict; ``training`` are the labels of the training samples."""
+        predicted = target.predicted(output, scale)
+        constant = target.constant(training.cpu().numpy(), predicted.shape[1])
+        return Predictions(target, labels.cpu().numpy(), predicted, constant)
+
+    @property
+    def loss(self) -> float:
+        return self.target.error(self.labels, self.predicted)
+
+    def scored(self, metric: Metric) -> float | None:
+        """None without samples."""
+        return metric(self.labels, self.predicted) if len(self.labels) else None
+
+
+CLASSES, NUMBERS, SEVERAL_LABELS = Classes(), Numbers(), SeveralLabels()
+
+
+def standardising(labels: Sequence[Tensor]) -> Tensor:  # [2, outputs]
+    """The mean and the deviation of all numbers that are known; deviations of 0 count as 1."""
+    every = torch.cat([*labels]).double()
+    known = ~every.isnan()
+    count = known.sum(dim=0).clamp(min=1)
+    mean = every.nan_to_num().sum(dim=0) / count
+    deviation = (((every - mean) ** 2).nan_to_num().sum(dim=0) / count).sqrt()
+    return torch.stack([mean, torch.where(deviation > 0, deviation, 1.0)]).float()
