@@ -9,8 +9,10 @@ from typing import Any
 
 from hospitals import CLAIMS, KEPT, ROWS, SPLITS, Row, protections
 from hospitals_study import (
+    ALONE,
     Runs,
     Study,
+    adjusted,
     alone_of,
     by_size,
     counts,
@@ -30,20 +32,18 @@ from ramet.report.text import markdown_table, percent, plural
 from ramet.runs import given_experiment
 from ramet.scale import SHARE
 from ramet.studies.convergence import not_converged
-from ramet.studies.gains import holm
+from ramet.studies.finished_run import Draw, FinishedRun
 
 
 def methods_table(found: Study) -> str:
     """A row per method and network."""
     compared = [name for name in found.rows if name not in _ALONE_AND_POOLED]
     gains = {name: found.gain(name, alone_of(name)) for name in compared if _has_alone(found, name)}
-    linear = [name for name in gains if name.endswith(", linear")]
-    adjusted = dict(zip(linear, holm([gains[name].p_value for name in linear]), strict=True))
-    rows = []
+    rows, p_values = [], adjusted(found)
     for name, runs in found.rows.items():
         gain = gains.get(name)
         sites = counts(found.hospitals(name)) if gain else None
-        p = adjusted.get(name)
+        p = p_values.get(name)
         rows.append(
             (
                 *_named(name),
@@ -156,15 +156,25 @@ def protected_table(found: Study) -> str:
     rows: list[tuple[str, ...]] = []
     for name, runs in found.protected.items():
         row = protections()[name].row
+        scored = {draw: _scored(found, name, draw) for draw in runs}
         plain = {draw: found.rows[row][draw] for draw in runs}
-        gain = gain_between(runs, plain)
-        values = [fmean(map(score, one.values())) for one in (plain, runs)]
+        alone = {draw: found.rows[ALONE][draw] for draw in runs}
+        values = [fmean(map(score, one.values())) for one in (plain, scored)]
         cells = (f"`{method_of(row)}`", _PROTECTIONS[name], str(len(runs)), *map(percent, values))
-        rows.append((*cells, words(gain), _megabytes(runs), _bits(found, name)))
+        gains = [words(gain_between(scored, other)) for other in (plain, alone)]
+        rows.append((*cells, *gains, _megabytes(runs), _bits(found, name)))
     if not rows:
         return "Not run yet."
     heads = ("method", "protection", "splits", "without %", "with %", "difference")
-    return markdown_table((*heads, "MB per hospital", "SHA-256"), rows)
+    return markdown_table((*heads, "over alone", "MB per hospital", "SHA-256"), rows)
+
+
+def _scored(found: Study, name: str, draw: Draw) -> FinishedRun:
+    """The run, or the one in fixed point with its bits: masks hide scores of single hospitals."""
+    run = found.protected[name][draw]
+    fixed = found.protected["fixed-point"].get(draw)
+    same = fixed is not None and fixed.summary.sha256 == run.summary.sha256
+    return fixed if fixed is not None and same else run
 
 
 def _bits(found: Study, name: str) -> str:
