@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,10 @@ def clients(*columns: str) -> dict[str, Data]:
 
 
 def measured(seed: int) -> list[Data]:
-    """Graphs with two numbers: the sums of two features."""
+    """Graphs with two numbers: the means of two features."""
     graphs = molecules(seed, 60)
     for graph in graphs:
-        graph.y = 100 + 20 * graph.x.sum(dim=0)[:2]
+        graph.y = 100 + 20 * graph.x.mean(dim=0)[:2]
     return graphs
 
 
@@ -72,6 +73,9 @@ def test_floats_are_numbers_in_a_common_unit(tmp_path: Path) -> None:
         assert one.graph.label_scale[:, 0].tolist() == pytest.approx(expected, rel=1e-5)
     predicted, known = result.predict("a")["0"], people(0, "age").y.numpy()
     assert abs(predicted - known).mean() < 1
+    exported = result.export("a", tmp_path / "model", programs=False).folder
+    config = json.loads((exported / "config.json").read_text())
+    assert [row[0] for row in config["scale"]] == pytest.approx(expected, rel=1e-5)
 
 
 def test_every_way_of_running_gives_the_same_numbers(tmp_path: Path) -> None:
@@ -90,7 +94,9 @@ def test_booleans_are_several_labels_if_the_task_says_so(tmp_path: Path, data: P
     labels = clients("near", "own")
     for one in labels.values():
         one.y = one.y.bool()
-    result = ramet.run("fedavg", clients=labels, task="node-multilabel", out=tmp_path, **OPTIONS)
+    result = ramet.run(
+        "fedavg", clients=labels, task="node-multilabel", out=tmp_path / "r", **OPTIONS
+    )
     assert result.summary.metric == "average-precision"
     assert result.summary.scores.test > 0.98
     assert result.predict("a").columns.tolist() == ["id", "p_0", "p_1"]
@@ -109,7 +115,7 @@ def test_graphs_with_numbers_and_with_labels(tmp_path: Path) -> None:
     numbers = {name: measured(seed) for seed, name in enumerate(NAMES)}
     options = {**OPTIONS, "network": "gin", "rounds": 60}
     result = ramet.run("fedavg", clients=numbers, metric="r2", out=tmp_path / "n", **options)
-    assert result.summary.scores.test_at_best_val > 0.95
+    assert result.summary.scores.test_at_best_val > 0.9
     assert result.samples("b").block.classes == 2
     for graphs in numbers.values():
         for graph in graphs:

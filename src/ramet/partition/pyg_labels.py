@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -20,8 +20,7 @@ _NAMES: dict[TargetKind, str] = {
 
 def task_of(level: str, kind: TargetKind) -> TaskName:
     """The task for nodes or graphs of which this is predicted."""
-    name: Any = f"{level}-{_NAMES[kind]}"
-    return name
+    return cast(TaskName, f"{level}-{_NAMES[kind]}")
 
 
 def kind_of(given: Mapping[str, Any], level: str, task: TaskName | None) -> TargetKind:
