@@ -10,6 +10,7 @@ from hospitals_study import (
     ALONE,
     POOLED,
     Study,
+    adjusted,
     by_size,
     counts,
     hits,
@@ -60,7 +61,7 @@ def answer(found: Study) -> str:
     }[judged(found, claim).status]
     sites = found.hospitals(row)
     helped, hurt, undecided = counts(sites)
-    adjusted = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
+    decided = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
     people = [one.test for one in sizes_of(found).values()]
     return (
         f"**{says}.** It is `{method_of(row)}`, by which {hits(found, row)} % of people whom no "
@@ -72,8 +73,8 @@ def answer(found: Study) -> str:
         f"**A single hospital learns little about itself**, because a split leaves it "
         f"{min(people)} to {max(people)} test people. By intervals that each stand for "
         f"themselves, joining helps {helped} of {len(sites)}, hurts {hurt}, and is undecided for "
-        f"{undecided}. Adjusted for the number of hospitals, {adjusted or 'none'} "
-        f"{'are' if adjusted > 1 else 'is'} decided."
+        f"{undecided}. Adjusted for the number of hospitals, {decided or 'none'} "
+        f"{'are' if decided > 1 else 'is'} decided."
     )
 
 
@@ -87,7 +88,11 @@ def _others(found: Study) -> str:
                 text = f"`{method_of(claim.better)}` {words(one.gain)}"
                 by_status.setdefault(one.status, []).append(text)
     texts = [f"{_ASKED[status]} for {', '.join(gains)}" for status, gains in by_status.items()]
-    return f"The same claim {'; '.join(texts)}." if texts else ""
+    p_values = [p for p in adjusted(found).values() if p is not None]
+    return (
+        f"The same claim {'; '.join(texts)}. Adjusted for the number of methods (Holm), the "
+        f"smallest p-value of all is {min(p_values):.2f}."
+    )
 
 
 _ASKED = {"holds": "holds", "undecided": "is undecided", "fails": "fails"}

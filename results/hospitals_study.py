@@ -17,7 +17,7 @@ from ramet.scale import SHARE
 from ramet.studies.archive import kept
 from ramet.studies.choice import samples_ratio
 from ramet.studies.finished_run import Draw, FinishedRun
-from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.gains import Gain, holm, paired_gain
 from ramet.studies.sites import SiteStanding, site_standings
 
 Runs = Mapping[Draw, FinishedRun]
@@ -80,6 +80,14 @@ def gain_between(own: Runs, other: Runs) -> Gain:
 
 def score(run: FinishedRun) -> float:
     return run.summary.scores.test
+
+
+def adjusted(found: Study) -> dict[str, float | None]:
+    """P-values of the linear rows against training alone, adjusted for their number by Holm."""
+    apart = {row.name for row in ROWS if row.network == "linear" and row.method != "local"}
+    names = [name for name in found.rows if name in apart]
+    gains = [found.gain(name, ALONE) for name in names]
+    return dict(zip(names, holm([gain.p_value for gain in gains]), strict=True))
 
 
 def alone_of(row: str) -> str:

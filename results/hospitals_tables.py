@@ -11,6 +11,7 @@ from hospitals import CLAIMS, KEPT, ROWS, SPLITS, Row, protections
 from hospitals_study import (
     Runs,
     Study,
+    adjusted,
     alone_of,
     by_size,
     counts,
@@ -30,20 +31,17 @@ from ramet.report.text import markdown_table, percent, plural
 from ramet.runs import given_experiment
 from ramet.scale import SHARE
 from ramet.studies.convergence import not_converged
-from ramet.studies.gains import holm
 
 
 def methods_table(found: Study) -> str:
     """A row per method and network."""
     compared = [name for name in found.rows if name not in _ALONE_AND_POOLED]
     gains = {name: found.gain(name, alone_of(name)) for name in compared if _has_alone(found, name)}
-    linear = [name for name in gains if name.endswith(", linear")]
-    adjusted = dict(zip(linear, holm([gains[name].p_value for name in linear]), strict=True))
-    rows = []
+    rows, p_values = [], adjusted(found)
     for name, runs in found.rows.items():
         gain = gains.get(name)
         sites = counts(found.hospitals(name)) if gain else None
-        p = adjusted.get(name)
+        p = p_values.get(name)
         rows.append(
             (
                 *_named(name),
