@@ -13,6 +13,7 @@ from hospitals_study import (
     adjusted,
     by_size,
     counts,
+    gain_between,
     hits,
     judged,
     method_of,
@@ -74,7 +75,22 @@ def answer(found: Study) -> str:
         f"{min(people)} to {max(people)} test people. By intervals that each stand for "
         f"themselves, joining helps {helped} of {len(sites)}, hurts {hurt}, and is undecided for "
         f"{undecided}. Adjusted for the number of hospitals, {decided or 'none'} "
-        f"{'are' if decided > 1 else 'is'} decided."
+        f"{'are' if decided > 1 else 'is'} decided.{_private(found)}"
+    )
+
+
+def _private(found: Study) -> str:
+    """What is left of the gain with differential privacy."""
+    texts = [
+        f"{words(gain_between(runs, found.rows[ALONE]))} points at ε = {name[-1]}"
+        for name, runs in found.protected.items()
+        if name.startswith("epsilon")
+    ]
+    if not texts:
+        return ""
+    return (
+        f"\n\n**Privacy costs about what joining gains.** With differential privacy for each "
+        f"person, the difference from training alone without it is {' and '.join(texts)}."
     )
 
 
@@ -107,8 +123,8 @@ def _networks(found: Study) -> str:
     ]
     if not pairs:
         return "graph networks have not been run"
-    texts = [f"`{network}` {words(gain)} points" for network, gain in pairs]
-    return f"graph networks trained by FedAvg differ from it by {' and '.join(texts)}"
+    texts = [f"{words(gain)} points with `{network}`" for network, gain in pairs]
+    return f"a graph network in its place changes FedAvg's accuracy by {' and '.join(texts)}"
 
 
 def _majority(found: Study) -> float:

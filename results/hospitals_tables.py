@@ -9,6 +9,7 @@ from typing import Any
 
 from hospitals import CLAIMS, KEPT, ROWS, SPLITS, Row, protections
 from hospitals_study import (
+    ALONE,
     Runs,
     Study,
     adjusted,
@@ -31,6 +32,7 @@ from ramet.report.text import markdown_table, percent, plural
 from ramet.runs import given_experiment
 from ramet.scale import SHARE
 from ramet.studies.convergence import not_converged
+from ramet.studies.finished_run import Draw, FinishedRun
 
 
 def methods_table(found: Study) -> str:
@@ -154,15 +156,25 @@ def protected_table(found: Study) -> str:
     rows: list[tuple[str, ...]] = []
     for name, runs in found.protected.items():
         row = protections()[name].row
+        scored = {draw: _scored(found, name, draw) for draw in runs}
         plain = {draw: found.rows[row][draw] for draw in runs}
-        gain = gain_between(runs, plain)
-        values = [fmean(map(score, one.values())) for one in (plain, runs)]
+        alone = {draw: found.rows[ALONE][draw] for draw in runs}
+        values = [fmean(map(score, one.values())) for one in (plain, scored)]
         cells = (f"`{method_of(row)}`", _PROTECTIONS[name], str(len(runs)), *map(percent, values))
-        rows.append((*cells, words(gain), _megabytes(runs), _bits(found, name)))
+        gains = [words(gain_between(scored, other)) for other in (plain, alone)]
+        rows.append((*cells, *gains, _megabytes(runs), _bits(found, name)))
     if not rows:
         return "Not run yet."
     heads = ("method", "protection", "splits", "without %", "with %", "difference")
-    return markdown_table((*heads, "MB per hospital", "SHA-256"), rows)
+    return markdown_table((*heads, "over alone", "MB per hospital", "SHA-256"), rows)
+
+
+def _scored(found: Study, name: str, draw: Draw) -> FinishedRun:
+    """The run, or the one in fixed point with its bits: masks hide scores of single hospitals."""
+    run = found.protected[name][draw]
+    fixed = found.protected["fixed-point"].get(draw)
+    same = fixed is not None and fixed.summary.sha256 == run.summary.sha256
+    return fixed if fixed is not None and same else run
 
 
 def _bits(found: Study, name: str) -> str:

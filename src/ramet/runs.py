@@ -143,7 +143,8 @@ class Result:
 
         Nodes and graphs: ``id``, ``class`` and the probability of each class, ``p_CLASS``. Links:
         ``source``, ``rank``, ``target`` and ``probability``. How the data differs from that of
-        training is in ``frame.attrs["warnings"]``.
+        training is in ``frame.attrs["warnings"]``, and a threshold that was chosen for the model in
+        ``frame.attrs["decision"]``.
 
         Args:
             client: whose model is used; default: the site's name.
@@ -158,6 +159,7 @@ class Result:
         past = None if context is None else Path(context)
         found = predicted(trained, path, client, Links(relation, top, known), past)
         found.frame.attrs["warnings"] = [*found.warnings]
+        found.frame.attrs["decision"] = str(found.decision) if found.decision else None
         return found.frame
 
     def explain(

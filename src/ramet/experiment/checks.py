@@ -157,6 +157,11 @@ _OF_NODES = (NodeClassification, NodeRegression, NodeMultilabel)
 def _check_protected(budget: Budget, method: AssembledMethod) -> None:
     """Check that the task and the network have what the budget protects, and use it as noted."""
     graph, link = budget.unit == "graph", budget.unit == "link"
+    if graph and getattr(getattr(method.task, "target", None), "weights", ()) == "balanced":
+        raise RametError(
+            "weights=balanced does not work with --dp unit=graph: the weights are computed from "
+            "a client's graphs without noise. Give them as numbers, as weights=1:30."
+        )
     model, task = getattr(method.model, "func", method.model), method.task
     problems = {
         f"its task is {task.name}, in which a client has one graph only": graph
