@@ -232,7 +232,8 @@ def run(
             only this process can continue its run.
         setting: a name from ``ramet settings``, or ``file.py:setting``.
         clients: your own data, instead of a setting: by the name of each client, a `Data` of
-            PyTorch Geometric whose nodes have classes, or a list of `Data` with a class each. They
+            PyTorch Geometric whose nodes have classes, or a list of `Data` with a class each; if
+            ``y`` is floats, these are numbers to predict. They
             are copied into the data folder, so that every process finds them. ``split=0.2`` is
             the share of nodes or graphs for test, and for validation; default: their masks, or
             0.2. ``directed`` and ``same_schema`` are as in the docs. A number is the option of a
@@ -250,7 +251,8 @@ def run(
     given = {name: options.pop(name) for name in KEYWORDS if name in options}
     if clients is not None:
         data = Path(given.get("data") or default_data())
-        setting, options = with_given(setting, {**options, "clients": clients}, data)
+        task = given.get("task")
+        setting, options = with_given(setting, {**options, "clients": clients}, data, task)
     texts = {key: _text(value) for key, value in options.items()}
     experiment = given_experiment(method, setting, texts, given)
     return start(experiment, out, computing, start_from, observe)

@@ -26,6 +26,7 @@ from ramet.models.node_hops import NodeHops
 from ramet.models.shape import SHAPES, GraphShape
 from ramet.options import absolute_file, is_user_defined
 from ramet.partition import SETTINGS, absolute_sites
+from ramet.partition.given import GivenSetting
 from ramet.partition.own import SITES
 from ramet.privacy.accounting import check_installed
 from ramet.privacy.budget import Budget
@@ -33,7 +34,7 @@ from ramet.rules.method import AssembledMethod
 from ramet.rules.networks import built
 from ramet.rules.robust import RobustMerging
 from ramet.run_options import CODE
-from ramet.tasks import NodeClassification, NodeMultilabel, NodeRegression
+from ramet.tasks import NodeClassification, NodeMultilabel, NodeRegression, Numbers, TargetTask
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -285,7 +286,10 @@ def _check_repeatable(experiment: Experiment) -> None:
 
 
 def _check_no_sums(experiment: Experiment) -> None:
-    """Check that no sums of columns were exchanged, which no noise covers."""
+    """Check that no sums of columns or numbers were exchanged, which no noise covers."""
+    task = experiment.method.task
+    if isinstance(experiment.setting, GivenSetting) and isinstance(task, TargetTask):
+        _check_no_means(task)
     for site, schema in experiment.raw_schemas.items():
         if schema.columns:
             what = "predicts numbers" if TARGETS in schema.columns else "declares columns"
@@ -294,6 +298,14 @@ def _check_no_sums(experiment: Experiment) -> None:
                 "features at each site and give them as numbers, predict classes, or leave out "
                 "--dp."
             )
+
+
+def _check_no_means(task: TargetTask) -> None:
+    if isinstance(task.target, Numbers):
+        raise RametError(
+            "the numbers that are predicted are scaled by their mean and deviation over all "
+            "clients, which no noise covers. Predict classes, or leave out --dp."
+        )
 
 
 def _check_schemas(experiment: Experiment) -> None:
