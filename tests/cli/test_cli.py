@@ -22,6 +22,7 @@ from own_sites import node_site, write_csv
 from ramet.cli import console
 from ramet.models.networks import NETWORKS
 from ramet.report.study_tables import comparison_table
+from ramet.scale import SHARE
 from ramet.studies.comparison import Standing
 
 
@@ -205,6 +206,7 @@ def test_a_narrow_terminal_folds_names_but_truncates_no_number(width: int) -> No
         "seeds": 3,
         "splits": 1,
         "metric": "accuracy",
+        "scale": SHARE,
         "test": 0.8889,
         "spread": 0.0123,
         "worst": 0.87,

@@ -55,26 +55,28 @@ class Experiment:
             settings.release,
             settings.secure,
         )
-        return self._scored(method, self.agreement)
+        return with_metric(method, settings.metric, self._metric_of(self.agreement))
 
     @cached_property
     def scored_method(self) -> AssembledMethod:
-        """The method with the metric of the run, which sites with own data agree on.
+        """The method with the metric of the run, which sites with own data agree on, in their unit.
 
         Until they have done so, `method` has the default.
         """
-        if self.agreement is not None or not self.setting.user_defined:
-            return self.method
-        return self._scored(self.method, self.preparation)
+        method = self.method
+        if not self.setting.user_defined:
+            return method
+        known = self.reported
+        if self.agreement is None:
+            metric = self._metric_of(self.preparation)
+            method, known = with_metric(method, self.settings.metric, metric), self.raw_schemas
+        units = {schema.unit for schema in (known or {}).values()} - {""}
+        if not units or not isinstance(method.task, TargetTask):
+            return method
+        return replace(method, task=replace(method.task, unit=method.task.unit or units.pop()))
 
-    def _scored(self, method: AssembledMethod, agreed: Preparation | None) -> AssembledMethod:
-        """The method with its metric and, once sites have agreed, in their unit."""
-        default = (agreed.metric if agreed else None) or self.setting.metric
-        scored = with_metric(method, self.settings.metric, default)
-        task, schema = scored.task, next(iter(self.raw_schemas.values()), None) if agreed else None
-        if schema is None or not isinstance(task, TargetTask):
-            return scored
-        return replace(scored, task=replace(task, unit=task.unit or schema.unit))
+    def _metric_of(self, agreement: Preparation | None) -> str | None:
+        return (agreement.metric if agreement else None) or self.setting.metric
 
     @cached_property
     def setting(self) -> Setting:

@@ -207,9 +207,9 @@ COLUMNS: dict[str, Mistake] = {
         "edges.transfer.columns.amount.kind: Field required.",
     ),
     "unknown key": (
-        'columns = { amount = { kind = "number", unit = "EUR" } }',
+        'columns = { amount = { kind = "number", currency = "EUR" } }',
         "1",
-        "edges.transfer.columns.amount.unit: there is no such key.",
+        "edges.transfer.columns.amount.currency: there is no such key.",
     ),
     "unknown policy": (
         'columns = { amount = { kind = "number", missing = "drop" } }',
