@@ -180,7 +180,7 @@ EFFORT = Effort(references=2, canaries=20)
 """Of the audits, whose shadow runs take as long as the run."""
 
 
-NOT_CENTRED: Options = {"centre": "none"}
+NOT_CENTRED: dict[str, str] = {"centre": "none"}
 """The mean that a hospital subtracts depends on all of its people, and noise does not cover it."""
 
 
