@@ -50,6 +50,8 @@ RUN = {
     "ramet run fedstar --activation turns.py:Turns,count=1 --rounds 6",
     "ramet run mynet.py:mynet --rounds 10",
     "ramet data inspect --setting shops.py:Shops",
+    "ramet run fedavg --task sizes.py:Sizes --rounds 5 --out sizes",
+    "ramet run fedavg --task sizes.py:Sizes --metric sizes.py:within --rounds 5 --out within",
     "ramet run fedavg --setting shops.py:Shops --set customers=60 --rounds 5",
     "ramet run fedstar --setting tiny --rounds 3 --out runs/followed --track tensorboard",
     "ramet resume runs/followed --track mlflow",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.methods.fedprox import Proximal
     from ramet.methods.gcfl import ClusteredMean
     from ramet.methods.moon import Contrast
+    from ramet.metrics.metric import Metric
     from ramet.models.networks import embedding_size
     from ramet.models.pyg import PyGNodeNetwork
     from ramet.models.shape import GraphShape, LinkShape, NodeShape
@@ -47,15 +48,27 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.rules.server import Server
     from ramet.rules.sharing import BaseLayers, SameSize
     from ramet.runs import Result, resume, run
+    from ramet.scale import Scale
     from ramet.studies.archive import results
     from ramet.studies.tune import Tuned, tune
     from ramet.tasks import (
+        Classes,
         GraphClassification,
+        GraphMultilabel,
+        GraphRegression,
+        GraphSamples,
         LinkPrediction,
         NodeClassification,
+        NodeMultilabel,
+        NodeRegression,
+        NodeSamples,
+        Numbers,
         Samples,
         Scores,
+        SeveralLabels,
         StructureEncoding,
+        Target,
+        TargetTask,
         Task,
     )
     from ramet.training.local import After, LocalTraining, Penalty, Session, Term, Training
@@ -87,6 +100,7 @@ __all__ = [
     "AssembledMethod",
     "BaseLayers",
     "Batch",
+    "Classes",
     "ClientData",
     "ClippedMean",
     "ClusteredMean",
@@ -101,6 +115,9 @@ __all__ = [
     "FixedPoint",
     "GraphBlock",
     "GraphClassification",
+    "GraphMultilabel",
+    "GraphRegression",
+    "GraphSamples",
     "GraphShape",
     "HeteroGraph",
     "Krum",
@@ -110,9 +127,14 @@ __all__ = [
     "Median",
     "Merging",
     "Method",
+    "Metric",
     "NodeClassification",
     "NodeGraph",
+    "NodeMultilabel",
+    "NodeRegression",
+    "NodeSamples",
     "NodeShape",
+    "Numbers",
     "Payload",
     "Penalty",
     "PersonalMeans",
@@ -131,15 +153,19 @@ __all__ = [
     "Result",
     "SameSize",
     "Samples",
+    "Scale",
     "Scores",
     "Server",
     "Session",
     "Setting",
+    "SeveralLabels",
     "Sharing",
     "Split",
     "Stage",
     "StructureEncoding",
     "Summing",
+    "Target",
+    "TargetTask",
     "Task",
     "Term",
     "Training",

@@ -143,7 +143,8 @@ class Result:
 
         Nodes and graphs: ``id``, ``class`` and the probability of each class, ``p_CLASS``. Links:
         ``source``, ``rank``, ``target`` and ``probability``. How the data differs from that of
-        training is in ``frame.attrs["warnings"]``.
+        training is in ``frame.attrs["warnings"]``, and a threshold that was chosen for the model in
+        ``frame.attrs["decision"]``.
 
         Args:
             client: whose model is used; default: the site's name.
@@ -158,6 +159,7 @@ class Result:
         past = None if context is None else Path(context)
         found = predicted(trained, path, client, Links(relation, top, known), past)
         found.frame.attrs["warnings"] = [*found.warnings]
+        found.frame.attrs["decision"] = str(found.decision) if found.decision else None
         return found.frame
 
     def explain(
@@ -230,7 +232,8 @@ def run(
             only this process can continue its run.
         setting: a name from ``ramet settings``, or ``file.py:setting``.
         clients: your own data, instead of a setting: by the name of each client, a `Data` of
-            PyTorch Geometric whose nodes have classes, or a list of `Data` with a class each. They
+            PyTorch Geometric whose nodes have classes, or a list of `Data` with a class each; if
+            ``y`` is floats, these are numbers to predict. They
             are copied into the data folder, so that every process finds them. ``split=0.2`` is
             the share of nodes or graphs for test, and for validation; default: their masks, or
             0.2. ``directed`` and ``same_schema`` are as in the docs. A number is the option of a
@@ -248,7 +251,8 @@ def run(
     given = {name: options.pop(name) for name in KEYWORDS if name in options}
     if clients is not None:
         data = Path(given.get("data") or default_data())
-        setting, options = with_given(setting, {**options, "clients": clients}, data)
+        task = given.get("task")
+        setting, options = with_given(setting, {**options, "clients": clients}, data, task)
     texts = {key: _text(value) for key, value in options.items()}
     experiment = given_experiment(method, setting, texts, given)
     return start(experiment, out, computing, start_from, observe)

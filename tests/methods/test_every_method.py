@@ -25,6 +25,7 @@ from ramet.methods.adafgl import TwoPhases
 from ramet.methods.opfgl import AdaptiveDistillation, SurrogateGraph
 from ramet.metrics import WORK, Record
 from ramet.models.settings import SpectralNetwork
+from ramet.models.shape import FIRST_TASKS
 from ramet.payload import Payload, only
 from ramet.rules.method import AssembledMethod, Method, assembled
 from ramet.tasks import TASKS, Samples
@@ -47,7 +48,7 @@ SMALLER: dict[str, dict[str, Any]] = {
 CASES = [
     (name, task)
     for name, factory in sorted(METHODS.items())
-    for task in TASKS
+    for task in FIRST_TASKS.values()
     if ((own := factory().task) is None and (name in ON_ALL_TASKS or task == "node-classification"))
     or (own is not None and own.name == task)
 ]

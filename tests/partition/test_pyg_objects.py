@@ -127,7 +127,6 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "nan": (changed(x=torch.full((40, 2), torch.nan)), "has nan in row 0, column 0. Fill in"),
     "no y": (changed(y=None), "the data has no y. Give each node its class"),
     "short y": (changed(y=torch.zeros(3).long()), r"shape \[3\], but one class for 40 nodes"),
-    "float y": (changed(y=torch.rand(40)), "float32, but classes are whole numbers from 0 on"),
     "negative y": (changed(y=torch.full((40,), -2)), "has -2, but classes count from 0, and -1"),
     "no edges": (changed(edge_index=None), r"no edge_index. Without links, give torch.empty"),
     "edges the other way": (changed(edge_index=torch.ones(7, 2).long()), "must be two rows of"),

@@ -16,6 +16,7 @@ from ramet.cli import (
     compare,
     data,
     deploy,
+    evaluate,
     export,
     leak,
     link,
@@ -40,8 +41,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 GROUPS = (
-    *(run, predict, export, leak, trial, compare, reproduce, report, board, tune, data, catalogue),
-    *(site, charter, link, deploy),
+    *(run, evaluate, predict, export, leak, trial, compare, reproduce, report, board, tune, data),
+    *(catalogue, site, charter, link, deploy),
 )
 for group in GROUPS:
     app.add_typer(group.app)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ramet.cli.arguments import Best, Json
-from ramet.cli.console import print_error, print_json, print_line, print_table
+from ramet.cli.console import print_error, print_json, print_line, print_status, print_table
 
 app = typer.Typer()
 
@@ -60,7 +60,8 @@ def predict(
 
     The new data has the form of the training data; classes and splits are not needed. Columns are
     prepared as in training. Nodes and graphs get a class and the probability of each class; for
-    links, each node gets its likeliest candidates. Nothing leaves the machine. With --context, the
+    links, each node gets its likeliest candidates. A threshold and a temperature that `ramet
+    evaluate` has chosen for the model are used. Nothing leaves the machine. With --context, the
     tables of an earlier period are part of the graph, and only the new rows are predicted.
 
     \b
@@ -79,6 +80,8 @@ def predict(
     found = predicted(Trained.open(folder, best), site, client, wanted, context)
     for warning in found.warnings:
         print_error(f"warning: {warning}.")
+    if found.decision is not None:
+        print_status(f"classes by {found.decision}.")
     if out is None:
         to_csv(found.frame)
     else:

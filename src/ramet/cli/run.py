@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from ramet.cli.arguments import (
-    Best,
     Json,
     Method,
     Options,
@@ -20,15 +19,10 @@ from ramet.cli.arguments import (
     setting_and_options,
 )
 from ramet.cli.console import (
-    print_json,
-    print_line,
     print_status,
-    print_table,
     progress,
     show_result,
-    warnings_as_lines,
 )
-from ramet.errors import RametError
 from ramet.run_options import COMPUTING, KEYWORDS, Computing
 
 app = typer.Typer()
@@ -87,52 +81,6 @@ def run(
     with progress() as observe:
         result = start(experiment, folder, computing, start_from, observe, print_status)
     show_result(result, as_json)
-
-
-@app.command()
-def evaluate(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    client: Annotated[
-        list[str] | None, typer.Option(help="Evaluate only this client; repeatable.")
-    ] = None,
-    best: Best = False,
-    as_json: Json = False,
-) -> None:
-    """Evaluate the models of the finished run in FOLDER with all metrics.
-
-    For each client, on its test data: for classes accuracy, balanced accuracy, macro-F1, ROC-AUC,
-    average precision, calibration (ECE, Brier score), and precision and recall of each; for numbers
-    MAE, RMSE and R2; for several labels average precision and ROC-AUC of each. In brackets: the
-    same metric for always predicting the most frequent class or the mean. Needs the clients' data.
-
-    Example: ramet evaluate runs/together --client north
-    """
-    from ramet.experiment import RunFolder
-    from ramet.report.run_tables import classes_table, metrics_table, outputs_table
-    from ramet.runs import resume as finished_run
-
-    run = RunFolder.open(folder.absolute())
-    if run.summary() is None:
-        raise RametError(f"{folder} is not finished. Continue it with `ramet resume {folder}`.")
-    result = finished_run(folder)
-    clients = client or [*run.experiment().clients]
-    with warnings_as_lines():
-        found = {name: result.evaluation(name, best) for name in clients}
-    if as_json:
-        print_json(
-            {
-                name: {part: e.to_json() for part, e in parts.items()}
-                for name, parts in found.items()
-            }
-        )
-        return
-    tests = {name: parts["test"] for name, parts in found.items() if "test" in parts}
-    if tests:
-        print_table(metrics_table(tests))
-        detailed = classes_table if next(iter(tests.values())).classes else outputs_table
-        print_table(detailed(tests))
-    for name in (name for name in found if name not in tests):
-        print_line(f"{name} has no test samples, and so no scores.")
 
 
 @app.command()

@@ -26,6 +26,7 @@ from ramet.models.node_hops import NodeHops
 from ramet.models.shape import SHAPES, GraphShape
 from ramet.options import absolute_file, is_user_defined
 from ramet.partition import SETTINGS, absolute_sites
+from ramet.partition.given import GivenSetting
 from ramet.partition.own import SITES
 from ramet.privacy.accounting import check_installed
 from ramet.privacy.budget import Budget
@@ -33,7 +34,7 @@ from ramet.rules.method import AssembledMethod
 from ramet.rules.networks import built
 from ramet.rules.robust import RobustMerging
 from ramet.run_options import CODE
-from ramet.tasks import NodeClassification, NodeMultilabel, NodeRegression
+from ramet.tasks import NodeClassification, NodeMultilabel, NodeRegression, Numbers, TargetTask
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -163,6 +164,11 @@ _OF_NODES = (NodeClassification, NodeRegression, NodeMultilabel)
 def _check_protected(budget: Budget, method: AssembledMethod) -> None:
     """Check that the task and the network have what the budget protects, and use it as noted."""
     graph, link = budget.unit == "graph", budget.unit == "link"
+    if graph and getattr(getattr(method.task, "target", None), "weights", ()) == "balanced":
+        raise RametError(
+            "weights=balanced does not work with --dp unit=graph: the weights are computed from "
+            "a client's graphs without noise. Give them as numbers, as weights=1:30."
+        )
     model, task = getattr(method.model, "func", method.model), method.task
     problems = {
         f"its task is {task.name}, in which a client has one graph only": graph
@@ -242,6 +248,9 @@ def _check_task(experiment: Experiment) -> None:
     data_task, needed = setting.task_in(experiment.settings.data), method.task.name
     if data_task in (None, needed):
         return
+    own = type(method.task).__module__.partition(".")[0] != "ramet"
+    if own and SHAPES[data_task] is SHAPES[needed]:  # it may derive other labels
+        return
     built = {name: factory() for name, factory in METHODS.items()}
     methods = [name for name, m in built.items() if m.task is None or m.task.name == data_task]
     settings = [name for name, factory in SETTINGS.items() if factory().task == needed]
@@ -284,7 +293,10 @@ def _check_repeatable(experiment: Experiment) -> None:
 
 
 def _check_no_sums(experiment: Experiment) -> None:
-    """Check that no sums of columns were exchanged, which no noise covers."""
+    """Check that no sums of columns or numbers were exchanged, which no noise covers."""
+    task = experiment.method.task
+    if isinstance(experiment.setting, GivenSetting) and isinstance(task, TargetTask):
+        _check_no_means(task)
     for site, schema in experiment.raw_schemas.items():
         if schema.columns:
             what = "predicts numbers" if TARGETS in schema.columns else "declares columns"
@@ -293,6 +305,14 @@ def _check_no_sums(experiment: Experiment) -> None:
                 "features at each site and give them as numbers, predict classes, or leave out "
                 "--dp."
             )
+
+
+def _check_no_means(task: TargetTask) -> None:
+    if isinstance(task.target, Numbers):
+        raise RametError(
+            "the numbers that are predicted are scaled by their mean and deviation over all "
+            "clients, which no noise covers. Predict classes, or leave out --dp."
+        )
 
 
 def _check_schemas(experiment: Experiment) -> None:

@@ -36,8 +36,8 @@ def evaluation_of(folder: RunFolder, client: str, best: bool = False) -> dict[st
     return evaluate_model(experiment, client, _model(folder, experiment, client, best))
 
 
-def predictor(folder: RunFolder) -> Callable[[str], dict[str, Predictions]]:
-    """Returns what a client's final model predicts for its held-out samples, by part of its split.
+def predictor(folder: RunFolder, best: bool = False) -> Callable[[str], dict[str, Predictions]]:
+    """Returns what a client's model predicts for its held-out samples, by part of its split.
 
     Data that clients have in common are read once.
     """
@@ -45,7 +45,7 @@ def predictor(folder: RunFolder) -> Callable[[str], dict[str, Predictions]]:
 
     def predictions(client: str) -> dict[str, Predictions]:
         check_data(folder, client, experiment)
-        return _predictions(experiment, client, _model(folder, experiment, client, best=False))
+        return _predictions(experiment, client, _model(folder, experiment, client, best))
 
     return predictions
 

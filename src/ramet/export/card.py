@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ramet.data.own.schema import Schema
+from ramet.data.own.schema import Schema, TargetKind
 from ramet.data.splits import PARTS
 from ramet.experiment import Experiment
 from ramet.export.example import Form
@@ -17,6 +17,7 @@ from ramet.leak import ATTACKS, Audit
 from ramet.metrics import Summary
 from ramet.metrics.evaluation import Evaluation
 from ramet.privacy.budget import Unit
+from ramet.scale import PERCENT
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TAGS = ("federated-learning", "graph-neural-network", "pytorch-geometric", "ramet")
@@ -79,7 +80,8 @@ def card(facts: Facts) -> str:
         task=experiment.method.task.name.replace("-", " "),
         client=facts.client,
         clients=experiment.clients,
-        classes=form.classes,
+        outputs=_outputs(form),
+        usual=_USUAL[form.target],
         relations=[" → ".join(relation) for relation in form.relations],
         usage=_usage(form),
         file=facts.found.file,
@@ -95,6 +97,7 @@ def card(facts: Facts) -> str:
         scores=[*_scores(facts)],
         evaluation=facts.evaluation,
         metrics=[*_metrics(facts)],
+        by_output=[*_by_output(facts)],
         resamples=facts.resamples,
         left=[*_left(facts)],
         audited=[*_audited(facts.audit)],
@@ -207,13 +210,44 @@ def _metrics(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
         return
     evaluation = facts.evaluation
     for name, score in evaluation.metrics.items():
-        constant = evaluation.constant.get(name)
+        constant, unit = evaluation.constant.get(name), evaluation.scales[name].unit
         low, high = facts.intervals.get(name, (None, None))
-        interval = "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-        yield name, f"{score:.3f}", interval, "–" if constant is None else f"{constant:.3f}"
+        interval = "–" if low is None or high is None else f"{_short(low)} to {_short(high)}"
+        shown = name if unit in ("", PERCENT) else f"{name} in {unit}"
+        yield shown, _short(score), interval, "–" if constant is None else _short(constant)
     if evaluation.brier is not None and evaluation.calibration_error is not None:
         yield "calibration error (ECE)", f"{evaluation.calibration_error:.3f}", "", ""
         yield "Brier score", f"{evaluation.brier:.3f}", "", ""
+
+
+def _by_output(facts: Facts) -> Iterator[tuple[str, ...]]:
+    """The metrics of each number or label, if there are several."""
+    found = facts.evaluation.outputs if facts.evaluation is not None else {}
+    for name, metrics in found.items() if len(found) > 1 else ():
+        known = (f"{metric} {_short(score)}" for metric, score in metrics.items())
+        yield _cell(name), ", ".join(known)
+
+
+def _short(score: float) -> str:
+    """Three decimals, or three digits of what is much smaller."""
+    return f"{score:.3f}" if abs(score) >= 0.01 or score == 0 else f"{score:.3g}"
+
+
+_USUAL: Mapping[TargetKind, str] = {
+    "class": "the most frequent class",
+    "number": "the mean",
+    "flag": "the share of each label",
+}
+
+
+def _outputs(form: Form) -> str:
+    """What each column of the output is."""
+    names = ", ".join(form.classes)
+    if form.target == "number":
+        unit = f", in {form.unit}" if form.unit else ""
+        return f"Numbers that are predicted, in the order of the columns: {names}{unit}."
+    what = "Labels" if form.target == "flag" else "Classes"
+    return f"{what}, in the order of the probabilities: {names}." if names else ""
 
 
 def _left(facts: Facts) -> Iterator[str]:
@@ -280,10 +314,17 @@ def _audited(audit: Audit | None) -> Iterator[tuple[str, str, str, str, str]]:
             yield ATTACKS[one.attack], one.view, *one.cells
 
 
+_DIFFERENT: Mapping[TargetKind, str] = {
+    "class": "frequencies of classes",
+    "number": "values",
+    "flag": "frequencies of labels",
+}
+
+
 def _limits(facts: Facts) -> Iterator[str]:
     yield (
         f"It was trained for the data of {facts.client}. Other sites' data may have other columns "
-        "and other frequencies of classes."
+        f"and other {_DIFFERENT[facts.form.target]}."
     )
     if facts.best_round is not None:
         yield f"These are the weights after round {facts.best_round}, in which validation was best."
@@ -292,7 +333,7 @@ def _limits(facts: Facts) -> Iterator[str]:
             f"These are the weights after the last round; validation was best after round "
             f"{facts.summary.scores.best_val_round}."
         )
-    if facts.form.has_prepared_columns:
+    if facts.form.has_prepared_features:
         yield "Values far outside of the range of training are scaled like any other."
         yield "Categories that were not known in training all count as `other`."
     yield "It predicts from correlations. It says nothing about causes."
@@ -310,7 +351,9 @@ def _usage(form: Form) -> str:
         )
     if not form.relations:
         rows = "graphs" if form.tables["graphs"] else next(iter(form.tables["nodes"]))
-        return _OF_ROWS.format(rows=rows)
+        what = {"class": "class", "number": "number", "flag": "label"}[form.target]
+        given = "numbers" if form.target == "number" else "chances"
+        return _OF_ROWS.format(rows=rows, what=what, given=given)
     held = [one for one in form.relations if form.tables["edges"][one[1]]["file"]]
     head, name, tail = (held or form.relations)[0]
     return _OF_PAIRS.format(head=head, name=name, tail=tail)
@@ -321,7 +364,7 @@ from predict import classes, load, probabilities
 from prepare import read_inputs
 
 inputs, ids = read_inputs(".")  # the folder of the tables
-chances = probabilities(load(), **inputs)  # a row for each of ids["{rows}"], a column per class"""
+{given} = probabilities(load(), **inputs)  # a row for each of ids["{rows}"], a column per {what}"""
 _OF_PAIRS = """\
 import torch
 from predict import load, probabilities

@@ -17,7 +17,7 @@ from ramet.data.graphs.hetero_graph import Links, NodeType, Relation
 from ramet.data.graphs.link_values import LinkValues
 from ramet.data.own.columns import EPOCH, ColumnPart, ColumnValues, parsed
 from ramet.data.own.preparation import Preparation, PreparedColumn
-from ramet.data.own.schema import Schema
+from ramet.data.own.schema import TARGETS, Schema, TargetKind
 from ramet.export.inputs import Graph
 from ramet.models.pyg import EdgeType
 from ramet.models.shape import GraphShape, LinkShape, NodeShape
@@ -40,6 +40,9 @@ class Form:
         schema: of the site's own tables; None for built-in data.
         preparation: of the columns in the schema.
         tables: files and columns of the site's tables, if they are available.
+        target: what is predicted.
+        scale: the means and deviations of numbers [2, outputs], if they have any.
+        unit: that of numbers.
     """
 
     shape: GraphShape | NodeShape | LinkShape
@@ -51,10 +54,16 @@ class Form:
     schema: Schema | None = None
     preparation: Preparation | None = None
     tables: Mapping[str, Any] | None = None
+    target: TargetKind = "class"
+    scale: Tensor | None = None
+    unit: str = ""
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes; numbers for built-in data, and none for links."""
+        """The names of the classes, or of the numbers or labels that are predicted.
+
+        They are 0, 1, … for built-in data; links have none.
+        """
         if isinstance(self.shape, LinkShape):
             return []
         return [*self.schema.classes] if self.schema else [*map(str, range(self.shape.classes))]
@@ -62,6 +71,10 @@ class Form:
     @property
     def has_prepared_columns(self) -> bool:
         return self.preparation is not None and bool(self.preparation.types)
+
+    @property
+    def has_prepared_features(self) -> bool:
+        return self.preparation is not None and bool({*self.preparation.types} - {TARGETS})
 
 
 @dataclass(frozen=True)

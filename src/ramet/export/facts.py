@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ramet.export.example import Form
 from ramet.export.inputs import edge_types
 from ramet.export.networks import Standalone
 from ramet.export.tables import tables_of
+from ramet.export.targets import predicted_kind, scale_of
 from ramet.leak import stored_audit
 from ramet.metrics.evaluation import Evaluation
 from ramet.models.shape import LinkShape, NodeShape
@@ -28,7 +30,14 @@ _OF_RUN_OR_MACHINE = ("run", "started", "platform", "processor", "commit", "data
 
 
 def form_of(trained: Trained, client: str) -> Form:
-    """What a client's model takes."""
+    """What a client's model takes, and what it predicts."""
+    form, task = _taken(trained, client), trained.experiment.method.task
+    kind = predicted_kind(task)
+    scale = scale_of(trained.experiment, client) if kind == "number" else None
+    return replace(form, target=kind, scale=scale, unit=getattr(task, "unit", ""))
+
+
+def _taken(trained: Trained, client: str) -> Form:
     experiment = trained.experiment
     shape: Any = experiment.sizes.shape_of(client)
     encoding = experiment.method.inputs

@@ -23,8 +23,10 @@ from ramet.export.inputs import Inputs, by_relation, flat, inputs_of
 from ramet.export.networks import CODE, Standalone, copied, standalone
 from ramet.export.programs import ONNX, PT2, write_programs
 from ramet.export.standalone import predict
+from ramet.export.targets import predicting
 from ramet.export.user_defined import user_network
 from ramet.prediction import Trained
+from ramet.tasks import TargetTask, Task
 
 _SCRIPTS = ("prepare.py", "predict.py")
 _EXAMPLE, _OTHER = (12, 0), (17, 1)
@@ -34,18 +36,18 @@ _CONTENTS = {
     "network.py": "the network, in PyTorch and PyTorch Geometric",
     CODE: "the code that the network needs of Ramet",
     "model.safetensors": "its weights",
-    "config.json": "the arguments of the network, and the classes",
+    "config.json": "the arguments of the network, and what it predicts",
     "predict.py": "loads the network and predicts",
     "prepare.py": "turns tables into the network's input",
     "schema.json": "node types, columns, edge types and classes of the tables",
     "preparation.json": "how columns become features",
     "tables.json": "the names of the site's files and their columns",
-    "example": "invented tables and tensors, and the expected probabilities",
+    "example": "invented tables and tensors, and the expected predictions",
     PT2: "the network as a program for `torch.export.load`; relations are called `head/name/tail`",
     ONNX: "the network as a program for ONNX Runtime",
 }
 _TOLERANCE = 1e-5
-"""Of probabilities; rounding is below it, and a wrong network far above."""
+"""Of probabilities, and relative of numbers; rounding is below it, a wrong network far above."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
     found = standalone(model, form.shape, options)
     if found is None:
         found = user_network(trained.experiment, model, form.shape, options)
-    example = invented(form, *_EXAMPLE)
-    inputs, expected = _inputs(found, example), _expected(model, example)
+    found = predicting(found, form)
+    example, task = invented(form, *_EXAMPLE), trained.experiment.method.task
+    inputs, expected = _inputs(found, example), _expected(model, example, form, task)
     _check(found, inputs, expected)
     other = _inputs(found, invented(form, *_OTHER))
     with filling(folder):
@@ -90,8 +93,8 @@ def _inputs(found: Standalone, example: Example) -> Inputs:
 
 
 @torch.no_grad()
-def _expected(model: Any, example: Example) -> Any:
-    """The probabilities that Ramet's network gives, in the form of `predict.probabilities`."""
+def _expected(model: Any, example: Example, form: Form, task: Task) -> Any:
+    """The predictions of Ramet's network, in the form of `predict.probabilities`."""
     graph = example.graph
     if isinstance(graph, HeteroGraph):
         assert example.pairs is not None
@@ -102,7 +105,9 @@ def _expected(model: Any, example: Example) -> Any:
             for kind, relation in enumerate(by_relation(graph, example.pairs))
         }
     whole = graph.cut(torch.arange(graph.graphs)) if isinstance(graph, GraphBlock) else graph
-    return model(whole).double().softmax(dim=1)
+    if form.target == "class" or not isinstance(task, TargetTask):
+        return model(whole).double().softmax(dim=1)
+    return torch.from_numpy(task.target.predicted(model(whole), form.scale))
 
 
 def _check(found: Standalone, inputs: Inputs, expected: Any) -> None:
@@ -116,7 +121,7 @@ def _check(found: Standalone, inputs: Inputs, expected: Any) -> None:
         ) from error
     if not difference <= _TOLERANCE:
         raise RametError(
-            f"the exported network {found.name} gives other probabilities than the trained one "
+            f"the exported network {found.name} gives other predictions than the trained one "
             f"(difference {difference:.1e}), so nothing was written. Please report this."
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.capabilities import Can
 from ramet.experiment.continuing import check_split
 from ramet.leak.attacked import Attacked, Effort, FinishedRun
 from ramet.leak.attacks import ATTACKS, Attack
@@ -68,6 +69,11 @@ def _check_data(run: RunFolder, experiment: Experiment) -> None:
     if experiment.method.task.name == "link-prediction":
         raise RametError(
             "`ramet leak` audits graph and node classification, but this run predicts links."
+        )
+    if not experiment.method.task.has_classes:
+        raise RametError(
+            "`ramet leak` audits graph and node classification, but this run predicts "
+            f"{Can.NUMBERS.value}, for which its attacks are not written."
         )
     check_split(run)
 

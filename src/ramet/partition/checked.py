@@ -15,8 +15,6 @@ from ramet.partition.base import Reading, Setting
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 Content: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
-_OF_SAMPLES = ("graph", "node")
-"""What the names of tasks begin with whose samples are the graphs or the nodes of a client."""
 
 
 def check_complete(factory: object, name: str) -> None:
@@ -57,8 +55,7 @@ def data_of(setting: Setting, client: str, reading: Reading) -> ClientData[Any, 
             f"{place} returned {_kind(data)} for {client}, but a ClientData is needed. Turn PyG's "
             "objects into one with `from_pyg(data, reading)`."
         )
-    of_samples = str(setting.task).startswith(_OF_SAMPLES) and data.evaluated_on is None
-    if of_samples and isinstance(data.split, Split):
+    if isinstance(data.split, Split) and data.evaluated_on is None:
         _check_split(data.content, data.split, f"{place} of {client}")
     return data
 

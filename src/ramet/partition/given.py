@@ -12,24 +12,26 @@ import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import torch
 from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ramet.data import ClientData, GraphBlock, NodeGraph, Split
+from ramet.data import ClientData, GraphBlock, NodeGraph, Split, StructureEncoding
 from ramet.data.fingerprint import data_sha256
 from ramet.data.graphs.node_graph import node_graph_of
-from ramet.data.own.schema import TaskName
+from ramet.data.label_scale import standardising
+from ramet.data.own.schema import TargetKind, TaskName
 from ramet.data.splits import PARTS
 from ramet.disk import replace_file
 from ramet.errors import RametError, RametWarning
 from ramet.partition.base import Reading, Setting
 from ramet.partition.checked import is_name
+from ramet.partition.pyg_labels import task_of
 from ramet.partition.pyg_objects import (
     SHARE,
     as_list,
@@ -39,12 +41,15 @@ from ramet.partition.pyg_objects import (
     labelled_nodes,
     masks,
     split_data,
+    with_targets,
 )
 
 GIVEN = "given"
 """The name of the setting, and of the folder in the data folder."""
 _OWN_FOLDER = 0o700
 _CLASSES, _WIDTH, _LABELLED = "classes", "feature_width", "labelled"
+_NUMBERS = "numbers"
+"""Marks labels that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +64,40 @@ class GivenSetting(Setting):
     about: str = "PyG objects, given to ramet.run as clients={…}"
 
     def client_data(self, client: str, reading: Reading) -> ClientData[Any, Split]:
-        file = _folder(reading.data, self.sha256) / f"{client}.safetensors"
-        if not file.exists():
-            raise RametError(
-                f"the data of {client}, which was given in Python, is not in {file.parent} (any "
-                "more). Give the same `clients` to ramet.run once more, or name the data folder "
-                "that has it with --data."
-            )
-        tensors = load_file(file)
-        graph, parts, labelled = _restored(tensors)
-        share = self.split or SHARE
-        return split_data(graph, None if self.split else parts, share, reading, labelled)
+        folder, seed = _folder(reading.data, self.sha256), reading.split_seed
+        data, are_numbers = _read(folder, client, self.split, reading)
+        if not are_numbers:
+            return data
+        scale = _common_scale(folder, self.clients, self.split, seed)
+        return replace(data, content=replace(data.content, label_scale=scale))
+
+
+def _read(
+    folder: Path, client: str, split: float | None, reading: Reading
+) -> tuple[ClientData[Any, Split], bool]:
+    """A client's data, and whether its labels are numbers."""
+    file = folder / f"{client}.safetensors"
+    if not file.exists():
+        raise RametError(
+            f"the data of {client}, which was given in Python, is not in {folder} (any more). Give "
+            "the same `clients` to ramet.run once more, or name the data folder that has it with "
+            "--data."
+        )
+    tensors = load_file(file)
+    are_numbers = tensors.pop(_NUMBERS, None) is not None
+    graph, parts, labelled = _restored(tensors)
+    given_parts = None if split else parts
+    return split_data(graph, given_parts, split or SHARE, reading, labelled), are_numbers
+
+
+@lru_cache(maxsize=32)
+def _common_scale(
+    folder: Path, clients: tuple[str, ...], split: float | None, split_seed: int
+) -> Tensor:
+    """The means and deviations of the numbers of all clients' training samples."""
+    reading = Reading(folder, split_seed, StructureEncoding(0, 0))
+    read = (_read(folder, client, split, reading)[0] for client in clients)
+    return standardising([data.content.labels[data.split.train] for data in read])
 
 
 def given(
@@ -88,19 +116,29 @@ def given(
     return GivenSetting(tuple(shlex.split(names)), task, sha256, split, same_schema)
 
 
-def with_given(setting: str, options: Mapping[str, Any], data: Path) -> tuple[str, dict[str, Any]]:
-    """The setting and the options of a run, with its ``clients`` kept if they are PyG objects."""
+def with_given(
+    setting: str, options: Mapping[str, Any], data: Path, task: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """The setting and the options of a run, with its ``clients`` kept if they are PyG objects.
+
+    ``task``: that of the run, if it is given.
+    """
     if not isinstance(options.get("clients"), Mapping):
         return setting, {**options}
     if setting not in ("tiny", GIVEN):
         raise RametError(f"`clients` are given, so there is no setting {setting}. Leave out one.")
     rest = {key: value for key, value in options.items() if value is not None}
     clients, directed = rest.pop("clients"), bool(rest.pop("directed", False))
-    return GIVEN, {**rest, **_kept(clients, rest, directed, data)}
+    known: Any = task if task in get_args(TaskName) else None
+    return GIVEN, {**rest, **_kept(clients, rest, directed, data, known)}
 
 
 def _kept(
-    given: Mapping[str, Any], options: Mapping[str, Any], directed: bool, data: Path
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    directed: bool,
+    data: Path,
+    task: TaskName | None,
 ) -> dict[str, Any]:
     """Keep the clients' graphs in the data folder; the options by which a run finds them."""
     same, split = bool(options.get("same_schema", True)), options.get("split")
@@ -108,12 +146,14 @@ def _kept(
     _check_clients(clients)
     if split is not None and not (isinstance(split, float) and 0 < split < 0.5):
         raise RametError(f"split={split} must be above 0 and below 0.5: the share for test.")
-    classes = _class_count(clients) if same else None
+    kind, clients = with_targets(clients, task)
+    classes = _class_count(clients) if same and kind == "class" else None
     graphs = {name: graph_of(one, name, classes, directed) for name, one in clients.items()}
     if same:
         widths = {name: _width(graph) for name, graph in graphs.items()}
         check_widths(widths, ", or write same_schema=False, if they differ on purpose")
-        _warn_of_single_classes(clients, graphs)
+        if kind == "class":
+            _warn_of_single_classes(clients, graphs)
     parts = {name: None if split else masks(one, name) for name, one in clients.items()}
     if any(parts.values()) and not all(parts.values()):
         lacking = next(name for name, one in parts.items() if one is None)
@@ -123,10 +163,12 @@ def _kept(
         for name, one in clients.items()
     }
     kept = {name: _stored(graphs[name], parts[name], labelled[name]) for name in clients}
-    sha256 = _sha256(graphs, parts, labelled)
+    if kind == "number":
+        kept = {name: {**tensors, _NUMBERS: torch.ones(1)} for name, tensors in kept.items()}
+    sha256 = _sha256(graphs, parts, labelled, kind)
     _write(_folder(data, sha256), kept)
-    kind = "node" if any(map(is_data, clients.values())) else "graph"
-    return {"names": shlex.join(clients), "task": f"{kind}-classification", "sha256": sha256}
+    level = "node" if any(map(is_data, clients.values())) else "graph"
+    return {"names": shlex.join(clients), "task": task_of(level, kind), "sha256": sha256}
 
 
 def _check_clients(clients: Mapping[str, Any]) -> None:
@@ -210,15 +252,17 @@ def _sha256(
     graphs: Mapping[str, NodeGraph | GraphBlock],
     parts: Mapping[str, Split | None],
     labelled: Mapping[str, Tensor | None],
+    kind: TargetKind,
 ) -> str:
-    """The hash of all clients' data."""
+    """The hash of all clients' data, and of what their labels are."""
     none = torch.empty(0, dtype=torch.int64)
     hashes = {}
     for name, graph in graphs.items():
         own, nodes = parts[name], labelled[name]
         split = own or Split(none if nodes is None else nodes, none, none)
         hashes[name] = data_sha256(ClientData(graph, split))
-    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+    hashed = hashes if kind == "class" else {"labels": kind, "clients": hashes}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
 
 
 def _folder(data: Path, sha256: str) -> Path:

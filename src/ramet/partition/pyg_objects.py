@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,9 +15,11 @@ from ramet.data.graphs.graph_block import block_with_values
 from ramet.data.own.content import Edges, no_edges
 from ramet.data.own.links import LinksOfType, links_of
 from ramet.data.own.parts import EdgePart
+from ramet.data.own.schema import TargetKind, TaskName
 from ramet.data.splits import PARTS, node_split
 from ramet.errors import RametError
 from ramet.partition.base import Reading
+from ramet.partition.pyg_labels import check_outputs, kind_of, labelled, targets
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -35,10 +38,12 @@ def from_pyg(
     split: float | None = None,
     classes: int | None = None,
     directed: bool = False,
+    task: TaskName | None = None,
 ) -> ClientData[Any, Split]:
     """The data of a client: a `Data` whose nodes have classes, or a list of `Data` with a class.
 
-    ``x`` are the features, ``y`` the classes from 0 on, and -1 for a node without a class.
+    ``x`` are the features, ``y`` the classes from 0 on, and -1 for a node without a class; or
+    floats, which are numbers to predict: [samples] or [samples, numbers], NaN where unknown.
     ``edge_attr`` and ``edge_weight`` are taken along.
 
     Args:
@@ -48,7 +53,11 @@ def from_pyg(
             masks of ``data`` or, without masks, 0.2.
         classes: the number of classes at all clients; default: those that are here.
         directed: whether links go one way, from the first row of ``edge_index`` to the second.
+        task: what ``y`` is for; needed for several labels of 0 and 1, as ``"node-multilabel"``.
     """
+    listed = data if is_data(data) else as_list(data, "the data")
+    _, named = with_targets({"the data": listed}, task)
+    (data,) = named.values()
     graph = graph_of(data, "the data", classes, directed)
     parts, share = None if split else masks(data, "the data"), split or SHARE
     labelled = None if parts else labelled_nodes(data, "the data", share)
@@ -64,7 +73,7 @@ def split_data(
 ) -> ClientData[Any, Split]:
     """A client's data with these parts or, without, a seeded split of what has a class."""
     if parts is None:
-        chosen = torch.arange(graph.labels.numel()) if labelled is None else labelled
+        chosen = torch.arange(len(graph.labels)) if labelled is None else labelled
         drawn = node_split(graph.labels[chosen], reading.split_seed, 1 - 2 * share)
         parts = Split(*(chosen[getattr(drawn, part)] for part in PARTS))
     if isinstance(graph, GraphBlock):
@@ -73,10 +82,41 @@ def split_data(
 
 
 def graph_of(data: Graphs, who: str, classes: int | None, directed: bool) -> NodeGraph | GraphBlock:
-    """One graph of nodes to classify, or many graphs to classify."""
+    """One graph whose nodes have labels, or many graphs that have one each."""
     if is_data(data):
         return _node_graph(data, who, classes, directed)
     return _graph_block(as_list(data, who), who, classes, directed)
+
+
+def with_targets(
+    clients: Mapping[str, Any], task: TaskName | None
+) -> tuple[TargetKind, dict[str, Any]]:
+    """What y says, and the data with floats [samples, outputs] as y, if that is not classes."""
+    nodes = {*map(is_data, clients.values())} == {True}
+    named = {
+        (who, number): one
+        for who, data in clients.items()
+        for number, one in enumerate([data] if nodes else as_list(data, who))
+    }
+    known = {_named(*key, nodes): one.y for key, one in named.items() if one.y is not None}
+    kind = kind_of(known, "node" if nodes else "graph", task)
+    if kind == "class":
+        return kind, {**clients}
+    changed: dict[str, list[Any]] = {who: [] for who in clients}
+    for (who, number), one in named.items():
+        same = copy(one)
+        same.y = targets(one.y, one.num_nodes if nodes else 1, _named(who, number, nodes), kind)
+        changed[who].append(same)
+    check_outputs(
+        (_named(who, number, nodes), one.y.size(1))
+        for who, ones in changed.items()
+        for number, one in enumerate(ones)
+    )
+    return kind, {who: ones[0] if nodes else ones for who, ones in changed.items()}
+
+
+def _named(who: str, number: int, nodes: bool) -> str:
+    return who if nodes else f"graph {number} of {who}"
 
 
 def is_data(data: object) -> bool:
@@ -122,15 +162,16 @@ def masks(data: Any, who: str) -> Split | None:
 def _masked(mask: Tensor, labels: Tensor, name: str) -> Tensor:
     if mask.dim() == 2:
         raise RametError(f"{name} has {mask.size(1)} splits. Choose one: mask[:, 0].")
-    if mask.dtype != torch.bool or mask.numel() != labels.numel():
-        raise RametError(f"{name} must be {labels.numel()} booleans, one per node.")
+    if mask.dtype != torch.bool or mask.numel() != len(labels):
+        raise RametError(f"{name} must be {len(labels)} booleans, one per node.")
     nodes = mask.cpu().nonzero().flatten()
     if not nodes.numel() and not name.startswith("val"):
         kind = name.partition("_")[0]
         raise RametError(f"{name} is all False, so there are no {kind} nodes. Write split=0.2.")
-    without = nodes[labels.cpu().flatten()[nodes] < 0]
+    without = nodes[~labelled(labels)[nodes]]
     if without.numel():
-        raise RametError(f"{name} has node {int(without[0])}, whose y is -1: it has no class.")
+        lacks = "NaN: it is unknown" if labels.is_floating_point() else "-1: it has no class"
+        raise RametError(f"{name} has node {int(without[0])}, whose y is {lacks}.")
     return nodes
 
 
@@ -139,10 +180,11 @@ def labelled_nodes(data: Any, who: str, share: float) -> Tensor | None:
 
     Too few for a test of this share are an error.
     """
-    found = (data.y.cpu().flatten() >= 0).nonzero().flatten() if is_data(data) else None
+    found = labelled(data.y).nonzero().flatten() if is_data(data) else None
     count = len(as_list(data, who)) if found is None else found.numel()
     if count < _SMALLEST or round(count * share) < 1:
-        what = "graphs" if found is None else "nodes with a class"
+        of_class = found is None or not data.y.is_floating_point()
+        what = "graphs" if found is None else f"nodes with a {'class' if of_class else 'known y'}"
         raise RametError(
             f"{who} has {count} {what}, which cannot be split with split={share:g}. Give it more, "
             "or a larger share."
@@ -153,17 +195,18 @@ def labelled_nodes(data: Any, who: str, share: float) -> Tensor | None:
 def _node_graph(data: Data, who: str, classes: int | None, directed: bool) -> NodeGraph:
     features = _features(data, who)
     labels = _labels(data.y, features.size(0), who, classes, -1)
+    count = labels.size(1) if labels.dim() > 1 else classes or int(labels.max()) + 1
     links = _links(data, features.size(0), who, directed)
     left, right = links.ends.to(torch.int32).contiguous()
     return NodeGraph(
         features=features,
-        labels=labels.clamp(min=0),
-        classes=classes or int(labels.max()) + 1,
+        labels=labels if labels.is_floating_point() else labels.clamp(min=0),
+        classes=count,
         left=left,
         right=right,
         kinds=torch.zeros(left.numel(), dtype=torch.uint8),
         kind_names=("link",),
-        trained=torch.zeros(labels.numel(), dtype=torch.bool),
+        trained=torch.zeros(len(labels), dtype=torch.bool),
         link_values=links.values,
     )
 
@@ -194,7 +237,7 @@ def _graph_block(
     else:
         rows, columns = torch.cat([links.ends, links.ends.flip(0)], dim=1)
         block = GraphBlock.from_links(rows, columns, starts, x, x.size(1), y, who)
-    return replace(block, class_count=classes or int(y.max()) + 1)
+    return block if y.dim() > 1 else replace(block, class_count=classes or int(y.max()) + 1)
 
 
 def check_widths(widths: dict[str, int], more: str = "") -> None:
@@ -232,10 +275,12 @@ def _features(data: Data, who: str) -> Tensor:  # [nodes, features]
 
 
 def _labels(given: Any, count: int, who: str, classes: int | None, lowest: int) -> Tensor:
-    """[count] the classes."""
+    """[count] the classes, or [count, outputs] what `with_targets` made of y."""
     if given is None:
         raise RametError(f"{who} has no y. Give {'each node' if lowest else 'it'} its class.")
     y = torch.as_tensor(given)
+    if y.is_floating_point() and y.dim() == 2 and y.size(0) == count:
+        return y
     if y.numel() != count:
         rows = f"{count} nodes" if lowest < 0 else "one graph"
         raise RametError(f"y of {who} has shape {list(y.shape)}, but one class for {rows} is due.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ramet.data import HeteroGraph
 from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
+from ramet.prediction.decision import Decision, saved
 from ramet.prediction.inputs import Input, client_input, read_input
 from ramet.prediction.scores import candidates, outputs
 from ramet.prediction.trained import Trained
@@ -39,6 +40,8 @@ class Prediction:
     client: str
     frame: pd.DataFrame
     warnings: tuple[str, ...]
+    decision: Decision | None = None
+    """How classes follow from probabilities, if that was chosen."""
 
 
 def predicted(
@@ -59,10 +62,17 @@ def predicted(
         client_input(trained, name) if site is None else read_input(trained, name, site, context)
     )
     model = trained.model(name)
-    return Prediction(name, frame(model, given, links), given.warnings)
+    decision, warning = saved(trained, name, model)
+    warnings = (*given.warnings, warning) if warning else given.warnings
+    return Prediction(name, frame(model, given, links, decision), warnings, decision)
 
 
-def frame(model: nn.Module, given: Input, links: Links = Links()) -> pd.DataFrame:  # noqa: B008
+def frame(
+    model: nn.Module,
+    given: Input,
+    links: Links = Links(),  # noqa: B008
+    decision: Decision | None = None,
+) -> pd.DataFrame:
     """For nodes and graphs ``id``, ``class`` and the probability of each class, ``p_CLASS``.
 
     Of several labels there is the probability of each, and numbers have columns of their names. For
@@ -73,12 +83,15 @@ def frame(model: nn.Module, given: Input, links: Links = Links()) -> pd.DataFram
     graph = given.graph
     if not isinstance(graph, HeteroGraph):
         found = given.target.predicted(outputs(model, graph), graph.label_scale)
+        if decision is not None:
+            found = decision.calibrated(found)
         prefix = "" if isinstance(given.target, Numbers) else "p_"
         columns: dict[str, Any] = {
             f"{prefix}{name}": found[:, n] for n, name in enumerate(given.classes)
         }
         if given.target.has_classes:
-            classes = [given.classes[index] for index in found.argmax(axis=1)]
+            chosen = found.argmax(axis=1) if decision is None else decision.classes(found)
+            classes = [given.classes[index] for index in chosen]
             columns = {"class": classes, **columns}
         rows = pd.DataFrame({"id": given.row_ids, **columns})
         return rows[: next(iter(given.new.values()), None)]

@@ -51,7 +51,8 @@ def gain_table(rows: Sequence[Standing], margin: float | None) -> Table:
     compared = [row for row in rows if row.gain is not None]
     over = next((row.label for row in rows if row.gain is None), "")
     scale = scale_of(rows)
-    unit = "points" if scale.unit == PERCENT else scale.unit or "the metric"
+    metric = common_metric(row.metric for row in rows)
+    unit = "points" if scale.unit == PERCENT else scale.unit or metric
     table = plain_table(f"gain over {over} in {unit}, after the last round")
     table.add_column("method", overflow="fold")
     columns = {

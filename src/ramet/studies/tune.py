@@ -318,7 +318,8 @@ def tune(
     specs = tuple(MethodSpec.parse(text) for text in texts)
     computing = Computing.taken_from(options)
     chosen = {name: options.pop(name) for name in STUDY_KEYWORDS if name in options}
-    setting, options = with_given(setting, options, Path(chosen.get("data") or default_data()))
+    data = Path(chosen.get("data") or default_data())
+    setting, options = with_given(setting, options, data, chosen.get("task"))
     allow_code(
         setting, *(chosen.get(kind) for kind in CODE), *(part for s in specs for part in s.code)
     )

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ramet.data import ClientData, StructureEncoding
+from ramet.data import ClientData, GraphBlock, NodeGraph, Split, StructureEncoding
 from ramet.data.own.schema import Schema, TaskName
 from ramet.errors import RametError
 from ramet.metrics import classification, multilabel
 from ramet.metrics.metric import Metric
 from ramet.metrics.summary import Baseline
 from ramet.scale import SHARE, Scale
-from ramet.tasks.targets import CLASSES, Predictions, Target
+from ramet.tasks.targets import CLASSES, Classes, Predictions, Target
 
 SHARES = frozenset((*classification.METRICS, *multilabel.METRICS, "ROC-AUC", "mrr"))
 """Metrics that are shares: from 0 to 1."""
+Content = TypeVar("Content", GraphBlock, NodeGraph)
 Scores: TypeAlias = dict[str, float | None]
 """Metrics by name; ``val`` and ``test`` are always among them. None without samples: a client that
 has none has no score, and is not in the means."""
@@ -192,6 +193,13 @@ class TargetTask(Task):
     def parts(self, samples: Any) -> tuple[Tensor, Tensor, int]:
         """The labels of the training and of the test samples, and the number of outputs."""
         raise NotImplementedError
+
+    def weighted(self, graph: Content, split: Split) -> Content:
+        """The graph or graphs with the weights of classes, if the target has any."""
+        if not isinstance(self.target, Classes):
+            return graph
+        weights = self.target.class_weights(graph.labels[split.train], graph.classes)
+        return graph if weights is None else replace(graph, label_scale=weights)
 
     def check_labels(self, labels: Tensor) -> None:
         """Refuse labels of another kind of target."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from ramet.data import Batch, ClientData, GraphBlock, Split, StructureEncoding
@@ -16,7 +17,15 @@ from ramet.data.graphs.copies import copy_on
 from ramet.data.own.schema import Schema, TaskName, check_task
 from ramet.models.shape import GraphShape
 from ramet.tasks.base import TargetTask, mismatch, on_host
-from ramet.tasks.targets import NUMBERS, SEVERAL_LABELS, Loss, Numbers, Predictions, Target
+from ramet.tasks.targets import (
+    NUMBERS,
+    SEVERAL_LABELS,
+    Loss,
+    Numbers,
+    Predictions,
+    Target,
+    rare_classes,
+)
 
 _EVALUATION_BATCH_SIZE = 64
 
@@ -54,7 +63,7 @@ class GraphTask(TargetTask):
         if not isinstance(data.content, GraphBlock):
             raise mismatch(self.name, GraphBlock, data)
         self.check_labels(data.content.labels)
-        return GraphSamples(data.content, data.split)
+        return GraphSamples(self.weighted(data.content, data.split), data.split)
 
     def plain_shape(self, inputs: StructureEncoding) -> GraphShape:
         return GraphShape(0, inputs.width, 0).plain()
@@ -137,9 +146,9 @@ class GraphMultilabel(GraphTask):
     target: Target = SEVERAL_LABELS
 
 
-def graph_classification() -> GraphClassification:
-    """The task without options."""
-    return GraphClassification()
+def graph_classification(weights: str = "", focal: NonNegativeFloat = 0.0) -> GraphClassification:
+    """``weights`` of classes, as 1:30, or balanced; ``focal``: the exponent of focal loss."""
+    return GraphClassification(rare_classes(weights, focal))
 
 
 def graph_regression(loss: Loss = "mse") -> GraphRegression:

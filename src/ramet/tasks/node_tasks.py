@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
@@ -19,7 +19,15 @@ from ramet.data.own.schema import Schema, TaskName, check_task
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.shape import NodeShape
 from ramet.tasks.base import Scores, TargetTask, mismatch
-from ramet.tasks.targets import NUMBERS, SEVERAL_LABELS, Loss, Numbers, Predictions, Target
+from ramet.tasks.targets import (
+    NUMBERS,
+    SEVERAL_LABELS,
+    Loss,
+    Numbers,
+    Predictions,
+    Target,
+    rare_classes,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,8 @@ class NodeTask(TargetTask):
         if not isinstance(data.content, NodeGraph):
             raise mismatch(self.name, NodeGraph, data)
         self.check_labels(data.content.labels)
-        return NodeSamples(data.content, data.split, data.evaluated_on)
+        graph = self.weighted(data.content, data.split)
+        return NodeSamples(graph, data.split, data.evaluated_on)
 
     def plain_shape(self, inputs: StructureEncoding) -> NodeShape:  # noqa: ARG002
         return NodeShape(0, 0).plain()
@@ -189,9 +198,17 @@ class NodeMultilabel(NodeTask):
     target: Target = SEVERAL_LABELS
 
 
-def node_classification(sample: NonNegativeInt = 0, layers: PositiveInt = 2) -> NodeClassification:
-    """``sample``: number of neighbours to sample for each of the network's ``layers``; 0: all."""
-    return NodeClassification(sample=_per_hop(sample, layers))
+def node_classification(
+    sample: NonNegativeInt = 0,
+    layers: PositiveInt = 2,
+    weights: str = "",
+    focal: NonNegativeFloat = 0.0,
+) -> NodeClassification:
+    """``sample``: number of neighbours to sample for each of the network's ``layers``; 0: all.
+
+    ``weights`` of classes, as 1:30, or balanced; ``focal``: the exponent of focal loss.
+    """
+    return NodeClassification(rare_classes(weights, focal), sample=_per_hop(sample, layers))
 
 
 def node_regression(

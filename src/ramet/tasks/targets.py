@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ramet.errors import RametError
 from ramet.metrics import classification, multilabel, regression
 from ramet.metrics.evaluation import Evaluation, scored_by_output
 from ramet.metrics.metric import Labels, Metric, Predicted
@@ -27,7 +28,8 @@ class Target:
     """What a task predicts, from the outputs of a network for each sample.
 
     ``labels`` and ``true`` are classes [samples], or [samples, outputs] of numbers, NaN where
-    unknown. ``scale`` is None, or the mean and the deviation of each output [2, outputs].
+    unknown. ``scale`` is None, the mean and the deviation of each output [2, outputs], or weights
+    of classes [classes].
     """
 
     metrics: ClassVar[Mapping[str, Metric]]
@@ -65,13 +67,41 @@ class Target:
 
 @dataclass(frozen=True)
 class Classes(Target):
-    """One of several classes: cross-entropy."""
+    """One of several classes: cross-entropy, or focal loss (Lin et al., ICCV 2017).
 
+    Args:
+        weights: one for each class; or "balanced", from a client's own training samples.
+        focal: the exponent by which samples count less that are predicted well; 0: cross-entropy.
+    """
+
+    weights: tuple[float, ...] | Literal["balanced"] = ()
+    focal: float = 0.0
     metrics: ClassVar[Mapping[str, Metric]] = classification.METRICS
     has_classes: ClassVar[bool] = True
 
-    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        return functional.cross_entropy(output, labels)
+    def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
+        """The mean is over all samples, so that no sample's term depends on the others."""
+        if scale is None and not self.focal:
+            return functional.cross_entropy(output, labels)
+        losses = functional.cross_entropy(output, labels, weight=scale, reduction="none")
+        if self.focal:
+            right = output.softmax(dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
+            losses = losses * (1 - right).clamp(min=1e-8) ** self.focal
+        return losses.mean()
+
+    def class_weights(self, training: Tensor, classes: int) -> Tensor | None:  # [classes]
+        """None without weights; balanced ones have a mean of 1 over the training samples."""
+        if not self.weights:
+            return None
+        if self.weights == "balanced":
+            counts = training.bincount(minlength=classes)
+            return training.numel() / (classes * counts.clamp(min=1)).float()
+        if len(self.weights) != classes:
+            raise RametError(
+                f"there are {len(self.weights)} weights, but {classes} classes. Give one weight "
+                "for each class, in their order, as weights=1:30; or weights=balanced."
+            )
+        return torch.tensor(self.weights)
 
     def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:  # noqa: ARG002
         return output.double().softmax(dim=1).cpu().numpy()
@@ -198,11 +228,17 @@ class Predictions:
 CLASSES, NUMBERS, SEVERAL_LABELS = Classes(), Numbers(), SeveralLabels()
 
 
-def standardising(labels: Sequence[Tensor]) -> Tensor:  # [2, outputs]
-    """The mean and the deviation of all numbers that are known; deviations of 0 count as 1."""
-    every = torch.cat([*labels]).double()
-    known = ~every.isnan()
-    count = known.sum(dim=0).clamp(min=1)
-    mean = every.nan_to_num().sum(dim=0) / count
-    deviation = (((every - mean) ** 2).nan_to_num().sum(dim=0) / count).sqrt()
-    return torch.stack([mean, torch.where(deviation > 0, deviation, 1.0)]).float()
+def rare_classes(weights: str, focal: float) -> Classes:
+    """Classes with weights as in an option: "", "balanced", or numbers as in "1:30"."""
+    if weights in ("", "balanced"):
+        return Classes("balanced" if weights else (), focal)
+    try:
+        numbers = tuple(float(word) for word in weights.split(":"))
+    except ValueError:
+        numbers = ()
+    if not numbers or not all(0 < number < float("inf") for number in numbers):
+        raise RametError(
+            f"weights={weights} is neither 'balanced' nor a positive number for each class. Write "
+            "them with colons, as weights=1:30."
+        )
+    return Classes(numbers, focal)

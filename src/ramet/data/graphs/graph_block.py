@@ -47,7 +47,8 @@ class Batch(HasEdges):
     """[graphs] classes, or [graphs, outputs] numbers or labels of 0 and 1, NaN where unknown."""
     feature_width: int
     label_scale: Tensor | None = None
-    """[2, outputs] the mean and the deviation of numbers over all clients, if these agreed on them.
+    """[2, outputs] the mean and the deviation of numbers over all clients, if these agreed on them;
+    or [classes] weights of classes.
     """
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))
     """[nodes, 1 + nodes of the largest graph]: an eigenvalue of the graph's Laplacian, and the

@@ -58,7 +58,7 @@ class NodeGraph(HasEdges):
     link_values: LinkValues = NO_VALUES
     """What links carry; direction 1 goes from left to right. With values, each link counts."""
     label_scale: Tensor | None = None
-    """[2, outputs] means and deviations of numbers over all clients, if these agreed on them."""
+    """[2, outputs] means and deviations of numbers, if clients agreed; or weights of classes."""
     outside: Outside | None = None
     """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
 

@@ -160,7 +160,7 @@ def width_of(features: Sequence[str]) -> int:
 
 def check_task(schema: Schema, task: TaskName) -> None:
     """Refuse data for a task other than the method's."""
-    if schema.task != task:
+    if level_of(schema.task) != level_of(task):
         raise RametError(
             f"this method is for {task}, and the sites' graphs are for {schema.task}. Choose "
             "another method; `ramet methods` lists them."

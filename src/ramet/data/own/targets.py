@@ -32,8 +32,16 @@ def add_targets(
 
 def scaled(graph: Graph, preparation: Preparation) -> Graph:
     """The graph with the agreed means and deviations of what is predicted, if it is numbers."""
-    targets = preparation.types.get(TARGETS)
-    if not targets or isinstance(graph, HeteroGraph):
+    scale = agreed_scale(preparation)
+    if scale is None or isinstance(graph, HeteroGraph):
         return graph
+    return replace(graph, label_scale=scale)
+
+
+def agreed_scale(preparation: Preparation) -> Tensor | None:  # [2, outputs]
+    """The means and deviations of what is predicted, if it is numbers."""
+    targets = preparation.types.get(TARGETS)
+    if not targets:
+        return None
     rows = [[one.mean for one in targets.values()], [one.scale for one in targets.values()]]
-    return replace(graph, label_scale=torch.tensor(rows))
+    return torch.tensor(rows)

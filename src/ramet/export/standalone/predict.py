@@ -28,32 +28,37 @@ def load(folder: Path = HERE) -> nn.Module:
     }
     network: nn.Module = build(SimpleNamespace(**config["shape"]), **options)
     network.load_state_dict(load_file(folder / "model.safetensors"))
-    if "adapter" not in config:
-        return OfData(network).eval()
-    model: nn.Module = getattr(import_module("ramet_code.pyg"), config["adapter"])(network)
+    model: nn.Module = OfData(network)
+    if "adapter" in config:
+        model = getattr(import_module("ramet_code.pyg"), config["adapter"])(network)
+    if "target" in config:
+        model = Predicting(model, config["scale"])
     return model.eval()
 
 
 def classes(folder: Path = HERE) -> list[str]:
-    """The names of the classes, in the order of the probabilities."""
+    """The names of the classes, numbers or labels, in the order of ``probabilities``."""
     names: list[str] = _config(folder)["classes"]
     return names
 
 
 @torch.no_grad()
 def probabilities(model: nn.Module, **inputs: Any) -> Any:
-    """The probability of each class, or for links the probability of each pair, by relation.
+    """The probability of each class or label, or for links that of each pair, by relation.
 
-    ``inputs`` are the arguments of the network's ``forward``.
+    If numbers are predicted, these numbers in their unit. ``inputs`` are the arguments of the
+    network's ``forward``.
     """
     output = model(**inputs)
     if isinstance(output, dict):
         return {relation: logits.double().sigmoid() for relation, logits in output.items()}
+    if isinstance(model, Predicting):
+        return output
     return output.double().softmax(dim=1)
 
 
 def example(folder: Path = HERE) -> tuple[dict[str, Any], Any]:
-    """Invented inputs, and the probabilities that the model gave for them when it was exported."""
+    """Invented inputs, and what ``probabilities`` gave for them when it was exported."""
     given: dict[str, Any] = {}
     for name, tensor in load_file(folder / "example" / "tensors.safetensors").items():
         argument, *key = name.split("/")
@@ -66,9 +71,9 @@ def example(folder: Path = HERE) -> tuple[dict[str, Any], Any]:
 
 
 def difference(one: Any, other: Any) -> float:
-    """The largest difference of two outputs of ``probabilities``."""
+    """The largest difference of two outputs of ``probabilities``, relative if they are above 1."""
     if isinstance(one, Tensor):
-        return float((one - other).abs().max())
+        return float((one - other).abs().max()) / max(1.0, float(other.abs().max()))
     return max(difference(one[key], other[key]) for key in one)
 
 
@@ -84,6 +89,44 @@ class OfData(nn.Module):
         return logits
 
 
+class Predicting(nn.Module):
+    """A network that gives numbers in their unit, or without a scale the probability of labels.
+
+    ``scale``: the means of the numbers, then their deviations.
+    """
+
+    scale: Tensor
+
+    def __init__(self, network: nn.Module, scale: list[list[float]] | None) -> None:
+        super().__init__()
+        self.network = network
+        self.in_units = scale is not None
+        self.register_buffer("scale", torch.tensor(scale or [], dtype=torch.float64))
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_type: Tensor | None = None,
+        structure: Tensor | None = None,
+    ) -> Tensor:
+        more = {
+            "batch": batch,
+            "edge_attr": edge_attr,
+            "edge_weight": edge_weight,
+            "edge_type": edge_type,
+            "structure": structure,
+        }
+        given = {name: tensor for name, tensor in more.items() if tensor is not None}
+        output: Tensor = self.network(x=x, edge_index=edge_index, **given).double()
+        if self.in_units:
+            return output * self.scale[1] + self.scale[0]
+        return output.sigmoid()
+
+
 def _config(folder: Path) -> Any:
     return json.loads((folder / "config.json").read_text())
 
@@ -91,6 +134,6 @@ def _config(folder: Path) -> Any:
 if __name__ == "__main__":
     inputs, expected = example()
     largest = difference(expected, probabilities(load(), **inputs))
-    print(f"largest difference from the expected probabilities: {largest:.1e}")  # noqa: T201
+    print(f"largest difference from the expected predictions: {largest:.1e}")  # noqa: T201
     if largest > 1e-6:
         raise SystemExit("the output differs; use the versions of PyTorch and PyG in README.md")

@@ -40,7 +40,7 @@ def read_inputs(folder: str | Path = ".") -> tuple[dict[str, Any], dict[str, lis
         return _link_inputs(described, nodes, edges)
     ((node_type, table),) = nodes.items()
     part = described["nodes"][node_type]
-    if described["task"] == "graph-classification":
+    if described["task"].startswith("graph-"):
         graphs = texts(_read(folder, described["graphs"]["file"])[described["graphs"]["id"]])
         ((edge_part, links_of_graphs),) = (
             (described["edges"][name], edges[name]) for name in described["edges"]

@@ -87,6 +87,11 @@ class Candidate:
                 raise RametError(next(iter(self.unsuited.values())))
             reasons = "; ".join(f"{task}: {reason}" for task, reason in self.unsuited.items())
             raise RametError(f"the method suits no task. {reasons}")
+        if suited[0] not in _OFFLINE:
+            raise RametError(
+                f"the method is for {suited[0]}, for which Ramet has no small data without "
+                "downloads. Name a setting with --setting."
+            )
         name, options = _OFFLINE[suited[0]]
         return name, {**options, **self.options}
 
