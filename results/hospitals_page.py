@@ -81,16 +81,16 @@ def answer(found: Study) -> str:
 
 def _private(found: Study) -> str:
     """What is left of the gain with differential privacy."""
-    texts = [
-        f"{words(gain_between(runs, found.rows[ALONE]))} points at ε = {name[-1]}"
-        for name, runs in found.protected.items()
-        if name.startswith("epsilon")
-    ]
+    texts = []
+    for name, runs in found.protected.items():
+        if name.startswith("epsilon"):
+            gain = gain_between(runs, found.rows[ALONE])
+            texts.append(f"{words(gain)} points at ε = {name[-1]} (*{gain.at_least(0)}*)")
     if not texts:
         return ""
     return (
-        f"\n\n**Privacy costs about what joining gains.** With differential privacy for each "
-        f"person, the difference from training alone without it is {' and '.join(texts)}."
+        f"\n\n**With differential privacy** for each person, FedAvg's difference from training "
+        f"alone without it is {' and '.join(texts)}."
     )
 
 
@@ -175,7 +175,9 @@ def figure() -> Figure:
                 right.plot(ends, [place, place], color=COLOURS[1], linewidth=1.5 if place else 3)
         names, starts, stops, gains = zip(*lines, strict=True)
         left.scatter(starts, places, s=60, color=COLOURS[2], label="alone")
-        left.scatter(stops, places, s=30, color=COLOURS[1], label="together")
+        left.scatter(
+            stops, places, s=30, color=COLOURS[1], label=f"together ({method_of(found.chosen)})"
+        )
         right.scatter([100 * gain.mean for gain in gains], places, color=COLOURS[1], s=25)
         left.axvline(pooled, color=COLOURS[0], linestyle="--", label="all data in one place")
         left.axvline(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean, stdev
 from typing import Any
 
-from hospitals import CLAIMS, KEPT, ROWS, SPLITS, Row, protections
+from hospitals import CLAIMS, KEPT, NOT_CENTRED, ROWS, SPLITS, Row, protections
 from hospitals_study import (
     ALONE,
     Runs,
@@ -137,7 +137,7 @@ def _protected_cell(found: Study, name: str, way: str) -> str:
 
 def _allowed(row: Row, way: Mapping[str, Any]) -> bool:
     try:
-        given_experiment(row.method, "abide", {}, {"network": row.network, **way})
+        given_experiment(row.method, "abide", dict(NOT_CENTRED), {"network": row.network, **way})
     except RametError:
         return False
     return True

@@ -17,6 +17,7 @@ from ramet.models.aligned import AlignedGCN, Linear
 from ramet.models.shape import GraphShape
 from ramet.partition import Reading
 from ramet.partition.by_hospital import abide
+from ramet.runs import given_experiment
 from ramet.tasks import GraphClassification
 from ramet.training.graph_gradients import in_one_pass, one_by_one
 
@@ -179,3 +180,13 @@ def test_one_pass_gives_the_clipped_gradients_of_aligned_networks(
     assert found[0].norms.min() > 0.05  # clipped
     for name, gradient in found[1].gradients.items():
         torch.testing.assert_close(found[0].gradients[name], gradient, rtol=1e-3, atol=1e-4)
+
+
+def test_noise_for_one_person_is_refused_if_a_person_changes_the_features_of_others(
+    tmp_path: Path,
+) -> None:
+    private = {"network": "linear", "data": tmp_path, "dp": "unit=graph,epsilon=8,delta=1e-4"}
+    with pytest.raises(RametError, match="a site's mean is subtracted from all of its people"):
+        given_experiment("fedavg", "abide", {}, private)
+    given_experiment("fedavg", "abide", {"centre": "none"}, private)
+    given_experiment("fedavg", "abide", {}, {**private, "dp": "unit=site,epsilon=8,delta=1e-4"})

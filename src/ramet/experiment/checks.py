@@ -100,7 +100,14 @@ def check_names(experiment: Experiment) -> None:
     if settings.budget is not None:
         check_installed()
         _check_protected(settings.budget, method)
+        _check_apart(settings.budget, experiment.setting.mixing)
         check_noise_share(experiment)
+
+
+def _check_apart(budget: Budget, mixing: str | None) -> None:
+    """Refuse to promise that a graph matters little if it also changes the features of others."""
+    if mixing and budget.unit == "graph":
+        raise RametError(f"noise does not cover that {mixing}, so --dp unit=graph is refused.")
 
 
 def _buffers(experiment: Experiment) -> list[str]:

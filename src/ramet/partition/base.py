@@ -47,6 +47,9 @@ class Setting(ABC):
     None if it is not known: many graphs are then taken for different domains, and single graphs
     for parts of one domain.
     """
+    mixing: str | None = None
+    """How the features of a sample depend on a site's other samples, which noise for one of them
+    does not cover; None if they do not."""
     metric: str | None = None
     """The metric of the setting's scores; None for the default of its task."""
 

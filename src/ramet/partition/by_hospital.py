@@ -37,6 +37,15 @@ class AbideSetting(Setting):
     task: ClassVar[TaskName] = "graph-classification"
 
     @property
+    def mixing(self) -> str | None:  # type: ignore[override]
+        """A training person is in the mean that is subtracted from everybody at the site."""
+        if self.centre == "none":
+            return None
+        return (
+            "a site's mean is subtracted from all of its people (--set centre=none leaves it out)"
+        )
+
+    @property
     def clients(self) -> tuple[str, ...]:
         return (_TOGETHER,) if self.together else _HOSPITALS
 
