@@ -35,7 +35,6 @@ from ramet.metrics.evaluation import Evaluation
 from ramet.notebook import curves, html_table, progress, text_table
 from ramet.options import allow_code, folder_name
 from ramet.partition.given import with_given
-from ramet.partition.pyg_objects import Graphs
 from ramet.payload import Payload
 from ramet.prediction import Links, Trained, predicted
 from ramet.rules.method import Method
@@ -215,7 +214,6 @@ def run(
     method: str | Method = "fedstar",
     setting: str = "tiny",
     *,
-    clients: Mapping[str, Graphs] | int | str | None = None,
     start_from: Path | str | None = None,
     out: Path | str | None = None,
     observe: Observer | None = None,
@@ -231,13 +229,6 @@ def run(
             factory returns by default, so it runs in the engine ``local`` without workers, and
             only this process can continue its run.
         setting: a name from ``ramet settings``, or ``file.py:setting``.
-        clients: your own data, instead of a setting: by the name of each client, a `Data` of
-            PyTorch Geometric whose nodes have classes, or a list of `Data` with a class each; if
-            ``y`` is floats, these are numbers to predict. They
-            are copied into the data folder, so that every process finds them. ``split=0.2`` is
-            the share of nodes or graphs for test, and for validation; default: their masks, or
-            0.2. ``directed`` and ``same_schema`` are as in the docs. A number is the option of a
-            setting.
         start_from: the folder of a finished run whose models this one starts with: its shared
             arrays, and the private ones of each client that it had. A warning says what did not
             fit.
@@ -245,14 +236,17 @@ def run(
         observe: called with the record of each round; default: in IPython, shows the progress.
         options: options of `ramet run`, and arguments of the method, the setting, the network and
             the training, e.g. ``lr=0.01``. ``sites``, of the setting ``own``, is a path or a list
-            of paths.
+            of paths. ``clients``, instead of a setting, is your own data: by the name of each
+            client, a `Data` of PyTorch Geometric whose nodes have classes, or a list of `Data` with
+            a class each; floats in ``y`` are numbers to predict. They are copied into the data
+            folder, so that every process finds them. ``split=0.2`` is the share of nodes or graphs
+            for test, and for validation; default: their masks, or 0.2. ``directed`` and
+            ``same_schema`` are as in the docs.
     """
     computing = Computing.taken_from(options)
     given = {name: options.pop(name) for name in KEYWORDS if name in options}
-    if clients is not None:
-        data = Path(given.get("data") or default_data())
-        task = given.get("task")
-        setting, options = with_given(setting, {**options, "clients": clients}, data, task)
+    data = Path(given.get("data") or default_data())
+    setting, options = with_given(setting, options, data, given.get("task"))
     texts = {key: _text(value) for key, value in options.items()}
     experiment = given_experiment(method, setting, texts, given)
     return start(experiment, out, computing, start_from, observe)

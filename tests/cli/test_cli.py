@@ -143,7 +143,7 @@ def test_link_prediction_is_labelled_roc_auc_everywhere(tmp_path: Path) -> None:
     assert {row["metric"] for row in json.loads(ramet(*arguments, "--json").stdout)} == {"ROC-AUC"}
     assert ramet("report", tmp_path / "s", "--out", tmp_path / "page").code == 0
     page = (tmp_path / "page" / "report.html").read_text()
-    assert all(text in page for text in ("ROC-AUC over rounds", "Test ROC-AUC after"))
+    assert all(text in page for text in ("ROC-AUC over rounds", "Test ROC-AUC, %, after"))
     assert "accuracy" not in (done.stdout + compared.stdout + page).lower()
 
 
