@@ -274,7 +274,7 @@ def results(methods: Sequence[str]) -> str:
     for folder in sorted({path.parent for path in RESULTS.glob("*/*.json")}):
         if folder.name == _ONE_ROUND_ONLY:
             continue
-        for label, by_seed in finished_runs([folder]).items():
+        for label, by_seed in finished_runs(sorted(folder.glob("*.json"))).items():
             if label.partition(",")[0] in methods:
                 runs = list(by_seed.values())
                 rows.append([f"`{runs[0].setting}`", f"`{label}`", *_scores(runs)])
