@@ -34,7 +34,7 @@ from ramet.rules.method import AssembledMethod
 from ramet.rules.networks import built
 from ramet.rules.robust import RobustMerging
 from ramet.run_options import CODE
-from ramet.tasks import NodeClassification, NodeMultilabel, NodeRegression, Numbers, TargetTask
+from ramet.tasks import NodeClassification, Numbers, TargetTask
 
 
 def checked_settings(**given: Any) -> RunSettings:
@@ -157,10 +157,6 @@ def _check_secure(clients: int) -> None:
         )
 
 
-_OF_NODES = (NodeClassification, NodeRegression, NodeMultilabel)
-"""Tasks that read no links, in exactly this form."""
-
-
 def _check_protected(budget: Budget, method: AssembledMethod) -> None:
     """Check that the task and the network have what the budget protects, and use it as noted."""
     graph, link = budget.unit == "graph", budget.unit == "link"
@@ -176,7 +172,7 @@ def _check_protected(budget: Budget, method: AssembledMethod) -> None:
         "its network uses links in every step of training": link and model is not NodeHops,
         "without hops it uses no links, and needs no budget": link and not _hops(method),
         f"its task ({task.name}) uses links besides": link
-        and (type(task) not in _OF_NODES or bool(getattr(task, "sample", ()))),
+        and (type(task) is not NodeClassification or bool(task.sample)),
     }
     for reason in (reason for reason, applies in problems.items() if applies):
         advice = "--network hops, with a method such as fedavg" if link else "another unit"

@@ -188,6 +188,7 @@ _NOT_WRITTEN: tuple[tuple[Cans, Cans, str], ...] = (
         "them",
     ),
     ((Can.PARTS,), (Can.FIXED_POINT,), "{activation} asks for parts of replies"),
+    ((Can.NUMBERS,), (Can.PRIVATE_LINKS,), "links are protected for classes of nodes only"),
     ((Can.SUMMED_STAGES,), _SUMS, "its stages are exchanged one by one"),
     (_PACES, (Can.REGIONS,), "its pace depends on single replies"),
     (

@@ -55,7 +55,8 @@ class Experiment:
             settings.release,
             settings.secure,
         )
-        return with_metric(method, settings.metric, self._metric_of(self.agreement))
+        measured = with_metric(method, settings.metric, self._metric_of(self.agreement))
+        return _in_unit(measured, self.reported or {})
 
     @cached_property
     def scored_method(self) -> AssembledMethod:
@@ -63,17 +64,10 @@ class Experiment:
 
         Until they have done so, `method` has the default.
         """
-        method = self.method
-        if not self.setting.user_defined:
-            return method
-        known = self.reported
-        if self.agreement is None:
-            metric = self._metric_of(self.preparation)
-            method, known = with_metric(method, self.settings.metric, metric), self.raw_schemas
-        units = {schema.unit for schema in (known or {}).values()} - {""}
-        if not units or not isinstance(method.task, TargetTask):
-            return method
-        return replace(method, task=replace(method.task, unit=method.task.unit or units.pop()))
+        if self.agreement is not None or not self.setting.user_defined:
+            return self.method
+        metric = self._metric_of(self.preparation)
+        return _in_unit(with_metric(self.method, self.settings.metric, metric), self.raw_schemas)
 
     def _metric_of(self, agreement: Preparation | None) -> str | None:
         return (agreement.metric if agreement else None) or self.setting.metric
@@ -230,3 +224,11 @@ class Experiment:
     def _data(self) -> dict[str, ClientData[Any, Any]]:
         """Cache of the data read so far, whose tensors the samples use."""
         return {}
+
+
+def _in_unit(method: AssembledMethod, schemas: Mapping[str, Schema]) -> AssembledMethod:
+    """The method with its task's numbers in the unit of the sites."""
+    units = {schema.unit for schema in schemas.values()} - {""}
+    if not units or not isinstance(method.task, TargetTask):
+        return method
+    return replace(method, task=replace(method.task, unit=method.task.unit or units.pop()))
