@@ -144,7 +144,39 @@ def test_sites_agree_on_means_and_deviations(tmp_path: Path) -> None:
     every = pd.concat(ages)
     scale = result.samples("a").graph.label_scale
     assert scale[:, 0].tolist() == pytest.approx([every.mean(), every.std(ddof=0)], rel=1e-5)
-    assert any(".targets.age" in line for line in read_site(sites[0]).sums.in_words())
+    assert any("label age: count 240" in line for line in read_site(sites[0]).sums.in_words())
+
+
+@pytest.mark.parametrize(
+    ("task", "label"), [("node-regression", '"age"'), ("node-multilabel", '["near", "own"]')]
+)
+def test_the_check_describes_numbers_and_labels(task: str, label: str, tmp_path: Path) -> None:
+    site = person_site(tmp_path / "a", 0, task, label, "")
+    shown = command("data", "check", site)
+    assert shown.code == 0, shown.stderr
+    assert f"label: {label.strip('[]').split(',')[0][1:-1]}" in shown.stdout
+    assert "class" not in shown.stdout
+    inspected = command(
+        "data", "inspect", "--site", site, "--site", person_site(tmp_path / "b", 1, task, label, "")
+    )
+    assert inspected.code == 0, inspected.stderr
+
+
+def test_numbers_are_split_by_time_with_means_of_training_rows(tmp_path: Path) -> None:
+    split = '[split]\nby = "time"\nshares = [0.5, 0.25, 0.25]\n'
+    sites = people(tmp_path)
+    for path in sites:
+        table = pd.read_csv(path.parent / "people.csv")
+        table["seen"] = pd.date_range("2026-01-01", periods=len(table)).strftime("%Y-%m-%d")
+        table.to_csv(path.parent / "people.csv", index=False)
+        text = path.read_text().replace("[nodes.person]", f"{split}[nodes.person]")
+        path.write_text(text.replace('label = "age"', 'label = "age"\ntime = "seen"'))
+    shown = command("data", "check", sites[0])
+    assert shown.code == 0, shown.stdout
+    result = run(tmp_path, sites, rounds=2)
+    trained = [pd.read_csv(path.parent / "people.csv")["age"][:120] for path in sites]
+    mean = result.samples("a").graph.label_scale[0, 0]
+    assert float(mean) == pytest.approx(pd.concat(trained).mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("given", [{"secure": True}, {"workers": 2}])

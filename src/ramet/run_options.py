@@ -75,7 +75,7 @@ class RunOptions:
     task: Annotated[
         str | None,
         _data(
-            "What is predicted: a name from `ramet list tasks`, or file.py:task. Default: that of "
+            "What is predicted: a name such as node-regression, or file.py:task. Default: that of "
             "the setting.",
             "NAME",
             is_code=True,

@@ -168,7 +168,7 @@ def check_data(
         print_table(site_table(site.name, site.schema.task, counts))
         if site.columns:
             print_table(columns_table(column_summaries(site)))
-        if site.labels is not None:
+        if site.classes is not None:
             print_line(f"Other members learn that {_rarity(site.sums.rare_classes)}.")
         for remark in site.remarks:
             print_line(f"Note: {remark}.")

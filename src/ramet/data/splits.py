@@ -64,9 +64,9 @@ def strata(labels: Tensor) -> Tensor:  # [samples]
 
 
 def counts_of(labels: Tensor, classes: int) -> Tensor:  # [classes or outputs]
-    """How many samples have each class or label, or how many numbers are known."""
+    """How many samples have each class, or a known value of each number or label."""
     if labels.is_floating_point():
-        return (labels != 0).logical_and(~labels.isnan()).sum(dim=0)
+        return (~labels.isnan()).sum(dim=0)
     return torch.bincount(labels, minlength=classes)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from ramet.data.own.advice import ColumnSummary
+from ramet.data.own.schema import shown_column
 from ramet.partition.inspection import (
     ClientRelations,
     ClientSummary,
@@ -37,8 +38,9 @@ def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
     for kind, facts in statistics["edges"].items():
         cells = f"{facts['edges']:,}", f"{facts['mean degree']:g}", f"{facts['largest degree']:,}"
         table.add_row(f"edges: {kind}", *cells)
-    for kind, count in statistics.get("classes", {}).items():
-        table.add_row(f"class: {kind}", f"{count:,}")
+    for what, word in (("classes", "class"), ("labels", "label")):
+        for kind, count in statistics.get(what, {}).items():
+            table.add_row(f"{word}: {kind}", f"{count:,}")
     for part, count in statistics["split"].items():
         table.add_row(f"split: {part}", f"{count:,}")
     return table
@@ -51,7 +53,9 @@ def columns_table(columns: Sequence[ColumnSummary]) -> Table:
         table.add_column(head, overflow="fold")
     for one in columns:
         missing = f"{one.missing:,} of {one.rows:,}"
-        table.add_row(f"{one.type}.{one.column}", one.kind, missing, one.content, one.leaves)
+        table.add_row(
+            shown_column(one.type, one.column), one.kind, missing, one.content, one.leaves
+        )
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -175,11 +176,11 @@ class TargetTask(Task):
         known = self.metrics.get(metric.name) is metric
         return replace(self, metric=metric.name, measure=None if known else metric)
 
+    @abstractmethod
     def predictions(
         self, model: nn.Module, samples: Any, device: torch.device
     ) -> dict[str, Predictions]:
         """The predictions for the held-out samples of each part, ``val`` and ``test``."""
-        raise NotImplementedError
 
     def evaluate(self, model: nn.Module, samples: Any, device: torch.device) -> Scores:
         """The metric of each part; and the accuracy of classes on test, if it is another."""
@@ -190,9 +191,9 @@ class TargetTask(Task):
             scores["accuracy"] = found["test"].scored(self.metrics["accuracy"])
         return scores
 
+    @abstractmethod
     def parts(self, samples: Any) -> tuple[Tensor, Tensor, int]:
         """The labels of the training and of the test samples, and the number of outputs."""
-        raise NotImplementedError
 
     def weighted(self, graph: Content, split: Split) -> Content:
         """The graph or graphs with the weights of classes, if the target has any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
@@ -24,7 +25,7 @@ _LOSSES: dict[Loss, Callable[..., Tensor]] = {
 }
 
 
-class Target:
+class Target(ABC):
     """What a task predicts, from the outputs of a network for each sample.
 
     ``labels`` and ``true`` are classes [samples], or [samples, outputs] of numbers, NaN where
@@ -37,21 +38,21 @@ class Target:
     has_classes: ClassVar[bool] = False
     """Whether each sample has one of several classes."""
 
+    @abstractmethod
     def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
         """The loss of the outputs of a batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
         """What the outputs predict: probabilities, or numbers in the unit of the labels."""
-        raise NotImplementedError
 
+    @abstractmethod
     def error(self, true: Labels, predicted: Predicted) -> float:
         """The mean loss of predictions, up to a factor."""
-        raise NotImplementedError
 
+    @abstractmethod
     def constant(self, training: Labels, outputs: int) -> Predicted:
         """[outputs] the prediction that fits the training samples best."""
-        raise NotImplementedError
 
     def evaluate(
         self,

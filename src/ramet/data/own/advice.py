@@ -188,7 +188,7 @@ def _unlinked(site: Site) -> Iterator[str]:
 
 
 def _rare_classes(site: Site) -> Iterator[str]:
-    labels = site.labels
+    labels = site.classes
     if labels is None:
         return
     counts = torch.bincount(labels, minlength=len(site.schema.classes)).tolist()
@@ -202,10 +202,11 @@ def _rare_classes(site: Site) -> Iterator[str]:
 
 def _untrained_classes(site: Site) -> Iterator[str]:
     """Classes that the given split has for validation or test only."""
-    if site.labels is None or site.parts is None or isinstance(site.graph, HeteroGraph):
+    classes = site.classes
+    if classes is None or site.parts is None or isinstance(site.graph, HeteroGraph):
         return
     trained = set(site.graph.labels[site.parts == 0].tolist())
-    for index in sorted(set(site.labels.tolist()) - trained):
+    for index in sorted(set(classes.tolist()) - trained):
         yield (
             f"class {site.schema.classes[index]} has no training samples, so the model cannot "
             "learn it here. Give it some in the split"

@@ -71,7 +71,7 @@ class _Leaks:
     def telling_columns(self) -> Iterator[str]:
         """Columns that tell the class alone, as those do that are filled in after it."""
         for name, nodes in self.by_time.content.nodes.items():
-            if nodes.labels is None or nodes.times is None:
+            if nodes.labels is None or nodes.times is None or nodes.labels.is_floating_point():
                 continue
             known = (nodes.labels >= 0).numpy()
             labels = nodes.labels.numpy()[known]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Annotated, Literal, Self, TypeAlias
@@ -89,9 +90,9 @@ class _Rows(Part):
     def _absent(self, column: str) -> bool:
         return self.prepared[column].absent
 
+    @abstractmethod
     def _keys(self) -> dict[str, Column | None]:
         """The columns that have another meaning, by that meaning."""
-        raise NotImplementedError
 
     def errors(self, where: str, obstacle: str) -> Iterator[str]:
         """What is wrong in the part called ``where``; ``obstacle`` says why there are no tables."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, Values
 from ramet.data.own.moments import Moments, bounded, pooled
-from ramet.data.own.schema import OF_EDGES, Column, Kind, Schema, TableName, parsed
+from ramet.data.own.schema import OF_EDGES, Column, Kind, Schema, TableName, parsed, shown_column
 from ramet.errors import RametError
 
 SMALLEST_COUNT = 10
@@ -109,7 +109,7 @@ class SiteSums(_Frozen):
         hidden = ", in a sum under masks" if masked else ""
         rare = ("classes: one is rare; which one is not told",) if self.rare_classes else ()
         columns = (
-            f"{node_type}.{column}: {sums}{hidden if sums.count else ''}"
+            f"{shown_column(node_type, column)}: {sums}{hidden if sums.count else ''}"
             for node_type, of_type in self.types.items()
             for column, sums in of_type.items()
         )
@@ -271,8 +271,8 @@ def _bounded(sums: Mapping[str, SiteSums]) -> Pooled:
 def distant_sums(sums: Mapping[str, SiteSums]) -> list[str]:
     """Whose sums are so far from all others' that they count in part only, in words."""
     return [
-        f"{node_type}.{column}: the sums of {site} are far from those of the other sites, so they "
-        "count only in part. Check the column's unit there"
+        f"{shown_column(node_type, column)}: the sums of {site} are far from those of the other "
+        "sites, so they count only in part. Check the column's unit there"
         for node_type, columns in _by_column(sums).items()
         for column, told in columns.items()
         for site, kept in bounded(_numbers(told)).items()

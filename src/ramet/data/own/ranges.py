@@ -19,6 +19,7 @@ from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.own.columns import EPOCH, ColumnValues, Values
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.problems import shown
+from ramet.data.own.schema import shown_column
 from ramet.data.own.site import Site
 from ramet.errors import RametError
 
@@ -56,9 +57,10 @@ def check_scales(site: Site, preparation: Preparation) -> None:
             may_differ = not sums.count or site.columns[node_type].parts[name].unlike
             if not may_differ and sums.moments.is_unlike(prepared.mean, prepared.scale):
                 raise RametError(
-                    f"this site refuses the agreed scale of the column {node_type}.{name}, which "
-                    "is far from its own. Check the column's unit at all sites. If they really "
-                    "differ so much, declare it here with unlike = true."
+                    "this site refuses the agreed scale of the column "
+                    f"{shown_column(node_type, name)}, which is far from its own. Check the "
+                    "column's unit at all sites. If they really differ so much, declare it here "
+                    "with unlike = true."
                 )
 
 

@@ -86,6 +86,13 @@ TableName: TypeAlias = Annotated[
     AfterValidator(_not_reserved),
 ]
 """A node type, ``edges.TYPE``, or the targets."""
+
+
+def shown_column(table: str, column: str) -> str:
+    """How messages name a column, or what is predicted."""
+    return f"label {column}" if table == TARGETS else f"{table}.{column}"
+
+
 Column: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 

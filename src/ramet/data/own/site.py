@@ -96,6 +96,12 @@ class Site:
             return None
         return self.graph.labels if self.parts is None else self.graph.labels[self.parts >= 0]
 
+    @property
+    def classes(self) -> Tensor | None:
+        """The class of each labelled sample; None for links, numbers and several labels."""
+        labels = self.labels
+        return None if labels is None or labels.is_floating_point() else labels
+
     def client_data(
         self, seed: int, inputs: StructureEncoding, negatives: Negatives = "random"
     ) -> ClientData[Any, Any]:
@@ -239,16 +245,14 @@ def build_site(
     if not labelled:
         return site
     _report_too_few(path.name, site, problems)
-    labels, classes = site.labels, len(site.schema.classes)
-    rare = labels is not None and has_rare_class(labels, classes)
+    classes = site.classes
+    rare = classes is not None and has_rare_class(classes, len(site.schema.classes))
     sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
     return replace(site, sums=sums)
 
 
 def has_rare_class(labels: Tensor, classes: int) -> bool:
     """Whether a class has less than 40 % of an even share: of two classes, less than 20 %."""
-    if labels.is_floating_point():
-        return False
     counts = torch.bincount(labels, minlength=classes)
     return classes > 1 and bool((counts < _RARE * labels.numel() / classes).any())
 
@@ -365,7 +369,9 @@ def statistics(site: Site, seed: int) -> dict[str, Any]:
             name: _degrees(channel.columns.numel() // 2, channel.degrees)
             for name, channel in zip(graph.kind_names, channels, strict=True)
         }
-    counted["classes"] = dict(zip(site.schema.classes, counts, strict=True))
+    counted["labels" if site.classes is None else "classes"] = dict(
+        zip(site.schema.classes, counts, strict=True)
+    )
     return {**counted, "split": {part: getattr(held.split, part).numel() for part in PARTS}}
 
 
