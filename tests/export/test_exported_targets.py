@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import ramet
 from planted_targets import molecule_site, person_site
 from ramet.errors import RametError
 from ramet.export.programs import ONNX, PT2, run_onnx
 from ramet.export.targets import predicted_kind
+from ramet.metrics.metric import Labels, Predicted
 from ramet.tasks import NodeRegression, Target
 from ramet.tasks.targets import Numbers
 
@@ -118,6 +120,18 @@ def test_another_kind_of_target_is_refused() -> None:
 
     class Ranks(Target):
         metrics = Numbers.metrics
+
+        def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
+            return (output - labels).mean()
+
+        def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
+            return output.double().numpy()
+
+        def error(self, true: Labels, predicted: Predicted) -> float:
+            return float((true - predicted).mean())
+
+        def constant(self, training: Labels, outputs: int) -> Predicted:
+            return np.zeros(outputs)
 
     with pytest.raises(RametError, match="models that predict Ranks cannot be exported"):
         predicted_kind(NodeRegression(Ranks()))
