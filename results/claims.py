@@ -16,7 +16,7 @@ from ramet.papers.savings import bytes_both_ways
 from ramet.papers.wanted import RunsByFolder, Status
 from ramet.report.text import markdown_table, plural
 from ramet.studies.choice import Choice, differences, samples_ratio
-from ramet.studies.gains import Gain, paired_gain
+from ramet.studies.gains import MOST_PAIRS, Gain, paired_gain
 
 
 class Claim(BaseModel):
@@ -177,6 +177,9 @@ def _difference(one: Outcome) -> str:
     text = f"{100 * gain.mean:+.2f}"
     if gain.low is not None and gain.high is not None:
         text += f" [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
+    if one.status == "undecided" and gain.spread is not None:
+        wanted = gain.pairs_to_decide(one.claim.at_least / 100) or f"over {MOST_PAIRS}"
+        text += f"; {wanted} {'seeds' if one.splits == 1 else 'splits'} would decide it"
     if one.claim.at_least:
         text += f", at least {one.claim.at_least:+g} asked for"
     if one.share_of_bytes is not None:

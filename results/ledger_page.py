@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ramet.papers.ledger import Command, Entry, Ledger
-from ramet.papers.ledger_tables import counts, hours, totals
+from ramet.papers.ledger_tables import counts, hours, to_decide, totals
 from ramet.report.text import markdown_table
 
 
@@ -36,14 +36,18 @@ def _grid(cells: Sequence[Entry]) -> str:
 
 
 def _place(cell: Entry | None) -> str:
-    """`holds (1 × 5)`: splits × seeds; `holds (9 on 5)`: runs on splits with unequal seeds."""
+    """`holds (1 × 5)`: splits × seeds; `holds (9 on 5)`: runs on splits with unequal seeds.
+
+    `undecided (5 × 1, of 12)`: 12 splits would decide it.
+    """
     if cell is None:
         return ""
     if not cell.runs:
         return cell.status
     complete = cell.runs == cell.splits * cell.seeds
     runs = f"{cell.splits} × {cell.seeds}" if complete else f"{cell.runs} on {cell.splits}"
-    return f"{cell.status} ({runs})"
+    wanted = f", of {to_decide(cell)}" if cell.status == "undecided" and cell.splits > 1 else ""
+    return f"{cell.status} ({runs}{wanted})"
 
 
 def _queue(queue: Sequence[Command]) -> Iterator[str]:

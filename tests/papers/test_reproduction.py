@@ -40,6 +40,37 @@ def test_a_score_is_decided_by_its_interval() -> None:
     assert reproduced(accuracy, *wide).status == "undecided"
 
 
+def over_splits(printed: Printed, *scores: float) -> ReproducedCell:
+    return ReproducedCell(
+        printed, {Draw(split, 1): one for split, one in enumerate(scores, 123)}, 0.125
+    )
+
+
+def test_what_the_tolerance_leaves_undecided_is_compatible_or_differs() -> None:
+    printed = cell(accuracy=75.0, std=1.6)
+    # deviation 1.58 in ours, 1.6 in print: Welch's error is 1.006, and the interval 2.32 wide
+    ours = (75.0, 76.0, 77.0, 74.0, 73.0)
+    assert over_splits(printed, *ours).status == "compatible"
+    seeds = reproduced(printed, *(score + 0.2 for score in ours))
+    assert seeds.status == "undecided"  # of one split
+    assert over_splits(printed, *(score + 1.7 for score in ours)).status == "undecided"
+    assert over_splits(printed, *(score + 2.4 for score in ours)).status == "differs"
+    assert over_splits(printed, *(score - 2.4 for score in ours)).status == "differs"
+    # wide: 3 times the deviation, so that the interval reaches more than 4 points
+    assert over_splits(printed, *(75 + 3 * (score - 75) for score in ours)).status == "undecided"
+
+
+def test_how_many_splits_would_decide_a_cell() -> None:
+    printed, ours = cell(accuracy=75.0, std=1.6), (75.0, 76.0, 77.0, 74.0, 73.0)
+    assert over_splits(printed, *(score + 1.7 for score in ours)).splits_to_decide == 6
+    wide = over_splits(printed, *(75 + 3 * (score - 75) for score in ours))
+    enough = wide.splits_to_decide
+    assert enough is not None
+    assert 5 < enough < 50
+    assert over_splits(cell(accuracy=75.0, std=9.0), *ours).splits_to_decide is None
+    assert reproduced(printed, 75.0).splits_to_decide == 5
+
+
 def test_every_split_counts_once_however_many_seeds_it_has() -> None:
     scores = {Draw(123, 1): 70.0, Draw(123, 2): 72.0, Draw(123, 3): 71.0, Draw(124, 1): 75.0}
     over_splits = ReproducedCell(cell(accuracy=75.0), scores)

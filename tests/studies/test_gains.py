@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from statistics import fmean, stdev
+
 import pytest
-from scipy.stats import ttest_1samp, ttest_rel
+from scipy.stats import ttest_1samp, ttest_ind, ttest_rel
 
 from ramet.studies.finished_run import Draw
-from ramet.studies.gains import Gain, holm, paired_gain
+from ramet.studies.gains import Gain, Mean, between, holm, paired_gain
 
 
 def test_over_splits_the_variance_is_corrected_for_their_overlap() -> None:
@@ -112,3 +114,24 @@ def test_holm_multiplies_the_smallest_most() -> None:
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([0.02, 0.02]) == [0.04, 0.04]
     assert holm([None]) == [None]
+
+
+def test_how_many_pairs_would_decide() -> None:
+    gains = {Draw(split, 1): one for split, one in enumerate((0.00, 0.02, 0.04, -0.01, 0.05), 1)}
+    gain = paired_gain(gains, 0.0)  # mean 0.02, deviation 0.02550
+    assert gain.verdict == "undecided"
+    # 9 pairs: 2.306 * 0.02550 / 3 = 0.0196; 8 pairs: 2.365 * 0.02550 / 2.828 = 0.0213
+    assert gain.pairs_to_decide(0) == 9
+    assert paired_gain(gains, 0.5).pairs_to_decide(0) is None  # 2.01 * 0.02550 * sqrt(0.52) = 0.037
+    assert Gain(0.5).pairs_to_decide(0) == 5
+
+
+def test_welchs_interval() -> None:
+    ours, theirs = (3.0, 5.0, 4.0, 6.0), (1.0, 2.0, 4.0, 2.0, 1.0)
+    expected = ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+    means = (Mean(fmean(values), stdev(values), len(values)) for values in (ours, theirs))
+    found = between(*means)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    fixed = between(Mean(4.5, 1.0, 4), Mean(2.0, 0.0, 5))  # 3.182 * 0.5
+    assert found.mean == fixed.mean == 2.5
+    assert fixed.low == pytest.approx(2.5 - 3.182446 * 0.5)

@@ -134,16 +134,13 @@ def _print_ledger(results: Path, status: bool, queue: bool, as_json: bool) -> No
 
 def _reproduce_table(plan: Reproduction, name: str) -> bool:
     """Print a table's numbers and claims. Returns whether all that were run are reproduced."""
+    from ramet.papers.ledger_tables import counts
     from ramet.papers.reproduction_tables import order_table, reproduced_table, saving_table
 
     cells = plan.reproduced()
     about = "scores in % ± std (seeds); sizes in scalars and KB"
     print_table(reproduced_table(cells, f"{name}: {about}"))
-    counts = {
-        status: sum(cell.status == status for cell in cells)
-        for status in ("exact", "holds", "undecided", "fails", "other data", "not run")
-    }
-    print_line(", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    print_line(counts(cells))
     exact, orders, savings = plan.tensor_counts(), plan.orders(), plan.savings()
     if exact:
         title = "tensors that FedAvg sent, and tensors × rounds × clients"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from ramet.experiment import SPLIT_SEED, MethodSpec
 from ramet.experiment.named import PROTOCOL
@@ -27,9 +27,7 @@ from ramet.papers.wanted import (
 from ramet.partition import SETTINGS
 from ramet.studies.finished_run import Draw
 
-STATUSES: tuple[Status, ...] = (
-    *("exact", "holds", "undecided", "fails", "other data", "not available", "not run"),
-)
+STATUSES: tuple[Status, ...] = get_args(Status)
 MAIN_TABLES = ("feddense table2", "fedstar table2")
 _HOUR = 3600
 _SIMILAR = {"bio-sm": "cross-sim", "bio-sm-sn": "multi", "bio-sn-cv": "cross-diff"}
@@ -51,6 +49,9 @@ class Entry:
     runs: int = 0
     hours: float | None = 0.0
     """Core-hours that are left to run; None if no kept run allows an estimate."""
+    splits_to_decide: int | None = 0
+    """How many splits an undecided cell would take, and of runs on one split, the fewest that could
+    decide it; None if it stays undecided with 50."""
     reason: str = ""
     """Why it is not run or cannot be compared."""
 
@@ -128,10 +129,14 @@ class _Wanted:
         return max(0, self.protocol.seeds - len({draw.seed for draw in own}))
 
     def status(self, runs: RunsByFolder) -> Status:
-        own = self.runs(runs)
         if isinstance(self.printed, Printed):
-            return cell_from_runs(self.printed, own).status
-        return "other data" if own else "not run"
+            return cell_from_runs(self.printed, self.runs(runs)).status
+        return "other data" if self.runs(runs) else "not run"
+
+    def splits_to_decide(self, runs: RunsByFolder) -> int | None:
+        if isinstance(self.printed, Printed) and self.status(runs) == "undecided":
+            return cell_from_runs(self.printed, self.runs(runs)).splits_to_decide
+        return 0
 
     def entry(self, runs: RunsByFolder) -> Entry:
         if isinstance(self.printed, Printed) and not _is_run(self.printed):
@@ -146,6 +151,7 @@ class _Wanted:
             splits=len({draw.split_seed for draw in own}),
             runs=len(own),
             hours=_hours(missing, self, runs),
+            splits_to_decide=self.splits_to_decide(runs),
             reason=_reason(self.printed),
         )
 

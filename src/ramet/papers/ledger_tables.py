@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from ramet.papers.ledger import STATUSES, Entry, Ledger
+from ramet.papers.reproduction import ReproducedCell
 from ramet.report.plain_table import list_table
 from ramet.report.text import plural
+from ramet.studies.gains import MOST_PAIRS
 
 _BLANK = "–"
 
@@ -17,7 +19,10 @@ _BLANK = "–"
 def status_table(ledger: Ledger) -> Table:
     """A row per cell that could be run."""
     cells = [cell for cell in ledger.cells if cell.status != "not available"]
-    heads = ("table", "row", "column", "status", "seeds", "splits", "core-hours left")
+    heads = (
+        *("table", "row", "column", "status", "seeds", "splits"),
+        *("splits to decide", "core-hours left"),
+    )
     return list_table(heads, [(cell.table, *_cell_texts(cell)) for cell in cells])
 
 
@@ -29,7 +34,7 @@ def queue_table(ledger: Ledger) -> Table:
     )
 
 
-def counts(cells: Sequence[Entry]) -> str:
+def counts(cells: Sequence[Entry | ReproducedCell]) -> str:
     """`3 holds, 13 undecided, 12 not run`."""
     found = Counter(cell.status for cell in cells)
     return ", ".join(f"{found[status]} {status}" for status in STATUSES if found[status])
@@ -49,8 +54,18 @@ def totals(ledger: Ledger) -> str:
 def _cell_texts(cell: Entry) -> tuple[str, ...]:
     return (
         *(cell.row, cell.column, cell.status, str(cell.seeds or _BLANK)),
-        *(str(cell.splits or _BLANK), hours(cell.hours) if cell.hours != 0 else _BLANK),
+        *(str(cell.splits or _BLANK), to_decide(cell) or _BLANK),
+        hours(cell.hours) if cell.hours != 0 else _BLANK,
     )
+
+
+def to_decide(cell: Entry) -> str:
+    """How many splits an undecided cell would take."""
+    if cell.status != "undecided":
+        return ""
+    if cell.splits_to_decide is None:
+        return f"over {MOST_PAIRS}"
+    return f"{'at least ' * (cell.splits < 2)}{cell.splits_to_decide}"
 
 
 def hours(count: float | None) -> str:

@@ -46,6 +46,8 @@ class Printed(PrintedEntry):
     kind: Kind
     value: float
     std: float | None = None
+    runs: int = 5
+    """Of the printed mean and deviation."""
     options: Mapping[str, str] = {}
     activation: str | None = None
     client: str | None = None

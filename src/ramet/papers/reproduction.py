@@ -19,9 +19,19 @@ from ramet.rules.activation import Everyone
 from ramet.studies.archive import keep, kept
 from ramet.studies.choice import Choice, samples_ratio, score
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
-from ramet.studies.gains import Gain, by_split_or_seed, paired_gain
+from ramet.studies.gains import (
+    FEWEST_PAIRS,
+    MOST_PAIRS,
+    Gain,
+    Mean,
+    between,
+    by_split_or_seed,
+    paired_gain,
+)
 from ramet.studies.sweep import Sweep
 
+COMPATIBLE = 4.0
+"""How far, in points, the interval of a compatible number may reach from the printed one."""
 _SCALAR_BYTES, _KB = 4, 1024
 
 
@@ -92,7 +102,29 @@ class ReproducedCell:
         above, below = gain.at_least(-self.printed.allowed), gain.at_least(self.printed.allowed)
         if above == "holds" and below == "fails":
             return "holds"
-        return "fails" if above == "fails" or below == "holds" else "undecided"
+        if above == "fails" or below == "holds":
+            return "fails"
+        return _beside_print(self._from_print(gain.pairs)) or "undecided"
+
+    @property
+    def splits_to_decide(self) -> int | None:
+        """How many would decide the cell, if mean and deviation stayed; None: over 50."""
+        for splits in range(FEWEST_PAIRS, MOST_PAIRS + 1):
+            gain = self._from_print(splits)
+            if gain is None or _beside_print(gain):
+                return splits
+        return None
+
+    def _from_print(self, splits: int) -> Gain | None:
+        """Ours minus the printed number, over this many splits; None if ours are of one split."""
+        if self.mean is None or self.spread is None or not self._has_several_splits:
+            return None
+        printed = Mean(self.printed.value, self.printed.std or 0.0, self.printed.runs)
+        return between(Mean(self.mean, self.spread, splits), printed)
+
+    @property
+    def _has_several_splits(self) -> bool:
+        return len({draw.split_seed for draw in self.ours}) > 1
 
 
 def exact_cell(printed: Printed, ours: float) -> ReproducedCell:
@@ -115,6 +147,15 @@ def cell_from_runs(printed: Printed, runs: Mapping[Draw, FinishedRun]) -> Reprod
     """A cell whose number is measured."""
     ours = {draw: FROM_RUNS[printed.kind](run, printed) for draw, run in runs.items()}
     return ReproducedCell(printed, ours, samples_ratio(runs))
+
+
+def _beside_print(gain: Gain | None) -> Status | None:
+    """What an interval of ours minus print says; None if it is too wide."""
+    if gain is None or gain.low is None or gain.high is None:
+        return None
+    if gain.verdict != "undecided":
+        return "differs"
+    return "compatible" if max(-gain.low, gain.high) <= COMPATIBLE else None
 
 
 def _by_size(off: float, allowed: float) -> Status:

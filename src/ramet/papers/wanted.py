@@ -15,7 +15,15 @@ from ramet.studies.archive import kept
 from ramet.studies.finished_run import Draw, FinishedRun
 
 Status: TypeAlias = Literal[
-    "exact", "holds", "undecided", "fails", "other data", "not available", "not run"
+    "exact",
+    "holds",
+    "compatible",
+    "undecided",
+    "differs",
+    "fails",
+    "other data",
+    "not available",
+    "not run",
 ]
 Runs: TypeAlias = Mapping[Draw, FinishedRun]
 RunsByFolder: TypeAlias = Mapping[str, Mapping[str, Runs]]

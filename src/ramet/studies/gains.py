@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import hypot, sqrt
-from statistics import fmean, variance
+from statistics import fmean, stdev
 from typing import Literal
 
 from ramet.studies.finished_run import Draw
 
 FEWEST_PAIRS = 5
 """With fewer pairs there is no p-value, and a paper's claim is undecided."""
+MOST_PAIRS = 50
+"""What more pairs than these would decide is not worth their hours."""
 _LEVEL = 0.95
 _DIGITS = 12
 """Differences that agree to this many digits are equal."""
@@ -26,12 +28,17 @@ class Gain:
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
-    effect: float | None = None
-    """Cohen's d of the pairs: the mean difference in standard deviations of the differences."""
+    spread: float | None = None
+    """Standard deviation of the pairs' differences."""
     error: float | None = None
     """Standard error of the mean."""
     pairs: int = 1
     """Splits, or with one split its seeds."""
+
+    @property
+    def effect(self) -> float | None:
+        """Cohen's d of the pairs: the mean difference in standard deviations of the differences."""
+        return None if self.spread is None else self.mean / self.spread
 
     @property
     def verdict(self) -> str:
@@ -53,10 +60,7 @@ class Gain:
         """
         if error is None:
             return self
-        from scipy.special import stdtrit
-
-        quantile = float(stdtrit(samples - 1, (1 + _LEVEL) / 2))
-        half = quantile * error * sqrt(1 + test_to_train)
+        half = _quantile(samples - 1) * error * sqrt(1 + test_to_train)
         if self.low is not None:
             half = hypot(half, self.mean - self.low)
         low, high = self.mean - half, self.mean + half
@@ -71,6 +75,17 @@ class Gain:
         if self.low is not None and self.low > least:
             return "holds"
         return "fails" if self.high is not None and self.high < least else "undecided"
+
+    def pairs_to_decide(self, least: float) -> int | None:
+        """How many pairs would decide ``at_least``, if mean and spread stayed; None: over 50."""
+        if self.spread is None or self.error is None:
+            return FEWEST_PAIRS
+        overlap = (self.error / self.spread) ** 2 - 1 / self.pairs
+        for pairs in range(FEWEST_PAIRS, MOST_PAIRS + 1):
+            error = self.spread * sqrt(1 / pairs + overlap)
+            if abs(self.mean - least) > _quantile(pairs - 1) * error:
+                return pairs
+        return None
 
     def equivalence(self, margin: float) -> float | None:
         """The p-value of two one-sided tests that the gain is between −margin and +margin.
@@ -104,21 +119,55 @@ def paired_gain(differences: Mapping[Draw, float], test_to_train: float | None) 
     mean, pairs, overlap = fmean(values), len(values), test_to_train if several else 0.0
     if pairs < 2 or len(set(values)) == 1 or overlap is None:
         return Gain(mean, pairs=pairs)
-    from scipy.special import stdtr, stdtrit  # scipy.stats takes half a second to import
+    from scipy.special import stdtr  # scipy.stats takes half a second to import
 
-    spread = variance(values)
-    error = sqrt(spread * (1 / pairs + overlap))
-    half = float(stdtrit(pairs - 1, (1 + _LEVEL) / 2)) * error
+    spread = stdev(values)
+    error = spread * sqrt(1 / pairs + overlap)
+    half = _quantile(pairs - 1) * error
     p_value = 2 * float(stdtr(pairs - 1, -abs(mean) / error))
     return Gain(
         mean=mean,
         low=mean - half,
         high=mean + half,
         p_value=p_value if pairs >= FEWEST_PAIRS else None,
-        effect=mean / sqrt(spread),
+        spread=spread,
         error=error,
         pairs=pairs,
     )
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over independent runs, and their standard deviation."""
+
+    value: float
+    deviation: float
+    runs: int
+
+    @property
+    def variance(self) -> float:
+        return self.deviation**2 / self.runs
+
+
+def between(ours: Mean, theirs: Mean) -> Gain:
+    """Ours minus theirs, with the interval of Welch's t-test, https://doi.org/10.2307/2332510.
+
+    Each run has a random split of the same data, so that there is no factor for overlap: nothing is
+    said about other data.
+    """
+    difference, variance = ours.value - theirs.value, ours.variance + theirs.variance
+    if not variance:
+        return Gain(difference, pairs=ours.runs)
+    parts = sum(mean.variance**2 / (mean.runs - 1) for mean in (ours, theirs) if mean.variance)
+    half = _quantile(variance**2 / parts) * sqrt(variance)
+    return Gain(difference, difference - half, difference + half, pairs=ours.runs)
+
+
+def _quantile(freedom: float) -> float:
+    """Of Student's t-distribution, for a two-sided interval."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + _LEVEL) / 2))
 
 
 def by_split_or_seed(values: Mapping[Draw, float]) -> list[float]:
