@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 from ramet.version import __version__
 
 if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
-    from ramet.data import Batch, ClientData, GraphBlock, HeteroGraph, NodeGraph, Split
+    from ramet.data import (
+        Batch,
+        ClientData,
+        EdgeGraph,
+        GraphBlock,
+        HeteroGraph,
+        LabelledEdges,
+        NodeGraph,
+        Split,
+    )
     from ramet.errors import RametError, RametWarning
     from ramet.methods import *  # noqa: F403 - the factories of methods
     from ramet.methods import METHODS
@@ -21,7 +30,7 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.metrics.metric import Metric
     from ramet.models.networks import embedding_size
     from ramet.models.pyg import PyGNodeNetwork
-    from ramet.models.shape import GraphShape, LinkShape, NodeShape
+    from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
     from ramet.partition import SETTINGS, Reading, Setting
     from ramet.partition.pyg_objects import from_pyg
     from ramet.payload import Array, Arrays, Payload, Sharing, everything, nothing, only, under
@@ -53,6 +62,7 @@ if TYPE_CHECKING:  # read by type checkers, and by `__getattr__`
     from ramet.studies.tune import Tuned, tune
     from ramet.tasks import (
         Classes,
+        EdgeClassification,
         GraphClassification,
         GraphMultilabel,
         GraphRegression,
@@ -105,6 +115,9 @@ __all__ = [
     "ClippedMean",
     "ClusteredMean",
     "Contrast",
+    "EdgeClassification",
+    "EdgeGraph",
+    "EdgeShape",
     "EightBit",
     "Everyone",
     "Exit",
@@ -121,6 +134,7 @@ __all__ = [
     "GraphShape",
     "HeteroGraph",
     "Krum",
+    "LabelledEdges",
     "LinkPrediction",
     "LinkShape",
     "LocalTraining",

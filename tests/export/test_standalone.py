@@ -34,7 +34,7 @@ from ramet.models.settings import (
     MultiChannelNetwork,
     NodeNetwork,
 )
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 from ramet.models.simple_hgn import SimpleHGN
 from ramet.models.structure_proxies import ProxyGCN
 
@@ -44,6 +44,12 @@ RELATIONS = (("patient", "takes", "drug"), ("patient", "meets", "patient"))
 FORMS: dict[type, Form] = {
     GraphShape: Form(GraphShape(4, ENCODING.width, 3, link_width=2), ENCODING, weighted=True),
     NodeShape: Form(NodeShape(4, 3, 2, directed=True), ENCODING, kinds=3, weighted=True),
+    EdgeShape: Form(
+        EdgeShape(4, 3, 2, directed=True, asked_width=2, ordered=True),
+        ENCODING,
+        kinds=3,
+        weighted=True,
+    ),
     LinkShape: Form(
         LinkShape((("drug", 9), ("patient", 4)), ("takes", "meets")),
         ENCODING,

@@ -10,6 +10,7 @@ from torch import nn
 
 from ramet.data import NodeGraph
 from ramet.data.graphs.channel import scale
+from ramet.data.graphs.node_graph import edge_subgraph
 from ramet.metrics import count_operations
 from ramet.models.layers import apply_linear
 from ramet.models.multi_channel_gcn import GCN, MultiChannelGCN
@@ -51,7 +52,7 @@ def test_edge_index_has_the_same_links(graph: NodeGraph) -> None:
 
 def test_an_edge_subgraph_has_the_chosen_links_and_their_nodes(graph: NodeGraph) -> None:
     chosen = (graph.kinds == 2).nonzero().flatten()
-    part, nodes = graph.edge_subgraph(chosen)
+    part, nodes = edge_subgraph(graph, chosen)
     assert part.links == chosen.numel()
     assert (part.degrees > 0).all()
     assert torch.equal(nodes[part.left.long()].int(), graph.left[chosen])

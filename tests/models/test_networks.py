@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from ramet.data import NodeGraph, StructureEncoding
+from ramet.data import EdgeGraph, LabelledEdges, NodeGraph, StructureEncoding
 from ramet.data.graphs.link_values import LinkValues
 from ramet.data.sources.graph_sets import read_block
 from ramet.data.sources.hetero_graphs import read_planted_hetero
@@ -20,7 +20,7 @@ from ramet.models.networks import ALIGNED, DEFAULT_NETWORKS, NETWORKS
 from ramet.models.plain_link import LinkGCN
 from ramet.models.plain_node import NodeGCN
 from ramet.models.settings import LinkNetwork, NodeAttentionNetwork, NodeNetwork
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 from ramet.options import arguments
 from ramet.payload import only
 from ramet.source_names import dict_keys
@@ -41,11 +41,18 @@ def example(kind: type[Any], small_graph: NodeGraph) -> tuple[Any, tuple[Any, ..
         block = replace(block, link_values=LinkValues(torch.randn(block.links, 2)))
         shape = GraphShape(block.feature_width, 0, block.classes, link_width=2)
         return shape, (block.cut(torch.arange(20)),)
-    if kind is NodeShape:
+    if issubclass(kind, NodeShape):
         ways = torch.arange(small_graph.links).remainder(3).sub(1).to(torch.int8)
         values = LinkValues(torch.randn(small_graph.links, 2), directions=ways)
         of_nodes = NodeShape(small_graph.features.size(1), small_graph.classes, 2, directed=True)
-        return of_nodes, (replace(small_graph, link_values=values),)
+        linked = replace(small_graph, link_values=values)
+        if kind is NodeShape:
+            return of_nodes, (linked,)
+        ends = torch.randint(linked.nodes, (2, 50))
+        asked = LabelledEdges(ends, torch.randn(50, 3), ordered=True)
+        labels = torch.zeros(50, dtype=torch.int64)
+        of_edges = EdgeShape(**asdict(of_nodes), asked_width=3, ordered=True)
+        return of_edges, (EdgeGraph.of(linked, asked, labels),)
     graph = read_planted_hetero(80, 3, 300, 5, 1, "random").content
     types = tuple((one.name, one.width) for one in graph.types)
     relations = tuple(relation.name for relation in graph.relations)
@@ -134,6 +141,10 @@ def test_layers_come_after_the_input_and_before_the_head(
         parts
         == {
             GraphShape: [["embed", *attributes], ["classify", "hidden"]],
+            EdgeShape: [
+                ["nodes"] if name in ("gine", "gatv2", "dir-sage") else [],
+                ["attributes", "classify", "source", "target"],
+            ],
             NodeShape: {
                 "fedlit-gcn": [["channel", "project"], ["classify"]],
                 "fedsage-sage": [[], ["classify"]],
@@ -184,7 +195,7 @@ def test_every_network_has_a_summary_and_options(name: str, kind: type[Any]) -> 
 
 
 def test_defaults_are_networks_of_their_shape_and_completion_finds_the_names() -> None:
-    assert set(DEFAULT_NETWORKS) == {GraphShape, NodeShape, LinkShape}
+    assert set(DEFAULT_NETWORKS) == {GraphShape, NodeShape, EdgeShape, LinkShape}
     assert all(kind in NETWORKS[name] for kind, name in DEFAULT_NETWORKS.items())
     assert dict_keys("models/networks.py", "NETWORKS") == list(NETWORKS)
 

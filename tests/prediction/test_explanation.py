@@ -159,7 +159,7 @@ def test_the_command_prints_tables_json_and_a_picture(tmp_path: Path) -> None:
 def test_what_cannot_be_explained(tmp_path: Path) -> None:
     files = [link_site(tmp_path / name) for name in ("north", "south")]
     result = _run(tmp_path, files, "fed-hgn")
-    with pytest.raises(RametError, match="predictions of links cannot be explained"):
+    with pytest.raises(RametError, match="predictions of edges and links cannot be explained"):
         result.explain("p1", site=files[0])
     tiny = ramet.run("fedstar", "tiny", rounds=1, out=tmp_path / "tiny")
     with pytest.raises(RametError, match=r"the data has no id '999'. Its first ids are 0, 1, 2"):

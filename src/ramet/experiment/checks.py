@@ -327,7 +327,7 @@ def _check_schemas(experiment: Experiment) -> None:
     if "relations" in shape_fields:
         changed = {"types": plain.other(), "features": plain.other()}
     dependent = {aspect: sizes.changed_by(shape) for aspect, shape in changed.items()}
-    if values_read(experiment.method.model):
+    if values_read(experiment.method.model) or "asked_width" in shape_fields:
         dependent["links"] = [*sizes.shared_names()]
     check_fit(
         experiment.schemas, {aspect: names[0] for aspect, names in dependent.items() if names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class Facts:
         experiment: of the run.
         found: the network, as it is exported.
         form: what the model takes.
+        inputs: the names of the network's arguments.
         split: what the run recorded about the client's own data; empty where it is not known.
         best_round: whose weights these are, if not the last round's.
         summary: of the run; None at a site, which does not have it.
@@ -53,6 +54,7 @@ class Facts:
     experiment: Experiment
     found: Standalone
     form: Form
+    inputs: Sequence[str]
     split: Mapping[str, Any]
     best_round: int | None
     summary: Summary | None
@@ -86,6 +88,7 @@ def card(facts: Facts) -> str:
         usage=_usage(form),
         file=facts.found.file,
         tables=form.tables,
+        inputs=facts.inputs,
         schema=form.schema,
         setting=experiment.settings.shown_setting,
         columns=[*_columns(form)],

@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data import GraphBlock, HeteroGraph, NodeGraph, StructureEncoding
+from ramet.data import (
+    EdgeGraph,
+    GraphBlock,
+    HeteroGraph,
+    LabelledEdges,
+    NodeGraph,
+    StructureEncoding,
+)
 from ramet.data.graphs.graph_block import block_with_values
 from ramet.data.graphs.hetero_graph import Links, NodeType, Relation
 from ramet.data.graphs.link_values import LinkValues
@@ -20,7 +27,7 @@ from ramet.data.own.preparation import Preparation, PreparedColumn
 from ramet.data.own.schema import TARGETS, Schema, TargetKind
 from ramet.export.inputs import Graph
 from ramet.models.pyg import EdgeType
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 
 Table: TypeAlias = dict[str, list[str]]
 """The cells of each column."""
@@ -112,8 +119,20 @@ def invented(form: Form, nodes: int, seed: int) -> Example:
             trained=torch.zeros(nodes, dtype=torch.bool),
             link_values=_values(form, left.numel(), draw),
         )
+        if isinstance(form.shape, EdgeShape):
+            return Example(_asking(graph, form.shape, draw), None, tables)
         return Example(graph, None, tables)
     return Example(_block(form, features, ends, draw), None, tables)
+
+
+def _asking(graph: NodeGraph, shape: EdgeShape, draw: np.random.Generator) -> EdgeGraph:
+    """The graph with edges to classify, half as many as its nodes."""
+    count = graph.nodes // 2
+    ends = torch.from_numpy(draw.integers(graph.nodes, size=(2, count)))
+    own = draw.normal(size=(count, shape.asked_width)).astype(np.float32)
+    attributes = torch.from_numpy(own) if shape.asked_width else None
+    asked = LabelledEdges(ends, attributes, shape.ordered)
+    return EdgeGraph.of(graph, asked, torch.zeros(count, dtype=torch.int64))
 
 
 def _ends(nodes: int, draw: np.random.Generator) -> Tensor:  # [2, links]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +68,7 @@ def facts_of(
     client: str,
     found: Standalone,
     form: Form,
+    inputs: Sequence[str],
     files: Mapping[str, str],
     left_out: Mapping[str, str],
 ) -> Facts:
@@ -80,6 +81,7 @@ def facts_of(
         experiment=experiment,
         found=found,
         form=form,
+        inputs=inputs,
         split=_split(folder, client),
         best_round=trained.best_round,
         summary=folder.summary() if folder.started else None,

@@ -83,7 +83,7 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
         _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
         left_out = write_programs(found.network, inputs, other, folder) if programs else {}
         contents = {name: text for name, text in _CONTENTS.items() if (folder / name).exists()}
-        facts = facts_of(trained, client, found, form, contents, left_out)
+        facts = facts_of(trained, client, found, form, [*inputs], contents, left_out)
         (folder / "README.md").write_text(card(facts))
     return Exported(folder, left_out)
 

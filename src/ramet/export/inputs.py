@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ramet.data import GraphBlock, HeteroGraph, NodeGraph
+from ramet.data import EdgeGraph, GraphBlock, HeteroGraph, NodeGraph
 from ramet.data.graphs.graph_block import Batch
 from ramet.data.graphs.hetero_graph import Links
 from ramet.models.link_kinds import FindsLinkKinds
@@ -31,7 +31,7 @@ def inputs_of(graph: Graph, model: nn.Module, pairs: Links | None = None) -> Inp
             "edge_label_index_dict": by_relation(graph, asked),
         }
     if isinstance(graph, NodeGraph):
-        plain = {"x": graph.features, **_edges(graph, model)}
+        plain = {"x": graph.features, **_edges(graph, model), **_asked(graph)}
         if isinstance(model, FindsLinkKinds) and not model.cluster:
             plain["edge_type"] = graph.kinds[graph.both_ways.links].long()
         return plain
@@ -52,6 +52,16 @@ def _edges(graph: NodeGraph | Batch, model: nn.Module) -> Inputs:
     given: Inputs = {"edge_index": edges.index}
     values = {name: getattr(edges.values, name) for name in _NAMES if name in read}
     return {**given, **{_NAMES[n]: value for n, value in values.items() if value is not None}}
+
+
+def _asked(graph: NodeGraph) -> Inputs:
+    """The edges to classify, if these are the samples."""
+    if not isinstance(graph, EdgeGraph):
+        return {}
+    given: Inputs = {"edge_label_index": graph.asked.ends}
+    if graph.asked.attributes is not None:
+        given["edge_label_attr"] = graph.asked.attributes
+    return given
 
 
 def by_relation(graph: HeteroGraph, links: Links) -> dict[EdgeType, Tensor]:

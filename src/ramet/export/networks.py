@@ -13,8 +13,8 @@ from typing import Any
 from torch import nn
 
 from ramet.models.node_sage import MendedSAGE
-from ramet.models.pyg import PyGGraphNetwork, PyGLinkNetwork, PyGNodeNetwork
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.pyg import PyGEdgeNetwork, PyGGraphNetwork, PyGLinkNetwork, PyGNodeNetwork
+from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 from ramet.models.spectral import SpectralGNN
 
 CODE = "ramet_code"
@@ -23,6 +23,7 @@ _IMPORT = re.compile(r"^from (ramet\.(?:\w+\.)*(\w+)) import", re.MULTILINE)
 _ADAPTERS: Mapping[type, type[nn.Module]] = {
     GraphShape: PyGGraphNetwork,
     NodeShape: PyGNodeNetwork,
+    EdgeShape: PyGEdgeNetwork,
     LinkShape: PyGLinkNetwork,
 }
 

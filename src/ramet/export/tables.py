@@ -10,7 +10,10 @@ from ramet.prediction import Trained
 
 
 def tables_of(trained: Trained, client: str) -> dict[str, Any] | None:
-    """Files and columns of a client's own tables; None if they are not tables or not available."""
+    """Files and columns of a client's own tables, if `prepare.py` can read all that is needed.
+
+    None if they are not tables or not available, or if links carry values or are summed up.
+    """
     experiment = trained.experiment
     schema = experiment.raw_schemas.get(client)
     toml = experiment.setting.data_of(client, experiment.settings.data)
@@ -22,7 +25,8 @@ def tables_of(trained: Trained, client: str) -> dict[str, Any] | None:
     )
     now = description.site_schema
     same_types = (now.nodes.keys(), now.edges.keys()) == (schema.nodes.keys(), schema.edges.keys())
-    return _named(description) if in_tables and same_types else None
+    plain = not any(part.values_given for part in description.edges.values())
+    return _named(description) if in_tables and same_types and plain else None
 
 
 def _named(description: Description) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from ramet.data.own.schema import level_of
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.capabilities import Can
@@ -66,9 +67,10 @@ def _check_data(run: RunFolder, experiment: Experiment) -> None:
             "be measured. Audit a simulation: the same command with each site's file, or a run on "
             "similar public data."
         )
-    if experiment.method.task.name == "link-prediction":
+    if level_of(experiment.method.task.name) in ("link", "edge"):
         raise RametError(
-            "`ramet leak` audits graph and node classification, but this run predicts links."
+            "`ramet leak` audits tasks for graphs and nodes, but this run's task is "
+            f"{experiment.method.task.name}."
         )
     if not experiment.method.task.has_classes:
         raise RametError(

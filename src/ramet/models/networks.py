@@ -27,6 +27,15 @@ from torch import nn
 
 from ramet.errors import RametError
 from ramet.models.aligned import AlignedGCN, Linear
+from ramet.models.edge_networks import (
+    EdgeDirSAGE,
+    EdgeGAT,
+    EdgeGATv2,
+    EdgeGCN,
+    EdgeGIN,
+    EdgeGINE,
+    EdgeSAGE,
+)
 from ramet.models.link_aware import (
     GraphDirSAGE,
     GraphGATv2,
@@ -41,7 +50,7 @@ from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE
 from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
 from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
-from ramet.models.shape import GraphShape, LinkShape, NodeShape
+from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 from ramet.models.simple_hgn import SimpleHGN
 from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphSAGE
 
@@ -58,15 +67,20 @@ def embedding_size(model: nn.Module) -> tuple[int, int]:
 
 
 NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
-    "gin": {GraphShape: GIN, NodeShape: NodeGIN, LinkShape: LinkGIN},
-    "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, LinkShape: LinkGCN},
-    "sage": {GraphShape: GraphSAGE, NodeShape: PlainNodeSAGE, LinkShape: LinkSAGE},
-    "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, LinkShape: LinkGAT},
+    "gin": {GraphShape: GIN, NodeShape: NodeGIN, EdgeShape: EdgeGIN, LinkShape: LinkGIN},
+    "gcn": {GraphShape: GraphGCN, NodeShape: NodeGCN, EdgeShape: EdgeGCN, LinkShape: LinkGCN},
+    "sage": {
+        GraphShape: GraphSAGE,
+        NodeShape: PlainNodeSAGE,
+        EdgeShape: EdgeSAGE,
+        LinkShape: LinkSAGE,
+    },
+    "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, EdgeShape: EdgeGAT, LinkShape: LinkGAT},
     "linear": {GraphShape: Linear},
     "aligned-gcn": {GraphShape: AlignedGCN},
-    "gine": {GraphShape: GraphGINE, NodeShape: NodeGINE},
-    "gatv2": {GraphShape: GraphGATv2, NodeShape: NodeGATv2},
-    "dir-sage": {GraphShape: GraphDirSAGE, NodeShape: NodeDirSAGE},
+    "gine": {GraphShape: GraphGINE, NodeShape: NodeGINE, EdgeShape: EdgeGINE},
+    "gatv2": {GraphShape: GraphGATv2, NodeShape: NodeGATv2, EdgeShape: EdgeGATv2},
+    "dir-sage": {GraphShape: GraphDirSAGE, NodeShape: NodeDirSAGE, EdgeShape: EdgeDirSAGE},
     "hops": {NodeShape: NodeHops},
     "fedlit-gcn": {NodeShape: GCN},
     "fedsage-sage": {NodeShape: NodeSAGE},
@@ -79,6 +93,7 @@ ALIGNED = ("linear", "aligned-gcn")
 DEFAULT_NETWORKS: dict[type[Any], str] = {
     GraphShape: "gin",
     NodeShape: "gcn",
+    EdgeShape: "gcn",
     LinkShape: "simple-hgn",
 }
 

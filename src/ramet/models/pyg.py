@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from ramet.data.graphs.channel import GivenLinks
+from ramet.data.graphs.edge_graph import LabelledEdges
 from ramet.data.graphs.flow import Flow
 from ramet.data.graphs.hetero_graph import NodeType
 from ramet.data.graphs.link_values import Edges, HasEdges, LinkValues
@@ -54,6 +55,7 @@ class _Given(HasEdges):
     batch: Tensor  # [nodes]
     structure: Tensor  # [nodes, structure]
     spectrum: Tensor
+    asked: LabelledEdges | None = None
     hops: None = None
     sparse_features: None = None
 
@@ -136,6 +138,7 @@ class _PyGNetwork(nn.Module):
         batch: Tensor | None,
         structure: Tensor | None,
         values: LinkValues,
+        asked: LabelledEdges | None = None,
     ) -> Tensor:
         nodes = x.size(0)
         given = _Given(
@@ -147,6 +150,7 @@ class _PyGNetwork(nn.Module):
             batch=edge_index.new_zeros(nodes) if batch is None else batch,
             structure=x.new_zeros((nodes, 0)) if structure is None else structure,
             spectrum=x.new_zeros(0),
+            asked=asked,
         )
         logits: Tensor = self.network(given)
         return logits
@@ -173,6 +177,29 @@ class PyGNodeNetwork(_PyGNetwork):
     ) -> Tensor:  # [nodes, classes]
         values = LinkValues(edge_attr, edge_weight, edge_direction)
         return self.logits(x, edge_index, edge_type, None, None, values)
+
+
+class PyGEdgeNetwork(_PyGNetwork):
+    """A network for edge classification with PyG's signature.
+
+    Links are as in ``PyGNodeNetwork``. ``edge_label_index`` has source and target of each edge to
+    classify, and ``edge_label_attr`` its attributes, if it has any.
+    """
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_label_index: Tensor,
+        edge_label_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_direction: Tensor | None = None,
+    ) -> Tensor:  # [edges to classify, classes]
+        values = LinkValues(edge_attr, edge_weight, edge_direction)
+        asked = LabelledEdges(edge_label_index, edge_label_attr)
+        return self.logits(x, edge_index, edge_type, None, None, values, asked)
 
 
 class PyGGraphNetwork(_PyGNetwork):

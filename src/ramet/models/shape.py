@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias, TypeVar
 
 from ramet.data.own.schema import TaskName
 
-Sized = TypeVar("Sized", "GraphShape", "NodeShape")
+Sized = TypeVar("Sized", "GraphShape", "NodeShape", "EdgeShape")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,27 @@ class NodeShape:
 
 
 @dataclass(frozen=True)
+class EdgeShape(NodeShape):
+    """Sizes as in ``NodeShape``, and those of the edges whose classes are predicted."""
+
+    asked_width: int = 0
+    """The number of their attributes."""
+    ordered: bool = False
+    """Whether they go from source to target, or both ways."""
+
+    def embedding(self, width: int) -> NodeShape:
+        """The shape of a network that returns vectors of this width for nodes."""
+        own = {one.name: getattr(self, one.name) for one in fields(NodeShape)}
+        return NodeShape(**{**own, "classes": width})
+
+    def plain(self) -> EdgeShape:
+        return EdgeShape(features=1, classes=2, link_width=1, asked_width=1)
+
+    def other(self) -> EdgeShape:
+        return _larger(replace(self, asked_width=self.asked_width + 1))
+
+
+@dataclass(frozen=True)
 class LinkShape:
     """Node types with the widths of their features, and relations."""
 
@@ -83,13 +104,13 @@ def _larger(shape: Sized) -> Sized:
     )
 
 
-SHAPES: dict[TaskName, type[GraphShape] | type[NodeShape] | type[LinkShape]] = {
+Shape: TypeAlias = GraphShape | NodeShape | LinkShape
+SHAPES: dict[TaskName, type[Shape]] = {
     **dict.fromkeys(("graph-classification", "graph-regression", "graph-multilabel"), GraphShape),
     **dict.fromkeys(("node-classification", "node-regression", "node-multilabel"), NodeShape),
+    "edge-classification": EdgeShape,
     "link-prediction": LinkShape,
 }
 """What networks of each task are built for."""
-FIRST_TASKS: dict[type[GraphShape] | type[NodeShape] | type[LinkShape], TaskName] = {
-    shape: task for task, shape in reversed(SHAPES.items())
-}
+FIRST_TASKS: dict[type[Shape], TaskName] = {shape: task for task, shape in reversed(SHAPES.items())}
 """The first task of each."""

@@ -13,6 +13,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from ramet.data import ClientData, NodeGraph, Split
+from ramet.data.graphs.node_graph import edge_subgraph
 from ramet.data.own.schema import TaskName
 from ramet.data.sources.linked_kinds import read_acm_links, read_planted
 from ramet.data.splits import node_fold_split
@@ -73,7 +74,7 @@ class LinkSetting(Setting):
         own = (owners == number).nonzero().flatten()
         if not own.numel():
             raise RametError(f"{client} gets no links. Use fewer clients or more links.")
-        graph, nodes = whole.edge_subgraph(own)
+        graph, nodes = edge_subgraph(whole, own)
         return ClientData(graph, split.restricted_to(nodes, whole.nodes))
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:

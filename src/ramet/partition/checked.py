@@ -68,7 +68,7 @@ def _kind(data: object) -> str:
 
 def _check_split(content: Content, split: Split, place: str) -> None:
     """Check that each sample is there, and is in one part only."""
-    total = content.graphs if isinstance(content, GraphBlock) else content.nodes
+    total = content.nodes if isinstance(content, HeteroGraph) else len(content.labels)
     samples = torch.cat([getattr(split, part) for part in PARTS])
     chosen, times = torch.unique(samples, return_counts=True)
     outside, twice = chosen[(chosen < 0) | (chosen >= total)], chosen[times > 1]

@@ -21,11 +21,19 @@ from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ramet.data import ClientData, GraphBlock, NodeGraph, Split, StructureEncoding
+from ramet.data import (
+    ClientData,
+    EdgeGraph,
+    GraphBlock,
+    LabelledEdges,
+    NodeGraph,
+    Split,
+    StructureEncoding,
+)
 from ramet.data.fingerprint import data_sha256
 from ramet.data.graphs.node_graph import node_graph_of
 from ramet.data.label_scale import standardising
-from ramet.data.own.schema import TargetKind, TaskName
+from ramet.data.own.schema import TargetKind, TaskName, level_of
 from ramet.data.splits import PARTS
 from ramet.disk import replace_file
 from ramet.errors import RametError, RametWarning
@@ -148,7 +156,7 @@ def _kept(
         raise RametError(f"split={split} must be above 0 and below 0.5: the share for test.")
     kind, clients = with_targets(clients, task)
     classes = _class_count(clients) if same and kind == "class" else None
-    graphs = {name: graph_of(one, name, classes, directed) for name, one in clients.items()}
+    graphs = {name: graph_of(one, name, classes, directed, task) for name, one in clients.items()}
     if same:
         widths = {name: _width(graph) for name, graph in graphs.items()}
         check_widths(widths, ", or write same_schema=False, if they differ on purpose")
@@ -168,6 +176,8 @@ def _kept(
     sha256 = _sha256(graphs, parts, labelled, kind)
     _write(_folder(data, sha256), kept)
     level = "node" if any(map(is_data, clients.values())) else "graph"
+    if task is not None:
+        level = level_of(task)
     return {"names": shlex.join(clients), "task": task_of(level, kind), "sha256": sha256}
 
 
@@ -242,7 +252,9 @@ def _restored(
     parts = [tensors.pop(part) for part in PARTS if part in tensors]
     split = Split(*parts) if parts else None
     if _WIDTH not in tensors:
-        return node_graph_of(tensors, classes, ("link",)), split, labelled
+        asked, rest = LabelledEdges.taken_from(tensors)
+        graph = node_graph_of(rest, classes, ("link",))
+        return (EdgeGraph.of(graph, asked, graph.labels) if asked else graph), split, labelled
     width = int(tensors.pop(_WIDTH))
     block = replace(GraphBlock.from_tensors(tensors, width), class_count=classes)
     return block, split, labelled

@@ -26,10 +26,11 @@ def task_of(level: str, kind: TargetKind) -> TaskName:
 def kind_of(given: Mapping[str, Any], level: str, task: TaskName | None) -> TargetKind:
     """What `y` of the data says: what the task predicts or, without one, numbers if it is floats.
 
-    ``given`` has the values of y by name; ``level`` is what has them, node or graph.
+    ``given`` has the values of y by name; ``level`` is what has them, node or graph. One graph may
+    also have classes of edges, if the task says so.
     """
     if task is not None:
-        if level_of(task) != level:
+        if level_of(task) not in (level, *(["edge"] if level == "node" else [])):
             raise RametError(
                 f"the data has y for {'each node of one graph' if level == 'node' else 'graphs'}, "
                 f"which is not for {task}. Give one Data for nodes, and a list of Data for graphs."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from ramet.data import ClientData, GraphBlock, NodeGraph, Split
+from ramet.data import ClientData, EdgeGraph, GraphBlock, LabelledEdges, NodeGraph, Split
 from ramet.data.graphs.graph_block import block_with_values
 from ramet.data.own.content import Edges, no_edges
 from ramet.data.own.links import LinksOfType, links_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Graphs: TypeAlias = "Data | Sequence[Data]"
+Sample: TypeAlias = Literal["node", "graph", "edge"]
 SHARE = 0.2
 """The share of nodes or graphs for test if neither a share nor masks are given."""
 _SMALLEST = 5
@@ -43,8 +44,9 @@ def from_pyg(
     """The data of a client: a `Data` whose nodes have classes, or a list of `Data` with a class.
 
     ``x`` are the features, ``y`` the classes from 0 on, and -1 for a node without a class; or
-    floats, which are numbers to predict: [samples] or [samples, numbers], NaN where unknown.
-    ``edge_attr`` and ``edge_weight`` are taken along.
+    floats, which are numbers to predict: [samples] or [samples, numbers], NaN where unknown. For
+    ``edge-classification`` ``y`` has the class of each column of ``edge_index``. ``edge_attr`` and
+    ``edge_weight`` are taken along.
 
     Args:
         data: one graph, or many.
@@ -58,7 +60,7 @@ def from_pyg(
     listed = data if is_data(data) else as_list(data, "the data")
     _, named = with_targets({"the data": listed}, task)
     (data,) = named.values()
-    graph = graph_of(data, "the data", classes, directed)
+    graph = graph_of(data, "the data", classes, directed, task)
     parts, share = None if split else masks(data, "the data"), split or SHARE
     labelled = None if parts else labelled_nodes(data, "the data", share)
     return split_data(graph, parts, share, reading, labelled)
@@ -81,8 +83,12 @@ def split_data(
     return ClientData(graph, parts)
 
 
-def graph_of(data: Graphs, who: str, classes: int | None, directed: bool) -> NodeGraph | GraphBlock:
-    """One graph whose nodes have labels, or many graphs that have one each."""
+def graph_of(
+    data: Graphs, who: str, classes: int | None, directed: bool, task: TaskName | None = None
+) -> NodeGraph | GraphBlock:
+    """One graph whose nodes or edges have labels, or many graphs that have one each."""
+    if is_data(data) and task == "edge-classification":
+        return _edge_graph(data, who, classes, directed)
     if is_data(data):
         return _node_graph(data, who, classes, directed)
     return _graph_block(as_list(data, who), who, classes, directed)
@@ -194,14 +200,19 @@ def labelled_nodes(data: Any, who: str, share: float) -> Tensor | None:
 
 def _node_graph(data: Data, who: str, classes: int | None, directed: bool) -> NodeGraph:
     features = _features(data, who)
-    labels = _labels(data.y, features.size(0), who, classes, -1)
+    labels = _labels(data.y, features.size(0), who, classes, "node")
     count = labels.size(1) if labels.dim() > 1 else classes or int(labels.max()) + 1
+    known = labels if labels.is_floating_point() else labels.clamp(min=0)
     links = _links(data, features.size(0), who, directed)
+    return _joined(features, known, count, links)
+
+
+def _joined(features: Tensor, labels: Tensor, classes: int, links: LinksOfType) -> NodeGraph:
     left, right = links.ends.to(torch.int32).contiguous()
     return NodeGraph(
         features=features,
-        labels=labels if labels.is_floating_point() else labels.clamp(min=0),
-        classes=count,
+        labels=labels,
+        classes=classes,
         left=left,
         right=right,
         kinds=torch.zeros(left.numel(), dtype=torch.uint8),
@@ -209,6 +220,23 @@ def _node_graph(data: Data, who: str, classes: int | None, directed: bool) -> No
         trained=torch.zeros(len(labels), dtype=torch.bool),
         link_values=links.values,
     )
+
+
+def _edge_graph(data: Data, who: str, classes: int | None, directed: bool) -> EdgeGraph:
+    from torch_geometric.utils import is_undirected
+
+    features = _features(data, who)
+    edges = _edges(data, features.size(0), who)
+    labels = _labels(data.y, edges.ends.size(1), who, classes, "edge")
+    if not directed and edges.ends.numel() and is_undirected(edges.ends):
+        raise RametError(
+            f"edge_index of {who} has each edge in both directions, of which one could be for "
+            "training and the other for test. Give each edge once, or write directed=True."
+        )
+    links = links_of(edges, EdgePart(directed=directed), len(features))
+    graph = _joined(features, labels, classes or int(labels.max()) + 1, links)
+    asked = LabelledEdges(edges.ends, edges.attributes, directed)
+    return EdgeGraph.of(graph, asked, labels.clamp(min=0))
 
 
 def _graph_block(
@@ -220,7 +248,8 @@ def _graph_block(
     features = [_features(graph, name) for graph, name in zip(graphs, names, strict=True)]
     check_widths({name: own.size(1) for name, own in zip(names, features, strict=True)})
     labels = [
-        _labels(graph.y, 1, name, classes, 0) for graph, name in zip(graphs, names, strict=True)
+        _labels(graph.y, 1, name, classes, "graph")
+        for graph, name in zip(graphs, names, strict=True)
     ]
     for graph, own, name in zip(graphs, features, names, strict=True):
         _ends(graph, own.size(0), name)
@@ -274,15 +303,16 @@ def _features(data: Data, who: str) -> Tensor:  # [nodes, features]
     return values
 
 
-def _labels(given: Any, count: int, who: str, classes: int | None, lowest: int) -> Tensor:
+def _labels(given: Any, count: int, who: str, classes: int | None, of: Sample) -> Tensor:
     """[count] the classes, or [count, outputs] what `with_targets` made of y."""
+    lowest = 0 if of == "graph" else -1
     if given is None:
-        raise RametError(f"{who} has no y. Give {'each node' if lowest else 'it'} its class.")
+        raise RametError(f"{who} has no y. Give {f'each {of}' if lowest else 'it'} its class.")
     y = torch.as_tensor(given)
     if y.is_floating_point() and y.dim() == 2 and y.size(0) == count:
         return y
     if y.numel() != count:
-        rows = f"{count} nodes" if lowest < 0 else "one graph"
+        rows = f"{count} {of}s" if lowest < 0 else "one graph"
         raise RametError(f"y of {who} has shape {list(y.shape)}, but one class for {rows} is due.")
     if y.is_floating_point() or y.is_complex():
         raise RametError(
@@ -292,7 +322,7 @@ def _labels(given: Any, count: int, who: str, classes: int | None, lowest: int) 
     if int(labels.min()) < lowest or int(labels.max()) < 0:
         raise RametError(
             f"y of {who} has {int(labels.min())}, but classes count from 0"
-            f"{', and -1 is a node without one' if lowest < 0 else ''}."
+            f"{', and -1 is a missing one' if lowest < 0 else ''}."
         )
     if classes is not None and int(labels.max()) >= classes:
         raise RametError(f"y of {who} has class {int(labels.max())}, but classes={classes}.")
@@ -300,6 +330,10 @@ def _labels(given: Any, count: int, who: str, classes: int | None, lowest: int) 
 
 
 def _links(data: Data, nodes: int, who: str, directed: bool) -> LinksOfType:
+    return links_of(_edges(data, nodes, who), EdgePart(directed=directed), nodes)
+
+
+def _edges(data: Data, nodes: int, who: str) -> Edges:
     ends = _ends(data, nodes, who)
     attributes, weights = data.edge_attr, data.edge_weight
     for name, values in (("edge_attr", attributes), ("edge_weight", weights)):
@@ -307,12 +341,11 @@ def _links(data: Data, nodes: int, who: str, directed: bool) -> LinksOfType:
             raise RametError(
                 f"{name} of {who} has {values.size(0)} rows, but edge_index {ends.size(1)} edges."
             )
-    edges = Edges(
+    return Edges(
         ends,
         attributes=None if attributes is None else _columns(attributes, f"edge_attr of {who}"),
         weights=None if weights is None else _columns(weights, f"edge_weight of {who}")[:, 0],
     )
-    return links_of(edges, EdgePart(directed=directed), nodes)
 
 
 def _columns(values: Tensor, name: str) -> Tensor:  # [edges, columns]

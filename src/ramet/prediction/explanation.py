@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ramet.data import GraphBlock, NodeGraph
+from ramet.data import EdgeGraph, GraphBlock, NodeGraph
 from ramet.data.graphs.link_values import Edges, HasEdges
 from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
@@ -99,10 +99,10 @@ def explained(
 
 def explain(trained: Trained, given: Input, model: nn.Module, id_: str) -> Explanation:
     """Explain a model's prediction for the node or graph with this id."""
-    if not isinstance(given.graph, NodeGraph | GraphBlock):
+    if not isinstance(given.graph, NodeGraph | GraphBlock) or isinstance(given.graph, EdgeGraph):
         raise RametError(
-            "predictions of links cannot be explained. Explanations are for node-classification "
-            "and graph-classification."
+            "predictions of edges and links cannot be explained. Explanations are for nodes and "
+            "graphs."
         )
     if not given.target.has_classes:
         raise RametError("numbers and several labels cannot be explained yet, only classes.")
@@ -139,9 +139,10 @@ class _Probabilities(nn.Module):
 
 
 def _row(given: Input, id_: str) -> int:
-    rows = [row for row, known in enumerate(given.row_ids.tolist()) if str(known) == id_]
+    ids = given.row_ids["id"]
+    rows = [row for row, known in enumerate(ids.tolist()) if str(known) == id_]
     if not rows:
-        first = ", ".join(str(known) for known in given.row_ids[:3].tolist())
+        first = ", ".join(str(known) for known in ids[:3].tolist())
         raise RametError(f"the data has no id '{id_}'. Its first ids are {first}.")
     return rows[0]
 

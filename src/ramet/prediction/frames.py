@@ -75,8 +75,9 @@ def frame(
 ) -> pd.DataFrame:
     """For nodes and graphs ``id``, ``class`` and the probability of each class, ``p_CLASS``.
 
-    Of several labels there is the probability of each, and numbers have columns of their names. For
-    links ``source``, ``rank``, ``target`` and ``probability``.
+    Edges have ``source`` and ``target``, too. Of several labels there is the probability of each,
+    and numbers have columns of their names. For links ``source``, ``rank``, ``target`` and
+    ``probability``.
     """
     import pandas as pd  # takes half a second to import
 
@@ -93,7 +94,7 @@ def frame(
             chosen = found.argmax(axis=1) if decision is None else decision.classes(found)
             classes = [given.classes[index] for index in chosen]
             columns = {"class": classes, **columns}
-        rows = pd.DataFrame({"id": given.row_ids, **columns})
+        rows = pd.DataFrame({**given.row_ids, **columns})
         return rows[: next(iter(given.new.values()), None)]
     relation = links.relation or _only_relation(graph)
     ranked = candidates(model, graph, relation, links.top, links.known)

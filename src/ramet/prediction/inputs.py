@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ramet.data import GraphBlock, HeteroGraph, NodeGraph
+from ramet.data.graphs.edge_graph import EdgeGraph
 from ramet.data.own.new_data import read_new_data
 from ramet.data.own.ranges import novelties
 from ramet.data.own.site import Site
@@ -32,8 +33,8 @@ class Input:
     graph: GraphBlock | NodeGraph | HeteroGraph
     ids: Mapping[str, Ids]
     """The ids of nodes, by type."""
-    graph_ids: Ids | None
-    """The ids of graphs, if there are many."""
+    sample_ids: Ids | None
+    """The ids of graphs or edges, if these are classified and have ids."""
     classes: tuple[str, ...]
     """The names of classes, or of the numbers or labels."""
     features: Mapping[str, tuple[str, ...]]
@@ -46,12 +47,15 @@ class Input:
     """How the data differs from what the model was trained on."""
 
     @property
-    def row_ids(self) -> Ids:
-        """The ids of what is classified: graphs, or nodes of the only type."""
-        if self.graph_ids is not None:
-            return self.graph_ids
-        (ids,) = self.ids.values()
-        return ids
+    def row_ids(self) -> dict[str, Ids]:
+        """Columns that say what is classified: ids of graphs, of nodes of the only type, or of
+        edges, which have ``source`` and ``target``, too."""
+        (nodes,) = self.ids.values()
+        if not isinstance(self.graph, EdgeGraph):
+            return {"id": nodes if self.sample_ids is None else self.sample_ids}
+        named = {} if self.sample_ids is None else {"id": self.sample_ids}
+        source, target = self.graph.asked.ends.numpy()
+        return {**named, "source": nodes[source], "target": nodes[target]}
 
 
 def read_input(trained: Trained, client: str, path: Path, context: Path | None = None) -> Input:
@@ -66,7 +70,7 @@ def read_input(trained: Trained, client: str, path: Path, context: Path | None =
         client=client,
         graph=scaled(_with_structure(site, trained), preparation),
         ids=site.ids,
-        graph_ids=site.graph_ids,
+        sample_ids=site.sample_ids,
         classes=schema.classes,
         features=preparation.expanded(schema).nodes,
         target=_target(trained),
@@ -91,7 +95,7 @@ def client_input(trained: Trained, client: str) -> Input:
         client=client,
         graph=graph,
         ids={"node": np.arange(graph.nodes)},
-        graph_ids=np.arange(graph.graphs) if isinstance(graph, GraphBlock) else None,
+        sample_ids=None if isinstance(graph, NodeGraph) else np.arange(graph.graphs),
         classes=tuple(map(str, range(graph.classes))),
         features={},
         target=_target(trained),

@@ -6,6 +6,7 @@ from ramet.data import StructureEncoding
 from ramet.data.own.schema import TaskName
 from ramet.metrics import classification, multilabel, regression
 from ramet.tasks.base import SHARES, Samples, Scores, Shape, TargetTask, Task
+from ramet.tasks.edge_tasks import EdgeClassification, edge_classification
 from ramet.tasks.graph_tasks import (
     GraphClassification,
     GraphMultilabel,
@@ -39,10 +40,14 @@ TASKS: dict[str, Callable[..., Task]] = {
     "node-classification": node_classification,
     "node-regression": node_regression,
     "node-multilabel": node_multilabel,
+    "edge-classification": edge_classification,
     "link-prediction": link_prediction,
 }
 TASK_METRICS: dict[TaskName, tuple[str, ...]] = {
-    **dict.fromkeys(("graph-classification", "node-classification"), (*classification.METRICS,)),
+    **dict.fromkeys(
+        ("graph-classification", "node-classification", "edge-classification"),
+        (*classification.METRICS,),
+    ),
     **dict.fromkeys(("graph-regression", "node-regression"), (*regression.METRICS,)),
     **dict.fromkeys(("graph-multilabel", "node-multilabel"), (*multilabel.METRICS,)),
     "link-prediction": LINK_METRICS,
@@ -54,6 +59,7 @@ __all__ = [
     "TASKS",
     "TASK_METRICS",
     "Classes",
+    "EdgeClassification",
     "GraphClassification",
     "GraphMultilabel",
     "GraphRegression",

@@ -89,9 +89,12 @@ class NodeTask(TargetTask):
 
     sample: tuple[int, ...] = ()
 
+    graph: ClassVar[type[NodeGraph]] = NodeGraph
+    """What a client's data have to be."""
+
     def samples(self, data: ClientData[Any, Any]) -> NodeSamples:
-        if not isinstance(data.content, NodeGraph):
-            raise mismatch(self.name, NodeGraph, data)
+        if type(data.content) is not self.graph:
+            raise mismatch(self.name, self.graph, data)
         self.check_labels(data.content.labels)
         graph = self.weighted(data.content, data.split)
         return NodeSamples(graph, data.split, data.evaluated_on)

@@ -249,7 +249,8 @@ DEFAULT_TRAINING: dict[TaskName, LocalTraining] = {
         ("graph-classification", "graph-regression", "graph-multilabel"), LocalTraining()
     ),
     **dict.fromkeys(
-        ("node-classification", "node-regression", "node-multilabel"), LocalTraining(lr=0.01)
+        ("node-classification", "node-regression", "node-multilabel", "edge-classification"),
+        LocalTraining(lr=0.01),
     ),
     "link-prediction": LocalTraining(lr=5e-4, weight_decay=1e-4, batch_size=8192),
 }

@@ -249,8 +249,8 @@ def test_duplicate_links_to_predict_are_problems(tmp_path: Path) -> None:
         (
             "[edges.contact]",
             '[edges.contact]\nlabel = "state"',
-            "edges.contact.label: this key is not read here. It belongs in [nodes.TYPE] or in "
-            "[graphs].",
+            "[edges.contact] has 'label', which node-classification does not read. Remove it, or "
+            'write task = "edge-classification".',
         ),
         (
             'label = "state"',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ class NodeGraph(HasEdges):
 
     @property
     def nodes(self) -> int:
-        return self.labels.size(0)
+        return self.features.size(0)
 
     @property
     def links(self) -> int:
@@ -141,11 +142,6 @@ class NodeGraph(HasEdges):
             before = functional.pad(chosen.cumsum(0, dtype=torch.int32), (1, 0))
             yield Channel(before[self.whole.row_starts], self.whole.columns[chosen])
 
-    def edge_subgraph(self, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
-        """Return the graph of the chosen links and their end nodes, and these nodes' indices."""
-        nodes = torch.unique(torch.cat([self.left[chosen], self.right[chosen]]))
-        return self.part(nodes, chosen), nodes
-
     def subgraph(self, nodes: Tensor) -> NodeGraph:
         """Return the induced subgraph of some nodes, in the order given."""
         kept = torch.zeros(self.nodes, dtype=torch.bool, device=nodes.device)
@@ -201,23 +197,27 @@ class NodeGraph(HasEdges):
         own = {name: getattr(self, name).contiguous() for name in _TENSORS}
         return {**own, **self.link_values.tensors()}
 
-    def with_trained(self, nodes: Tensor) -> NodeGraph:
+    def with_trained(self, chosen: Tensor) -> Self:
         """Return a copy with these nodes marked for training, sharing cached values."""
-        trained, ascending = torch.zeros_like(self.trained), torch.unique(nodes)
+        trained, ascending = torch.zeros_like(self.trained), torch.unique(chosen)
         ascending = ascending.to(self.labels.device)
         trained[ascending] = True
-        marked = replace(self, trained=trained)
+        marked = self.sharing(replace(self, trained=trained))
         marked.__dict__["trained_nodes"] = ascending
-        edges = ("both_ways", "edges") if self.link_values else ()
-        for computed in ("_by_row", "sparse_features", *edges):
-            marked.__dict__[computed] = getattr(self, computed)
         return marked
 
-    def to(self, device: torch.device) -> NodeGraph:
+    def sharing(self, other: Self) -> Self:
+        """Return another graph of the same nodes and links, with the values cached here."""
+        edges = ("both_ways", "edges") if self.link_values else ()
+        for computed in ("_by_row", "sparse_features", *edges):
+            other.__dict__[computed] = getattr(self, computed)
+        return other
+
+    def to(self, device: torch.device) -> Self:
         """The same graph on a device; the copy is made once, and keeps its cached values."""
         return copy_on(device, self, self.labels.device, lambda: self._moved(device))
 
-    def _moved(self, device: torch.device) -> NodeGraph:
+    def _moved(self, device: torch.device) -> Self:
         """Copy what depends on values, too, so that the host never waits for the device."""
         parts = {name: getattr(self, name) for name in (*_TENSORS, "link_values", *_OPTIONAL)}
         moved = replace(self, **{n: p.to(device) for n, p in parts.items() if p is not None})
@@ -249,8 +249,19 @@ def node_graph_of(
     )
 
 
+def edge_subgraph(graph: NodeGraph, chosen: Tensor) -> tuple[NodeGraph, Tensor]:
+    """The graph of the chosen links and their end nodes, and these nodes' indices."""
+    nodes = torch.unique(torch.cat([graph.left[chosen], graph.right[chosen]]))
+    return graph.part(nodes, chosen), nodes
+
+
 def edge_homophily(graph: NodeGraph, chosen: Tensor) -> float:
-    """Share of the chosen links that join nodes of the same class (FedLIT, eq. 3)."""
+    """Share of the chosen links that join nodes of the same class (FedLIT, eq. 3).
+
+    NaN without links, and where nodes have no classes.
+    """
+    if type(graph) is not NodeGraph:
+        return float("nan")
     same_class = graph.labels[graph.left[chosen]] == graph.labels[graph.right[chosen]]
     return float(same_class.double().mean()) if same_class.numel() else float("nan")
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from ramet.data.graphs.edge_graph import EdgeGraph, LabelledEdges
 from ramet.data.graphs.graph_block import GraphBlock, block_with_values
 from ramet.data.graphs.hetero_graph import HeteroGraph, Links, NodeType, Relation
 from ramet.data.graphs.node_graph import NodeGraph
@@ -106,7 +107,7 @@ def _node_graph(content: Content, description: Description) -> tuple[Graph, Tens
     (nodes,) = content.nodes.values()
     labels = torch.zeros(nodes.count).long() if nodes.labels is None else nodes.labels
     names = sorted(content.edges)
-    links = [links_of(content.edges[n], description.edges[n], nodes.count) for n in names]
+    links = [links_of(content.edges[n].there, description.edges[n], nodes.count) for n in names]
     kinds = [torch.full((p.ends.size(1),), n, dtype=torch.uint8) for n, p in enumerate(links)]
     left, right = torch.cat([of_kind.ends for of_kind in links], dim=1).to(torch.int32)
     graph = NodeGraph(
@@ -121,6 +122,16 @@ def _node_graph(content: Content, description: Description) -> tuple[Graph, Tens
         link_values=side_by_side(links),
     )
     return graph, nodes.parts
+
+
+def _edge_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
+    graph, _ = _node_graph(content, description)
+    assert isinstance(graph, NodeGraph)
+    edges = content.edges[description.labelled]
+    ordered = description.edges[description.labelled].directed
+    labels = torch.zeros_like(edges.ends[0]) if edges.labels is None else _labels(edges.labels)
+    asked = LabelledEdges(edges.ends, edges.attributes, ordered)
+    return EdgeGraph.of(graph, asked, labels), edges.parts
 
 
 def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
@@ -149,5 +160,6 @@ def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Te
 BUILDERS: dict[Level, Callable[[Content, Description], tuple[Graph, Tensor | None]]] = {
     "graph": _graph_block,
     "node": _node_graph,
+    "edge": _edge_graph,
     "link": _hetero_graph,
 }

@@ -31,7 +31,7 @@ def _with_ages(content: Content, description: Description, preparer: Preparer) -
             continue
         groups = None if content.graphs is None else content.graphs.of_node[own.ends[0]]
         base = preparer.columns[table]
-        values = {**base.values, AGE: ages(own.times, groups)}
+        values = {**base.values, AGE: ages(own.times, groups, own.present)}
         columns = replace(base, parts=part.prepared, values=values)
         edges[name] = replace(own, attributes=preparer.features(table, columns))
     return replace(content, edges=edges)
@@ -45,8 +45,8 @@ def _with_aggregates(content: Content, description: Description, preparer: Prepa
             continue
         base = preparer.columns.get(node_type, ColumnValues({}, {}, own.count))
         values = dict(base.values)
-        for name, edges in content.edges.items():
-            part = description.edges[name]
+        for name, every in content.edges.items():
+            part, edges = description.edges[name], every.there
             given = edges.columns or dict.fromkeys([*part.names, *part.more_in_table], _NOTHING)
             values |= aggregated(name, part, edges.ends, own.count, given)
         parts = {**base.parts, **declared}

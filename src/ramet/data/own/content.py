@@ -1,30 +1,15 @@
-"""Read and check a site's files as tensors: nodes and edges of each type, and graphs."""
+"""What a site's files hold, as tensors: nodes and edges of each type, and graphs."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from ramet.data.own.columns import ColumnValues, Values, absent_values
-from ramet.data.own.description import Description
-from ramet.data.own.label_columns import targets_in
-from ramet.data.own.parts import EdgePart, NodePart
-from ramet.data.own.past import Kind, Past
-from ramet.data.own.paths import resolve_inside
-from ramet.data.own.preparer import Preparer
-from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES, target_kind, width_of
-from ramet.data.own.tables import NO_PART, Ids, Table, read_table
-from ramet.data.own.tensors import Tensors, read_tensors
-from ramet.data.own.times import TimeReader
-
-_PYG_GLOBAL = "_global_store"
+from ramet.data.own.columns import Values
+from ramet.data.own.tables import Ids
 
 
 @dataclass(frozen=True)
@@ -62,10 +47,27 @@ class Edges:
     times: Tensor | None = None  # [edges] days since 1970
     columns: Mapping[str, Values] = field(default_factory=dict)
     """What is aggregated, by column."""
+    labels: Tensor | None = None  # [edges] classes, as those of nodes
+    ids: Ids | None = None  # [edges]
+    new: int | None = None
+    """How many of them are not only of an earlier period; None for all."""
+    present: Tensor | None = None
+    """[edges] which of them are links of the graph; None for all."""
 
     @property
     def is_plain(self) -> bool:
         return self.attributes is self.weights is self.times is None
+
+    @property
+    def there(self) -> Edges:
+        """Only those that are links of the graph."""
+        kept = self.present
+        if kept is None:
+            return self
+        columns = {name: values[kept.numpy()] for name, values in self.columns.items()}
+        given = {name: getattr(self, name) for name in ("parts", "attributes", "weights", "times")}
+        own = {name: None if values is None else values[kept] for name, values in given.items()}
+        return Edges(self.ends[:, kept], **own, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -85,307 +87,17 @@ class Content:
     edges: dict[str, Edges]
     graphs: Graphs | None = None
 
+    def sample_ids(self, labelled: str) -> Ids | None:
+        """The ids of graphs, or of the edges with classes; None for nodes."""
+        if self.graphs is not None:
+            return self.graphs.names
+        return self.edges[labelled].ids if labelled else None
+
+    def new(self, labelled: str) -> dict[str, int]:
+        """By type, how many rows of those that are predicted are new, if others are not."""
+        predicted = {labelled: self.edges[labelled]} if labelled else self.nodes
+        return {name: one.new for name, one in predicted.items() if one.new is not None}
+
 
 def no_edges() -> Tensor:
     return torch.empty((2, 0), dtype=torch.int64)
-
-
-def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer) -> Tensor:
-    """The features of the nodes in a table."""
-    if not part.columns:
-        return table.numbers(part.names)
-    return preparer.features(node_type, table.values(part.prepared))
-
-
-def edges_of(
-    table: Table,
-    name: str,
-    part: EdgePart,
-    ends: Tensor,
-    parts: Tensor | None,
-    preparer: Preparer,
-    reader: TimeReader,
-) -> Edges:
-    """The edges in a table, with what they carry."""
-    table = replace(table, place=f"[{OF_EDGES}{name}.columns]")
-    attributes, values = None, ColumnValues({}, {}, len(table))
-    if part.columns or part.computed:
-        values = table.values(part.read)
-        preparer.columns[f"{OF_EDGES}{name}"] = values
-        if part.read and not part.computed:
-            attributes = preparer.features(f"{OF_EDGES}{name}", values)
-    elif part.names:
-        attributes = table.numbers(part.names)
-        columns = zip(part.names, attributes.T.numpy(), strict=True)
-        values = replace(values, values=dict(columns))
-    weights = None if part.weight is None else table.weights(part.weight)
-    times = None if part.time is None else reader.read(table, part.time)
-    columns_read = dict(values.values)
-    if weights is not None:
-        columns_read[str(part.weight)] = weights.numpy()
-    if times is not None:
-        columns_read[str(part.time)] = times.numpy()
-    return Edges(
-        ends,
-        parts,
-        attributes,
-        weights,
-        times,
-        columns_read if part.aggregate else {},
-    )
-
-
-def absent_edges(name: str, part: EdgePart, preparer: Preparer) -> Edges:
-    """No edges, which carry what others of their type do."""
-    absent = {column: absent_values(one, 0) for column, one in part.prepared.items()}
-    attributes, none = torch.empty((0, len(part.names))), torch.empty(0)
-    if part.prepared:
-        values = ColumnValues(part.prepared, absent, 0)
-        attributes = preparer.features(f"{OF_EDGES}{name}", values)
-    return Edges(
-        no_edges(),
-        attributes=attributes if part.names else None,
-        weights=none if part.weight else None,
-        times=none.double() if part.time else None,
-    )
-
-
-def edges_in(tensors: Tensors, store: str, part: EdgePart, ends: Tensor) -> Edges:
-    """The edges in tensors whose names start with ``store``, with what they carry."""
-    count = ends.size(1)
-    return Edges(
-        ends,
-        None,
-        tensors.attributes(store, part.names, count),
-        tensors.weights(store, part.weight, count),
-        tensors.times(store, part.time, count),
-    )
-
-
-@dataclass(frozen=True)
-class SiteReader(ABC):
-    """Reads the files that a site's description names."""
-
-    folder: Path
-    toml: str
-    description: Description
-    problems: Problems
-    preparer: Preparer
-    labelled: bool = True
-    """Whether classes and splits are read."""
-    past: Past | None = None
-    """Tables of an earlier period that are read, too."""
-
-    @property
-    def times(self) -> TimeReader:
-        return TimeReader(past=self.by_time)
-
-    @property
-    def by_time(self) -> bool:
-        """Whether samples are split by their times."""
-        return self.labelled and self.description.split is not None
-
-    def labels_of(self, table: Table, columns: Sequence[str], parts: Tensor | None) -> Tensor:
-        """The labels in a table, as in `Nodes`; rows in no part may have none."""
-        kind = target_kind(self.description.task)
-        if kind == "class":
-            return table.labels(columns[0], self.description.classes, parts)
-        return targets_in(table, columns, kind, parts)
-
-    @abstractmethod
-    def read(self) -> Content | None:
-        """The content of the files; None if they have problems."""
-
-    def path(self, given: str) -> Path | None:
-        return resolve_inside(self.folder, given, self.toml, self.problems)
-
-    def table(self, given: str) -> Table | None:
-        path = self.path(given)
-        return None if path is None else read_table(path, given, self.problems)
-
-
-class OneGraph(SiteReader):
-    """Reads one graph. Each type is in a table, in the tensors, or absent."""
-
-    def read(self) -> Content | None:
-        nodes: dict[str, Nodes] = {}
-        rows: dict[str, dict[str, int]] = {}
-        for name in sorted(self.description.nodes):
-            of_type = self._nodes(name, rows)
-            if of_type is not None:
-                nodes[name] = of_type
-        edges: dict[str, Edges] = {}
-        for name in sorted(self.description.edges):
-            head, tail = self.description.ends(name)
-            if head in nodes and tail in nodes:
-                between = self._edges(name, nodes, rows)
-                if between is not None:
-                    edges[name] = between
-            elif (file := self.description.edges[name].file) is not None:
-                self.table(file)  # report the problems of the table itself
-        self._report_undeclared()
-        if self.problems:
-            return None
-        return Content(nodes, edges)
-
-    def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
-        part = self.description.nodes[name]
-        if self._in_tables("nodes", name):
-            table = self._rows("nodes", name, part)
-            return None if table is None else self._nodes_of(table, part, name, rows)
-        empty = Nodes(self._no_features(name), torch.empty(0, dtype=torch.int64))
-        if self.description.tensors is None:
-            rows[name] = {}
-            return empty
-        if self._tensors is None:
-            return None
-        store = self._store(name)
-        if f"{store}x" not in self._tensors.by_name:
-            return empty
-        features = self._tensors.features(store, part.names)
-        if features is None or not self._classified:
-            return None if features is None else Nodes(features)
-        parts = self._tensors.parts(features.size(0))
-        times = self._tensors.times(store, part.time, features.size(0)) if self.by_time else None
-        if self.by_time:
-            parts = torch.full((features.size(0),), NO_PART)
-        labels = self._tensors.labels_for(self.description, features.size(0), parts)
-        return None if labels is None else Nodes(features, labels, parts, None, times)
-
-    def _nodes_of(
-        self, table: Table, part: NodePart, name: str, rows: dict[str, dict[str, int]]
-    ) -> Nodes | None:
-        given = [*part.label_columns, *(c for c in (part.split, part.time) if c is not None)]
-        extra = given if self._classified else []
-        part = part if self.labelled else part.only(table.columns)
-        if not table.has([part.id, *part.in_table, *extra]):
-            return None
-        if not len(table):
-            self.problems.add(table.file, f"has no rows. If there are no {name} nodes, omit 'file'")
-            return None
-        table.note_unused({part.id, *given, *part.names, *part.columns})
-        rows[name] = table.ids(part.id)
-        features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
-        if not self._classified or part.label is None:
-            return Nodes(features, ids=ids, new=table.own)
-        if part.time is not None:
-            no_part = torch.full((len(table),), NO_PART)
-            labels = self.labels_of(table, part.label_columns, no_part)
-            times = self.times.read(table, part.time, needed=are_known(labels))
-            return Nodes(features, labels, None, ids, times)
-        parts = table.parts(part.split)
-        labels = self.labels_of(table, part.label_columns, parts)
-        return Nodes(features, labels, parts, ids)
-
-    def _in_tables(self, kind: Kind, name: str) -> bool:
-        """Whether there is a table of a type, now or in the past."""
-        sources = [self.description, *([] if self.past is None else [self.past.description])]
-        parts = [getattr(one, kind).get(name) for one in sources]
-        return any(part is not None and part.file is not None for part in parts)
-
-    def _rows(self, kind: Kind, name: str, part: NodePart | EdgePart) -> Table | None:
-        """The table of a type, with the rows of the past."""
-        own = None if part.file is None else self.table(part.file)
-        if self.past is None or (part.file is not None and own is None):
-            return own
-        return self.past.added_to(own, kind, name, part)
-
-    def _no_features(self, name: str) -> Tensor:  # [0, features]
-        part = self.description.nodes[name]
-        if not part.columns:
-            return torch.empty((0, width_of(part.names)))
-        absent = {column: absent_values(one, 0) for column, one in part.prepared.items()}
-        return self.preparer.features(name, ColumnValues(part.prepared, absent, 0))
-
-    def _edges(
-        self, name: str, nodes: dict[str, Nodes], rows: dict[str, dict[str, int]]
-    ) -> Edges | None:
-        part, (head, tail) = self.description.edges[name], self.description.ends(name)
-        if self._in_tables("edges", name):
-            if head in rows and tail in rows:
-                table = self._rows("edges", name, part)
-                return None if table is None else self._edges_of(table, part, name, rows)
-            text = f"[edges.{name}] is a table, so the nodes it joins must be tables too"
-            self.problems.add(self.toml, text)
-            return None
-        if self._tensors is None:
-            return absent_edges(name, part, self.preparer)
-        stored = "edge_index" if self._plain else f"{head}.{name}.{tail}.edge_index"
-        ends = self._tensors.ends(stored, nodes[head].count, nodes[tail].count)
-        if ends is None:
-            return absent_edges(name, part, self.preparer)
-        self._report_duplicates(ends, range(1, ends.size(1) + 1), self._tensors.file, name, stored)
-        return edges_in(self._tensors, stored.removesuffix("edge_index"), part, ends)
-
-    def _edges_of(
-        self, table: Table, part: EdgePart, name: str, rows: dict[str, dict[str, int]]
-    ) -> Edges | None:
-        linked = self.description.task == "link-prediction"
-        split = part.split if linked and self.labelled else None
-        part = part if self.labelled else part.only(table.columns)
-        in_table = [part.source, part.target, *part.more_in_table, *([split] if split else [])]
-        if not table.has(in_table):
-            return None
-        table.note_unused({*part.known, part.split})
-        head, tail = self.description.ends(name)
-        heads = table.references(part.source, rows[head], head)
-        tails = table.references(part.target, rows[tail], tail)
-        ends = torch.stack([heads, tails])
-        self._report_duplicates(ends, table.lines, table.file, name, part.target)
-        given = table.parts(split)
-        return edges_of(table, name, part, ends, given, self.preparer, self.times)
-
-    def _report_undeclared(self) -> None:
-        """Report tensors of undeclared types, which are more likely mistakes than extras."""
-        if self._tensors is None or self._plain:
-            return
-        known = {
-            *self.description.nodes,
-            *(f"{h}.{n}.{t}" for n, (h, t) in self._all_ends().items()),
-        }
-        for name in self._tensors.by_name:
-            store = name.rpartition(".")[0]
-            if store not in known and store != _PYG_GLOBAL:
-                text = "belongs to a type that the TOML does not declare"
-                self.problems.add(self._tensors.file, text, column=name)
-
-    def _all_ends(self) -> dict[str, tuple[str, str]]:
-        return {name: self.description.ends(name) for name in self.description.edges}
-
-    def _report_duplicates(
-        self, ends: Tensor, rows: Sequence[int], file: str, name: str, column: str
-    ) -> None:
-        """Report duplicate edges, which could end up both in training and in test."""
-        if self.description.task != "link-prediction":
-            return
-        head, tail = self.description.ends(name)
-        seen: dict[tuple[int, int], int] = {}
-        for row, (one, other) in zip(rows, ends.T.tolist(), strict=True):
-            if min(one, other) < 0:
-                continue  # reported already
-            if head == tail and one == other:
-                self.problems.add(file, "the edge is a self loop", row, column)
-                continue
-            key = (min(one, other), max(one, other)) if head == tail else (one, other)
-            first = seen.setdefault(key, row)
-            if first != row:
-                self.problems.add(file, f"the edge already appears in row {first}", row, column)
-
-    @cached_property
-    def _tensors(self) -> Tensors | None:
-        given = self.description.tensors
-        path = None if given is None else self.path(given)
-        return None if path is None else read_tensors(path, str(given), self.problems)
-
-    @property
-    def _classified(self) -> bool:
-        """Whether nodes have classes to read."""
-        return self.labelled and self.description.level == "node"
-
-    @property
-    def _plain(self) -> bool:
-        """Whether the tensors are from a `Data`, which has no types."""
-        return self._tensors is not None and "edge_index" in self._tensors.by_name
-
-    def _store(self, name: str) -> str:
-        return "" if self._plain else f"{name}."

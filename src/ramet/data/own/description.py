@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ramet.data.own.aggregates import aggregate_parts
 from ramet.data.own.columns import ColumnPart
 from ramet.data.own.hints import did_you_mean, how_to_write
-from ramet.data.own.label_columns import target_errors
-from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part
+from ramet.data.own.label_columns import place_errors, target_errors
+from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part, columns_of
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import (
@@ -83,6 +83,7 @@ class Description(Part):
             directed=tuple(n for n, part in sorted(self.edges.items()) if part.directed),
             aged=tuple(n for n, part in sorted(self.edges.items()) if part.age),
             split=() if self.split is None else self.split.agreed,
+            labelled=self.labelled,
         )
 
     def _type_errors(self) -> list[str]:
@@ -153,7 +154,15 @@ class Description(Part):
         """The columns with what is predicted."""
         if self.graphs is not None:
             return self.graphs.label_columns
+        if self.labelled:
+            return columns_of(self.edges[self.labelled].label)
         return tuple(column for part in self.nodes.values() for column in part.label_columns)
+
+    @property
+    def labelled(self) -> str:
+        """The edge type whose edges have classes; empty if the task is another one."""
+        named = [name for name, part in self.edges.items() if part.label is not None]
+        return next(iter(named or self.edges), "") if self.level == "edge" else ""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -185,7 +194,7 @@ class Description(Part):
             errors.append(f"{self.task} takes a single column as 'label'")
         if self.unit and target_kind(self.task) != "number":
             errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
-        errors += _aggregate_errors(self)
+        errors += [*place_errors(self.task, self.nodes, self.edges), *_aggregate_errors(self)]
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
         if (self.level == "graph") != (self.graphs is not None):
@@ -199,7 +208,11 @@ class Description(Part):
         return [*self._class_errors(), *unread_times(self)]
 
     def _class_errors(self) -> list[str]:
-        if self.level != "node" or (self.tensors is not None and self.classes):
+        if self.tensors is not None and self.classes:
+            return []
+        if self.level == "edge" and not self.label_columns:
+            return ["no [edges.TYPE] has 'label', the column with the class"]
+        if self.level != "node":
             return []
         what = {"class": "the class", "number": "the number", "flag": "0 or 1"}
         return [

@@ -12,11 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.content import Content, Edges, Graphs, Nodes, SiteReader, edges_in, edges_of
+from ramet.data.own.content import Content, Edges, Graphs, Nodes
 from ramet.data.own.description import Description
+from ramet.data.own.one_graph import SiteReader
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart
 from ramet.data.own.paths import list_files
 from ramet.data.own.problems import shown
+from ramet.data.own.rows import edges_in, edges_of
 from ramet.data.own.schema import target_kind
 from ramet.data.own.tables import TABLES, Table, read_table
 from ramet.data.own.tensors import SUFFIXES, read_tensors

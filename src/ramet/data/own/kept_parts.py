@@ -1,24 +1,27 @@
 """Which samples a model was trained and tested on, so that a later run on newer data keeps it.
 
 A run remembers the part of every sample in its client's folder. Samples are known by a hash of
-their ids: of a node, of a graph, or of both ends of a link. A hash only keeps ids out of sight: who
-can guess an id can find it.
+their ids: of a node, a graph or an edge, or of both ends of a link. A hash only keeps ids out of
+sight: who can guess an id can find it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from ramet.data.graphs.edge_graph import EdgeGraph
 from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.link_split import LINK_SHARES
 from ramet.data.own.site import Site
+from ramet.data.own.tables import Ids
 from ramet.data.splits import GRAPH_SHARES, NODE_SHARES, PARTS, drawn_parts, strata
 
 _TRAIN = PARTS.index("train")
@@ -102,9 +105,21 @@ def _ids(site: Site) -> Iterator[tuple[str, ...]]:
         yield from _link_ids(site, graph)
         return
     (of_nodes,) = site.ids.values()
-    ids = of_nodes if site.graph_ids is None else site.graph_ids
+    if isinstance(graph, EdgeGraph) and site.sample_ids is None:
+        yield from _ends(of_nodes, graph)
+        return
+    ids = of_nodes if site.sample_ids is None else site.sample_ids
     for one in ids.tolist():
         yield (str(one),)
+
+
+def _ends(nodes: Ids, graph: EdgeGraph) -> Iterator[tuple[str, ...]]:
+    """The ends of each edge, and how many edges before it have the same."""
+    before = Counter[tuple[str, str]]()
+    for source, target in graph.asked.ends.T.tolist():
+        ends = str(nodes[source]), str(nodes[target])
+        yield (*ends, str(before[ends]))
+        before[ends] += 1
 
 
 def _link_ids(site: Site, graph: HeteroGraph) -> Iterator[tuple[str, ...]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, parsed
-from ramet.data.own.schema import Kind
+from ramet.data.own.parts import EdgePart, NodePart
+from ramet.data.own.schema import Kind, TaskName, level_of
 from ramet.data.own.tables import NO_PART, Table
 
 
@@ -40,3 +41,24 @@ def target_errors(task: str, classes: Sequence[str], columns: Sequence[str]) -> 
     for name in sorted({*columns}):
         if columns.count(name) > 1:
             yield f"'label' lists the column '{name}' twice"
+
+
+def place_errors(
+    task: TaskName, nodes: Mapping[str, NodePart], edges: Mapping[str, EdgePart]
+) -> Iterator[str]:
+    """Labels, and ids of edges, where the task does not read them."""
+    level, labelled = level_of(task), [name for name, part in edges.items() if part.label]
+    if level == "edge":
+        for name, part in nodes.items():
+            if part.label is not None:
+                yield f"[nodes.{name}] has 'label', but {task} reads that of [edges.TYPE]. Move it"
+        if len(labelled) > 1:
+            yield f"{task} takes one edge type with 'label', not {' and '.join(labelled)}"
+        return
+    for name, edge_part in edges.items():
+        for key in ("label", "id"):
+            if getattr(edge_part, key) is not None:
+                yield (
+                    f"[edges.{name}] has '{key}', which {task} does not read. Remove it, or write "
+                    'task = "edge-classification"'
+                )

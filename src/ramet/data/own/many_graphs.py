@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ramet.data.own.content import Content, Graphs, Nodes, are_known, edges_of, features_of
+from ramet.data.own.content import Content, Graphs, Nodes, are_known
 from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed, unknown_label
 from ramet.data.own.parts import GraphPart
+from ramet.data.own.rows import edges_of, features_of
 from ramet.data.own.tables import NO_PART
 
 

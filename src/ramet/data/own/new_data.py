@@ -135,6 +135,8 @@ def _complete(content: dict[str, Any], trained: Schema, preparation: Preparation
 def _complete_edges(
     part: dict[str, Any], name: str, trained: Schema, preparation: Preparation
 ) -> None:
+    if name == trained.labelled:
+        part.setdefault("label", "label")
     if name in trained.directed:
         part.setdefault("directed", True)
     if name in trained.aged:

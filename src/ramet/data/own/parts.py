@@ -138,11 +138,14 @@ class EdgePart(_Rows):
     ``weight`` and ``time`` name a column, or with tensors a tensor. ``aggregate``: columns of the
     nodes at both ends that sum up their links, for each of ``windows``, which are numbers of days
     before the last link, or for all links. ``age``: an attribute, the days to the last link.
+    ``label``: the class of each edge; ``id`` names the edges in predictions.
     """
 
     source: Column = "source"
     target: Column = "target"
     graph: Column = "graph"
+    id: Column | None = None
+    label: Column | None = None
     head: TypeName | None = Field(default=None, alias="from")
     tail: TypeName | None = Field(default=None, alias="to")
     split: Column | None = None
@@ -175,9 +178,9 @@ class EdgePart(_Rows):
         return [*dict.fromkeys([*self.in_table, *extra])]
 
     @property
-    def known(self) -> set[str]:
+    def known(self) -> set[str | None]:
         """The columns that the part reads or ignores."""
-        return {self.source, self.target, *self.in_table, *self.columns, *self.more_in_table}
+        return {*self._keys().values(), *self.in_table, *self.columns, *self.more_in_table}
 
     @property
     def summed(self) -> list[str]:
@@ -189,7 +192,7 @@ class EdgePart(_Rows):
         return [*dict.fromkeys([*numbers, *([self.weight] if self.weight else [])])]
 
     def _keys(self) -> dict[str, Column | None]:
-        return {"source": self.source, "target": self.target, "split": self.split}
+        return {key: getattr(self, key) for key in ("source", "target", "id", "label", "split")}
 
     def errors(self, where: str, obstacle: str) -> Iterator[str]:
         yield from super().errors(where, obstacle)

@@ -103,10 +103,15 @@ class ByTime:
                 **{name: trained.numpy() for name in content.nodes},
                 **{f"{OF_EDGES}{n}": trained[e.ends[0]].numpy() for n, e in content.edges.items()},
             }
+        if self.times_of_links:
+            return {}
         return {
-            name: (~(nodes.times >= end)).numpy()
-            for name, nodes in content.nodes.items()
-            if nodes.times is not None
+            **{
+                name: (~(nodes.times >= end)).numpy()
+                for name, nodes in content.nodes.items()
+                if nodes.times is not None
+            },
+            **{f"{OF_EDGES}{name}": kept.numpy() for name, kept in self._links(end).items()},
         }
 
     def graph(self, end: float, preparer: Preparer) -> Graph:
@@ -134,13 +139,10 @@ class ByTime:
 
     def _prepared(self, name: str, own: Edges, kept: Tensor | None, preparer: Preparer) -> Edges:
         table = f"{OF_EDGES}{name}"
-        columns = self.columns.get(table)
-        if kept is not None:
-            own = _only(own, kept)
-            columns = None if columns is None else columns.only(kept.numpy())
-        if columns is None:
+        own = replace(own, present=kept)
+        if table not in self.columns:
             return own
-        return replace(own, attributes=preparer.features(table, columns))
+        return replace(own, attributes=preparer.features(table, self.columns[table]))
 
 
 def before(content: Content, description: Description, name: str, end: float) -> Tensor:
@@ -150,25 +152,13 @@ def before(content: Content, description: Description, name: str, end: float) ->
     return torch.ones(own.ends.size(1), dtype=torch.bool) if times is None else times < end
 
 
-def _only(edges: Edges, kept: Tensor) -> Edges:
-    def of(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values[kept]
-
-    columns = {name: values[kept.numpy()] for name, values in edges.columns.items()}
-    return Edges(
-        edges.ends[:, kept],
-        of(edges.parts),
-        of(edges.attributes),
-        of(edges.weights),
-        of(edges.times),
-        columns,
-    )
-
-
 def _samples(content: Content) -> tuple[Tensor, Tensor | None]:
     """The times and the labels of the samples; labels are None for links."""
     if content.graphs is not None:
         return _given(content.graphs.times, content.graphs.labels), content.graphs.labels
+    for edges in content.edges.values():
+        if edges.labels is not None:
+            return _given(edges.times, edges.labels), edges.labels
     timed = [nodes for nodes in content.nodes.values() if nodes.times is not None]
     if timed:
         (nodes,) = timed

@@ -25,6 +25,7 @@ TaskName: TypeAlias = Literal[
     "node-classification",
     "node-regression",
     "node-multilabel",
+    "edge-classification",
     "link-prediction",
 ]
 Level: TypeAlias = Literal["graph", "node", "link", "edge"]
@@ -133,6 +134,8 @@ class Schema(BaseModel):
     """The edge types whose links have their age as an attribute."""
     split: tuple[Column, ...] = ()
     """The dates that all sites split by, if they agree on any."""
+    labelled: Annotated[str, Field(max_length=64)] = ""
+    """The edge type whose edges have classes, if any do."""
 
     @property
     def width(self) -> int:
@@ -150,7 +153,7 @@ class Schema(BaseModel):
         return self.model_copy(update={"ramet": other.ramet}) == other
 
     def text(self) -> str:
-        optional = ("unit", "columns", "links", "weighted", "directed", "aged", "split")
+        optional = ("unit", "columns", "links", "weighted", "directed", "aged", "split", "labelled")
         without = {name for name in optional if not getattr(self, name)}
         return self.model_dump_json(indent=1, exclude=without) + "\n"
 
@@ -182,7 +185,8 @@ def check_fit(schemas: Mapping[str, Schema], needed: Mapping[Aspect, str]) -> No
     """
     groups: dict[str, list[str]] = {}
     for site, schema in schemas.items():
-        facts = [schema.task, schema.unit, *(_facts(schema, aspect) for aspect in sorted(needed))]
+        always = (schema.task, schema.unit, schema.labelled)
+        facts = [*always, *(_facts(schema, aspect) for aspect in sorted(needed))]
         groups.setdefault(repr(facts), []).append(site)
     majority = max(groups.values(), key=len)
     differing = [site for site in schemas if site not in majority]
@@ -229,6 +233,8 @@ def differences(here: Schema, there: Schema, aspects: Collection[Aspect]) -> lis
         texts.append(f"its task is {here.task}, not {there.task}")
     if here.unit != there.unit:
         texts.append(f"its unit is '{here.unit}', not '{there.unit}'")
+    if here.labelled != there.labelled:
+        texts.append(f"its edges '{here.labelled}' have classes, not '{there.labelled}'")
     if "classes" in aspects:
         what = "classes" if target_kind(here.task) == "class" else "labels"
         texts += _list_differences(what, here.classes, there.classes)

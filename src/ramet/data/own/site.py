@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ramet.data.client_data import ClientData
+from ramet.data.graphs.edge_graph import EdgeGraph
 from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.graphs.node_graph import NodeGraph
@@ -26,10 +27,11 @@ from ramet.data.link_split import (
 from ramet.data.own.building import BUILDERS, Built, Graph, Unprepared, covers
 from ramet.data.own.columns import ColumnValues
 from ramet.data.own.computed import completed
-from ramet.data.own.content import Content, OneGraph
+from ramet.data.own.content import Content
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
+from ramet.data.own.one_graph import OneGraph
 from ramet.data.own.past import Past
 from ramet.data.own.periods import ByTime
 from ramet.data.own.preparation import Preparation, SiteSums, agreed
@@ -62,8 +64,8 @@ class Site:
     """The ids of nodes by type, in the order of the graph."""
     new: Mapping[str, int] = field(default_factory=dict)
     """By type, how many nodes are of new data, if they come before those of an earlier period."""
-    graph_ids: Ids | None = None
-    """The ids of graphs, if there are many."""
+    sample_ids: Ids | None = None
+    """The ids of graphs or edges, if these are the samples and have ids."""
     remarks: tuple[str, ...] = ()
     """What of the files the graph does not have, for the site itself."""
     unprepared: Unprepared | ByTime | None = None
@@ -228,8 +230,8 @@ def build_site(
         parts=parts,
         columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),
-        new={n: one.new for n, one in content.nodes.items() if one.new is not None},
-        graph_ids=None if content.graphs is None else content.graphs.names,
+        new=content.new(description.labelled),
+        sample_ids=content.sample_ids(description.labelled),
         remarks=(
             *_unused(problems),
             *_merged_links(content, description, built.later.get("test", built.graph)),
@@ -310,7 +312,7 @@ def _indices(parts: Tensor) -> list[Tensor]:
 
 
 def _samples_of(graph: Graph) -> str:
-    if isinstance(graph, HeteroGraph):
+    if isinstance(graph, HeteroGraph | EdgeGraph):
         return "edges"
     return "nodes" if isinstance(graph, NodeGraph) else "graphs"
 

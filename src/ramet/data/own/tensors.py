@@ -136,11 +136,13 @@ class Tensors:
             self.problems.add(self.file, "is unknown, but the row is in the split", row + 1, "y")
         return values
 
-    def labels(self, classes: Sequence[str], nodes: int, parts: Tensor | None) -> Tensor | None:
-        """Return ``y``, the class index of each node; nodes in no part may have -1."""
-        y = self.by_name.get("y")
-        if y is None or y.dim() != 1 or y.numel() != nodes or not _is_integer(y):
-            self._report("y", f"must be {nodes} integers, the indices of the classes")
+    def labels(
+        self, classes: Sequence[str], rows: int, parts: Tensor | None, name: str = "y"
+    ) -> Tensor | None:
+        """Return the class index of each node or edge; those in no part may have -1."""
+        y = self.by_name.get(name)
+        if y is None or y.dim() != 1 or y.numel() != rows or not _is_integer(y):
+            self._report(name, f"must be {rows} integers, the indices of the classes")
             return None
         y = y.to(torch.int64)
         wrong = (y < 0) | (y >= len(classes))
@@ -148,7 +150,7 @@ class Tensors:
             wrong &= (y != -1) | (parts != NO_PART)
         for row in wrong.nonzero().flatten().tolist():
             text = f"{int(y[row])} is not a class index; expected 0 to {len(classes) - 1}"
-            self.problems.add(self.file, text, row + 1, "y")
+            self.problems.add(self.file, text, row + 1, name)
         return y
 
     def parts(self, nodes: int) -> Tensor | None:

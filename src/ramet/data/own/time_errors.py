@@ -85,7 +85,10 @@ def _parts(site: Timed) -> Iterator[tuple[str, str, NodePart | GraphPart]]:
 def _samples(site: Timed) -> Iterator[tuple[str, str | None, str | None]]:
     """The tables with the samples, their column of times and their split column."""
     if _sampled(site) == "links":
+        labelled = [name for name, edges in site.edges.items() if edges.label is not None]
         for name, edges in site.edges.items():
+            if labelled and name not in labelled:
+                continue
             if edges.file is not None or site.tensors is not None:
                 yield f"[edges.{name}]", edges.time, edges.split
         return

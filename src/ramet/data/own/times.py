@@ -47,12 +47,15 @@ class TimeReader:
         return torch.from_numpy(times)
 
 
-def ages(times: Tensor, groups: Tensor | None = None) -> Values:
-    """[links] the days from each link to the last one, or to the last one of its group."""
-    if not times.numel():
-        return times.numpy()
+def ages(times: Tensor, groups: Tensor | None = None, present: Tensor | None = None) -> Values:
+    """[links] the days from each link to the last one, or to the last one of its group.
+
+    ``present``: which links count as the last one; None for all.
+    """
     if groups is None:
-        return (times.max() - times).numpy()
+        among = times if present is None else times[present]
+        last = among.max() if among.numel() else times.new_zeros(())
+        return (last - times).numpy()
     last = torch.full((int(groups.max()) + 1,), -torch.inf, dtype=times.dtype)
     return (last.index_reduce(0, groups, times, "amax")[groups] - times).numpy()
 

@@ -138,9 +138,9 @@ def read_csv(path: str | Path) -> dict[str, list[str]]:
 
 
 def features(table: Any, node_type: str) -> Tensor:  # [rows, features]
-    """The features of a node type, in the order of ``schema.json``.
+    """The features of a node type, or of ``edges.TYPE``, in the order of ``schema.json``.
 
-    A column that the table does not have counts as missing in every row.
+    A column that the table does not have counts as missing in every row, if values may be missing.
     """
     schema, preparation = _json("schema.json"), _json("preparation.json")
     rows = len(table[next(iter(table))])
@@ -153,7 +153,7 @@ def features(table: Any, node_type: str) -> Tensor:  # [rows, features]
             column
             for name in schema["columns"][node_type]
             for column in _prepared(
-                table[name] if name in table else [""] * rows,
+                table[name] if name in table or not prepared[name]["marked"] else [""] * rows,
                 prepared[name],
                 _missing_values(node_type, name),
             )
