@@ -19,6 +19,7 @@ import ramet
 from command_line import ramet as command
 from planted_edges import BY_TIME, DIRECTED, bank
 from ramet.data import EdgeGraph
+from ramet.data.own.advice import warnings
 from ramet.data.own.kept_parts import KeptParts
 from ramet.data.own.site import check_site, read_site
 from ramet.errors import RametError
@@ -244,6 +245,17 @@ def test_each_part_has_the_transfers_of_its_time(tmp_path: Path) -> None:
     assert site.sums.types["edges.transfer"]["amount"].total == pytest.approx(known.sum())
     result = run(tmp_path, [path], rounds=30, method="local")
     assert result.summary.scores.test > 0.9
+
+
+def test_a_column_of_edges_that_tells_their_class_is_found(tmp_path: Path) -> None:
+    path = bank(tmp_path / "a", 0, keys=f'{DIRECTED}\ntime = "date"', more=BY_TIME)
+    told = check_site(path).site
+    assert told is not None
+    assert any("transfer: amount alone tells the class in 100 %" in one for one in warnings(told))
+    blind = bank(tmp_path / "b", 0, "direction", f'{DIRECTED}\ntime = "date"', more=BY_TIME)
+    untold = check_site(blind).site
+    assert untold is not None
+    assert not any("alone tells" in one for one in warnings(untold))
 
 
 def test_known_transfers_keep_their_part(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.data.own.aggregates import totals
 from ramet.data.own.columns import Values
-from ramet.data.own.content import Nodes
+from ramet.data.own.content import Edges, Nodes
 from ramet.data.own.periods import ByTime, before
 from ramet.data.own.schema import OF_EDGES
 from ramet.data.own.site import Site
@@ -70,15 +70,17 @@ class _Leaks:
 
     def telling_columns(self) -> Iterator[str]:
         """Columns that tell the class alone, as those do that are filled in after it."""
-        for name, nodes in self.by_time.content.nodes.items():
-            if nodes.labels is None or nodes.times is None or nodes.labels.is_floating_point():
+        content = self.by_time.content
+        tables: list[tuple[str, Nodes | Edges]] = [*content.nodes.items(), *content.edges.items()]
+        for name, rows in tables:
+            if rows.labels is None or rows.times is None or rows.labels.is_floating_point():
                 continue
-            known = (nodes.labels >= 0).numpy()
-            labels = nodes.labels.numpy()[known]
+            known = (rows.labels >= 0).numpy()
+            labels = rows.labels.numpy()[known]
             counts = np.bincount(labels) if labels.size else np.zeros(1, int)
             if (counts > 0).sum() < 2 or counts[counts > 0].min() < _ENOUGH:
                 continue
-            for column, values in self._columns(name, nodes).items():
+            for column, values in self._columns(name, rows).items():
                 share = _told(values[known], labels)
                 if share >= _ALMOST_ALL:
                     yield (
@@ -177,13 +179,19 @@ class _Leaks:
         times = link_times(edges.times, edges.ends, nodes)
         return None if times is None else times.numpy()
 
-    def _columns(self, name: str, nodes: Nodes) -> Mapping[str, Values]:
-        """The columns and features of a node type."""
-        if name in self.by_time.columns:
-            columns = self.by_time.columns[name]
-            return {n: columns.values[n] for n, part in columns.parts.items() if not part.absent}
-        names = self.by_time.description.nodes[name].names
-        return dict(zip(names, nodes.features.T.double().numpy(), strict=False))
+    def _columns(self, name: str, rows: Nodes | Edges) -> Mapping[str, Values]:
+        """The columns and features of a node type, or of an edge type."""
+        of_nodes, described = isinstance(rows, Nodes), self.by_time.description
+        table = name if of_nodes else f"{OF_EDGES}{name}"
+        if table in self.by_time.columns:
+            columns = self.by_time.columns[table]
+            read = {n for n, part in columns.parts.items() if not part.absent}
+            return {n: values for n, values in columns.values.items() if n in read}
+        names = (described.nodes if of_nodes else described.edges)[name].names
+        features = rows.features if isinstance(rows, Nodes) else rows.attributes
+        return (
+            {} if features is None else dict(zip(names, features.T.double().numpy(), strict=False))
+        )
 
     def _numbers(self, edge_type: str) -> Mapping[str, Values]:
         """The columns of numbers of an edge type, and its weights."""
