@@ -168,7 +168,7 @@ def test_code_that_was_named_once_or_is_listed_stays_allowed(
     monkeypatch.setenv(LIST_VARIABLE, str(allowed))
     with pytest.raises(RametError, match=f">> {allowed}") as refused:
         _ = parts.bare_method
-    assert command("methods", f"{file}:mine").code == 0
+    assert command("list", "methods", f"{file}:mine").code == 0
     monkeypatch.delenv("RAMET_ALLOWED_SHA256")  # as in a later session
     assert parts.bare_method.name == "mine"
     (line,) = allowed.read_text().splitlines()

@@ -55,18 +55,20 @@ class RunOptions:
 
     method: Annotated[
         str,
-        _method("A name from `ramet methods`, or file.py:factory.", flag="", is_code=True),
+        _method("A name from `ramet list methods`, or file.py:factory.", flag="", is_code=True),
     ]
     setting: Annotated[
         str,
         _data(
-            "A name from `ramet settings`, or file.py:setting.", shown_default="tiny", is_code=True
+            "A name from `ramet list settings`, or file.py:setting.",
+            shown_default="tiny",
+            is_code=True,
         ),
     ]
     network: Annotated[
         str | None,
         _method(
-            "Network of a method that brings none: a name from `ramet networks`, or "
+            "Network of a method that brings none: a name from `ramet list networks`, or "
             "file.py:network. Default: depends on the task.",
             "NAME",
             is_code=True,
@@ -173,7 +175,7 @@ class RunOptions:
         str | None,
         _method(
             "Rule for which clients send which parameters, instead of the method's own: a name "
-            "from `ramet activations`, or file.py:rule.",
+            "from `ramet list activations`, or file.py:rule.",
             "NAME[,KEY=VALUE]",
             is_code=True,
         ),
@@ -181,8 +183,8 @@ class RunOptions:
     merge: Annotated[
         str | None,
         _method(
-            "Rule for merging replies, instead of the weighted mean: a name from `ramet merges`, "
-            "or file.py:rule.",
+            "Rule for merging replies, instead of the weighted mean: a name from `ramet list "
+            "merges`, or file.py:rule.",
             "NAME[,KEY=VALUE]",
             is_code=True,
         ),
@@ -191,7 +193,7 @@ class RunOptions:
         str | None,
         _method(
             "What happens to a reply before it leaves a site, such as compression: a name from "
-            "`ramet releases`, or file.py:release.",
+            "`ramet list releases`, or file.py:release.",
             "NAME[,KEY=VALUE]",
             is_code=True,
         ),

@@ -224,11 +224,11 @@ def run(
     The options of `ramet run` are keywords.
 
     Args:
-        method: a name from ``ramet methods``, or ``module:factory`` or ``file.py:factory``; or a
+        method: a name from ``ramet list methods``, ``module:factory`` or ``file.py:factory``; or a
             `Method`. Other processes do not have an object that differs from what a built-in
             factory returns by default, so it runs in the engine ``local`` without workers, and
             only this process can continue its run.
-        setting: a name from ``ramet settings``, or ``file.py:setting``.
+        setting: a name from ``ramet list settings``, or ``file.py:setting``.
         start_from: the folder of a finished run whose models this one starts with: its shared
             arrays, and the private ones of each client that it had. A warning says what did not
             fit.

@@ -162,22 +162,22 @@ def test_without_a_terminal_progress_is_plain_lines_and_stdout_only_the_result(
 
 
 def test_methods_and_settings_are_listed() -> None:
-    listed = ramet("methods").stdout
+    listed = ramet("list", "methods").stdout
     assert all(name in listed for name in ("local", "fedavg", "fedstar", "structure.*"))
     assert "  fed-gcn: fedavg --network fedlit-gcn" in listed.splitlines()
-    listed = ramet("networks").stdout
+    listed = ramet("list", "networks").stdout
     assert all(name in listed for name in ("gin*", "fedlit-gcn", "simple-hgn*", "kind_width=32"))
-    listed = ramet("settings").stdout
+    listed = ramet("list", "settings").stdout
     assert all(name in listed for name in ("tiny", "single", "cross-diff", "by-label"))
-    listed = ramet("activations").stdout
+    listed = ramet("list", "activations").stdout
     assert all(word in listed for word in ("random-tensors", "restart", "alpha=0.5 beta=0.4"))
-    listed = ramet("merges").stdout
+    listed = ramet("list", "merges").stdout
     assert all(word in listed for word in ("median", "trimmed-mean", "krum", "share=0.2"))
     assert "without the `share` largest and the `share` smallest." in listed  # not wrapped
 
 
 def test_methods_describes_one_method() -> None:
-    lines = ramet("methods", "fedstar").stdout.splitlines()
+    lines = ramet("list", "methods", "fedstar").stdout.splitlines()
     assert lines[:4] == [
         "fedstar: Share the structure channel only; everything else is private.",
         "paper: arXiv:2211.13009",
@@ -189,13 +189,13 @@ def test_methods_describes_one_method() -> None:
         line.startswith("  lr, weight_decay, epochs, batch_size, algorithm, fresh_moments,")
         for line in lines
     )
-    assert "  protocol=ramet, or authors: see `ramet protocols fedstar`" in lines
-    theirs = ramet("protocols", "fedstar").stdout
+    assert "  protocol=ramet, or authors: see `ramet list protocols fedstar`" in lines
+    theirs = ramet("list", "protocols", "fedstar").stdout
     assert re.search(r"isolated_as_one +false +true +lib/utils.py", theirs)
-    assert "has no protocol of its authors" in refused("protocols", "fedavg")
-    assert "the same as: fedavg --network fedlit-gcn" in ramet("methods", "fed-gcn").stdout
-    assert "shares: extras of a stage only" in ramet("methods", "o-pfgl").stdout
-    assert "Did you mean 'fedstar'?" in refused("methods", "fedstarr")
+    assert "has no protocol of its authors" in refused("list", "protocols", "fedavg")
+    assert "the same as: fedavg --network fedlit-gcn" in ramet("list", "methods", "fed-gcn").stdout
+    assert "shares: extras of a stage only" in ramet("list", "methods", "o-pfgl").stdout
+    assert "Did you mean 'fedstar'?" in refused("list", "methods", "fedstarr")
     assert f"Choose one of: {', '.join(sorted(NETWORKS))}." in refused("networks", "transformer")
 
 

@@ -202,10 +202,14 @@ REFUSALS: dict[str, dict[str, str]] = {
     ),
 }
 NO_FOLDER = {
-    **dict.fromkeys(
-        ("methods", "protocols", "networks", "activations", "releases", "merges", "settings"),
-        "prints a list",
-    ),
+    **{
+        f"list {what}": "prints a list"
+        for what in (
+            *("methods", "protocols", "networks", "activations", "releases", "merges"),
+            *("settings", "tasks"),
+        )
+    },
+    "new": "refuses a file that exists, in its own test",
     "try": "its runs are in a temporary folder",
 }
 CASES = [

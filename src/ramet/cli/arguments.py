@@ -59,7 +59,7 @@ Track = Annotated[list[str] | None, option("track")]
 Method = Annotated[
     str,
     typer.Argument(
-        autocompletion=completion.method, help="Name from `ramet methods`, or file.py:factory."
+        autocompletion=completion.method, help="Name from `ramet list methods`, or file.py:factory."
     ),
 ]
 Sites = Annotated[

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from ramet.rules.method import Method
 
 app = typer.Typer()
+list_app = typer.Typer(
+    no_args_is_help=True, help="List methods, networks, settings, tasks and rules by name."
+)
+app.add_typer(list_app, name="list")
 
 
-@app.command()
+@list_app.command()
 def methods(
     name: Annotated[
         str | None,
@@ -41,7 +45,7 @@ def methods(
         print_line("Names that papers give to a method with a certain network:")
         for key, paper in PAPER_NAMES.items():
             print_line(f"  {key}: {paper.method} --network {paper.network}")
-        print_line("`ramet methods NAME` shows a method's paper, task and options.")
+        print_line("`ramet list methods NAME` shows a method's paper, task and options.")
         return
     allow_code(name)
     factory = method_factory(name)
@@ -68,16 +72,16 @@ def methods(
     for key, default in arguments(factory).items():
         print_line(f"  {key}={default}")
     if name in AUTHORS:
-        print_line(f"  protocol=ramet, or authors: see `ramet protocols {name}`")
+        print_line(f"  protocol=ramet, or authors: see `ramet list protocols {name}`")
     if method.model is None:
-        print_line("  the options of the network: `ramet networks`")
+        print_line("  the options of the network: `ramet list networks`")
     if method.training is None:
         print_line(
             f"  {', '.join(arguments(LocalTraining))}: training; defaults depend on the task"
         )
 
 
-@app.command()
+@list_app.command()
 def protocols(
     name: Annotated[
         str | None,
@@ -88,7 +92,7 @@ def protocols(
 
     Each option can also be set on its own, and options that are given come before the protocol.
 
-    Example: ramet protocols fedda
+    Example: ramet list protocols fedda
     """
     from ramet.papers.deviations import deviations, methods_of_papers, not_followed
 
@@ -100,7 +104,7 @@ def protocols(
             print_line(f"Not followed: {one}")
 
 
-@app.command()
+@list_app.command()
 def networks(
     name: Annotated[
         str | None,
@@ -115,7 +119,7 @@ def networks(
     print_line("* is the default of the task. A network of your own is file.py:NETWORK.")
 
 
-@app.command()
+@list_app.command()
 def activations() -> None:
     """List the rules for --activation: which clients send which parameters in a round."""
     from ramet.methods import ACTIVATIONS
@@ -123,7 +127,7 @@ def activations() -> None:
     _list_rules(("activation", "rule"), ACTIVATIONS)
 
 
-@app.command()
+@list_app.command()
 def releases() -> None:
     """List what --release can do to a reply before it leaves a site."""
     from ramet.methods import RELEASES
@@ -131,7 +135,7 @@ def releases() -> None:
     _list_rules(("release", "what it does"), RELEASES)
 
 
-@app.command()
+@list_app.command()
 def merges() -> None:
     """List the rules for --merge: how replies are merged."""
     from ramet.methods import MERGES, SUMMATIONS
@@ -144,7 +148,7 @@ def _list_rules(heads: tuple[str, str], rules: Mapping[str, Callable[..., object
     print_list((*heads, "options"), rows)
 
 
-@app.command()
+@list_app.command()
 def settings() -> None:
     """List the settings and their clients."""
     from ramet.partition import SETTINGS
@@ -156,6 +160,17 @@ def settings() -> None:
         clients = " ".join(setting.clients) if named else f"{len(setting.clients)} parts"
         rows.append((name, setting.about, clients, _options(factory)))
     print_list(("setting", "about", "clients", "--set"), rows)
+
+
+@list_app.command()
+def tasks() -> None:
+    """List the tasks for --task, with their metrics; the first is the default."""
+    from ramet.tasks import TASK_METRICS, TASKS
+
+    rows = [
+        (name, ", ".join(metrics), _options(TASKS[name])) for name, metrics in TASK_METRICS.items()
+    ]
+    print_list(("task", "--metric", "--set"), rows)
 
 
 def _summary(documented: Callable[..., object]) -> str:

@@ -50,7 +50,7 @@ def compare(
         typer.Argument(
             metavar="METHOD...",
             autocompletion=completion.method,
-            help="Names from `ramet methods`, or file.py:factory, each with its options.",
+            help="Names from `ramet list methods`, or file.py:factory, each with its options.",
         ),
     ],
     setting: Setting = None,
@@ -109,8 +109,8 @@ def compare(
 ) -> None:
     """Run several methods over several seeds and splits, in parallel, and compare them.
 
-    METHOD is a name from `ramet methods`, or file.py:factory. Options of one method follow its name
-    after commas; merge= and activation= come last. Rerun the same command to continue.
+    METHOD is a name from `ramet list methods`, or file.py:factory. Options of one method follow its
+    name after commas; merge= and activation= come last. Rerun the same command to continue.
 
     Gains come with 95 % intervals and effect sizes; with five or more splits or seeds, also with
     p-values, adjusted for the number of methods too (Holm). Only with several --splits do the

@@ -20,6 +20,7 @@ from ramet.cli import (
     export,
     leak,
     link,
+    new,
     predict,
     report,
     reproduce,
@@ -28,33 +29,48 @@ from ramet.cli import (
     trial,
     tune,
 )
-from ramet.cli.console import out, print_error
+from ramet.cli.console import out, print_error, print_line
 from ramet.errors import RametError
 from ramet.version import __version__
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 app = typer.Typer(
     help="Federated learning on graphs: train across sites while each keeps its own data.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     suggest_commands=False,  # Click already does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GROUPS = (
-    *(run, evaluate, predict, export, leak, trial, compare, reproduce, report, board, tune, data),
-    *(catalogue, site, charter, link, deploy),
-)
-for group in GROUPS:
-    app.add_typer(group.app)
+PANELS = {
+    "Run": (run, trial, new),
+    "Use the model": (evaluate, predict, export),
+    "Study": (compare, tune, report, board, reproduce),
+    "Your data": (data, link),
+    "Privacy and consortium": (leak, site, charter, deploy),
+    "Lists": (catalogue,),
+}
+for panel, modules in PANELS.items():
+    for module in modules:
+        for command in (*module.app.registered_commands, *module.app.registered_groups):
+            command.rich_help_panel = panel
+        app.add_typer(module.app)
+_NEXT = """What next?
+  ramet run fedstar                    train three clients on a tiny dataset, in seconds
+  ramet new site my-bank               write a site with tables, to fill in yours
+  ramet compare local fedavg fedstar   does training together help?
+`ramet --help` lists all commands."""
 
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
         out.print(__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        for line in _NEXT.splitlines():
+            print_line(line)
 
 
 def main() -> None:

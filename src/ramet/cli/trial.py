@@ -26,8 +26,8 @@ def try_method(
         str | None,
         typer.Option(
             autocompletion=completion.setting,
-            help="A name from `ramet settings`, or file.py:setting. Default: a small one, without "
-            "downloads, for the method's task.",
+            help="A name from `ramet list settings`, or file.py:setting. Default: a small one, "
+            "without downloads, for the method's task.",
         ),
     ] = None,
     options: Options = None,

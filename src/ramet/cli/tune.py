@@ -44,7 +44,7 @@ def tune(
         typer.Argument(
             metavar="METHOD...",
             autocompletion=completion.method,
-            help="Names from `ramet methods`, or file.py:factory, each with its fixed options.",
+            help="Names from `ramet list methods`, or file.py:factory, each with fixed options.",
         ),
     ],
     setting: Setting = None,

@@ -129,10 +129,12 @@ class Consortium(AgreedRun, _File):
                 f"a quorum of {self.needed} exceeds the number of sites, {len(self.sites)}"
             )
         if ".py:" in self.method:
-            raise ValueError("sites do not have the method's file; choose one of `ramet methods`")
+            raise ValueError(
+                "sites do not have the method's file; choose one of `ramet list methods`"
+            )
         if ".py:" in f"{self.network} {self.activation} {self.merge} {self.release}":
             raise ValueError(
-                "sites do not have the file of a network or rule; see `ramet networks`, "
+                "sites do not have the file of a network or rule; see `ramet list networks`, "
                 "`activations`, `merges`, `releases`"
             )
         return self

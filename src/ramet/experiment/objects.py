@@ -25,8 +25,8 @@ def method_name(method: str | Method) -> str:
         return method
     if not isinstance(method, Method):
         raise RametError(
-            f"the method is of type {type(method).__name__}. Give a name from `ramet methods`, "
-            "file.py:FACTORY, or a Method, such as ramet.fedavg()."
+            f"the method is of type {type(method).__name__}. Give a name from `ramet list "
+            "methods`, file.py:FACTORY, or a Method, such as ramet.fedavg()."
         )
     built_in = METHODS.get(method.name)
     if built_in is not None and _same(built_in(), method):

@@ -71,7 +71,7 @@ class AgreedRun(BaseModel):
         if is_user_defined(setting):
             raise ValueError(
                 "a coordinator cannot name code that reads a site's data; each site brings its "
-                "own graphs. Leave out `setting`, or use a name from `ramet settings`"
+                "own graphs. Leave out `setting`, or use a name from `ramet list settings`"
             )
         return setting
 

@@ -36,7 +36,7 @@ class Setting(ABC):
     """
 
     about: str
-    """Of built-in settings, for `ramet settings`."""
+    """Of built-in settings, for `ramet list settings`."""
     rounds: int = 50
     """The default number of rounds."""
     user_defined: ClassVar[bool] = False

@@ -303,7 +303,7 @@ def tune(
 
     Args:
         methods: one or more methods, each with fixed options after commas: ``fedprox,mu=0.1``.
-        setting: a name from ``ramet settings``, or ``file.py:setting``. PyG objects are
+        setting: a name from ``ramet list settings``, or ``file.py:setting``. PyG objects are
             given as ``clients`` instead, as for `ramet.run`.
         trials: the number of trials of each method.
         search: what to vary: ``{"lr": "0.001..0.1:log", "hidden": "32,64"}``. By default learning

@@ -208,7 +208,7 @@ class TargetTask(Task):
             found = "numbers or several labels" if self.has_classes else "classes"
             raise RametError(
                 f"this method is for {self.name}, but these clients' data have {found}. Choose "
-                "another method or another --task; `ramet methods NAME` shows a method's task."
+                "another method or another --task; `ramet list methods NAME` shows a method's task."
             )
 
     def baseline(self, samples: Any) -> Baseline:
@@ -240,6 +240,6 @@ def mismatch(task: TaskName, expected: type, data: ClientData[Any, Any]) -> Rame
     """The error for data of another task."""
     return RametError(
         f"{task} needs {expected.__name__} data, but these clients hold "
-        f"{type(data.content).__name__} data. Choose a method for their task; `ramet methods NAME` "
-        "shows a method's task."
+        f"{type(data.content).__name__} data. Choose a method for their task; `ramet list methods "
+        "NAME` shows a method's task."
     )

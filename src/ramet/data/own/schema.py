@@ -173,7 +173,7 @@ def check_task(schema: Schema, task: TaskName) -> None:
     if level_of(schema.task) != level_of(task):
         raise RametError(
             f"this method is for {task}, and the sites' graphs are for {schema.task}. Choose "
-            "another method; `ramet methods` lists them."
+            "another method; `ramet list methods` lists them."
         )
 
 
