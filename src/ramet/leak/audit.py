@@ -10,12 +10,12 @@ from pathlib import Path
 
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
-from ramet.experiment.capabilities import Can
 from ramet.experiment.continuing import check_split
 from ramet.leak.attacked import Attacked, Effort, FinishedRun
 from ramet.leak.attacks import ATTACKS, Attack
 from ramet.leak.control import Leaking, Plant
 from ramet.leak.findings import Audit, Finding, View
+from ramet.tasks import GraphSamples, NodeSamples
 
 
 def audit(run: RunFolder, effort: Effort = Effort()) -> Audit:  # noqa: B008 (frozen)
@@ -66,14 +66,11 @@ def _check_data(run: RunFolder, experiment: Experiment) -> None:
             "be measured. Audit a simulation: the same command with each site's file, or a run on "
             "similar public data."
         )
-    if experiment.method.task.name == "link-prediction":
+    samples = experiment.samples(experiment.clients[0])
+    if not isinstance(samples, GraphSamples | NodeSamples):
         raise RametError(
-            "`ramet leak` audits graph and node classification, but this run predicts links."
-        )
-    if not experiment.method.task.has_classes:
-        raise RametError(
-            "`ramet leak` audits graph and node classification, but this run predicts "
-            f"{Can.NUMBERS.value}, for which its attacks are not written."
+            "`ramet leak` audits tasks for graphs and for nodes, but this run's is "
+            f"{experiment.method.task.name}."
         )
     check_split(run)
 
