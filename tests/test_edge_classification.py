@@ -284,7 +284,7 @@ def test_what_is_not_for_edges_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RametError, match=text):
             run(tmp_path / "refused", sites, **given)
     result = run(tmp_path, sites, rounds=1)
-    with pytest.raises(RametError, match="task is edge-classification"):
+    with pytest.raises(RametError, match="is edge-classification"):
         audit(RunFolder(result.folder))
     with pytest.raises(RametError, match="cannot be explained"):
         result.explain("t0", "a")

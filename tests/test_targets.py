@@ -20,7 +20,6 @@ from ramet.data.own.site import check_site, read_site
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.run_models import start_model_of
-from ramet.leak.audit import audit
 from ramet.metrics.regression import METRICS
 from ramet.scale import Scale
 from ramet.studies.trial.candidate import Candidate
@@ -255,14 +254,6 @@ def test_a_missing_number_is_named_by_its_row(tmp_path: Path) -> None:
 def test_methods_that_compute_with_classes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RametError, match="computes with classes, and the task has none"):
         run(tmp_path, people(tmp_path), method="fedproto", rounds=1)
-
-
-def test_what_is_for_classes_only_is_refused_by_name(tmp_path: Path) -> None:
-    result = run(tmp_path, people(tmp_path), rounds=1)
-    with pytest.raises(RametError, match="this run predicts numbers or several labels, for which"):
-        audit(RunFolder(result.folder))
-    with pytest.raises(RametError, match="numbers and several labels cannot be explained"):
-        result.explain("p0", "a")
 
 
 def test_a_method_for_numbers_is_tried_on_a_named_setting(tmp_path: Path) -> None:

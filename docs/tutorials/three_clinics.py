@@ -220,7 +220,7 @@ print(f"{hits} of the first ten came back; of ten at random it would be {by_chan
 # %%
 first = ranking["id"].iloc[0]
 why = result.explain(first, "south", june_toml)
-print(f"\n{first} has probability {why.probability:.2f} of '{why.predicted}':")
+print(f"\n{first} has probability {why.value:.2f} of '{why.output}':")
 for feature, contribution in why.features[["feature", "contribution"]].head(4).to_numpy():
     print(f"  {feature}: {contribution:+.2f}")
 
@@ -300,7 +300,7 @@ most = why.features.head(7)
 reasons.barh(most["feature"], most["contribution"], color="#0072B2")
 reasons.invert_yaxis()
 reasons.axvline(0, color="black", linewidth=0.8)
-reasons.set(xlabel=f"added to the probability of '{why.predicted}'", title=f"Why {first}?")
+reasons.set(xlabel=f"added to the probability of '{why.output}'", title=f"Why {first}?")
 for axes in (compared, ranked, reasons):
     axes.grid(axis="x" if axes is not compared else "y", alpha=0.25)
     axes.set_axisbelow(True)

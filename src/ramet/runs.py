@@ -167,6 +167,7 @@ class Result:
         client: str | None = None,
         site: Path | str | None = None,
         *,
+        of: str | None = None,
         best: bool = False,
         context: Path | str | None = None,
     ) -> Explanation:
@@ -176,13 +177,15 @@ class Result:
             id_: the id of the node or graph.
             client: whose model is used; default: the site's name.
             site: the TOML file that describes the data; default: the data of training.
+            of: the class, label or number; default: the predicted class, the likeliest label, or
+                the only number.
             best: use the model of the best round instead of the final one.
             context: the TOML file of an earlier period, whose rows the new ones continue.
         """
         from ramet.prediction.explanation import explained
 
         path, past = (None if one is None else Path(one) for one in (site, context))
-        return explained(Trained.open(self.folder, best), str(id_), path, client, past)
+        return explained(Trained.open(self.folder, best), str(id_), path, client, past, of)
 
     def export(
         self, client: str, folder: Path | str, *, programs: bool = True, best: bool = False

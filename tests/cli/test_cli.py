@@ -196,7 +196,9 @@ def test_methods_describes_one_method() -> None:
     assert "the same as: fedavg --network fedlit-gcn" in ramet("list", "methods", "fed-gcn").stdout
     assert "shares: extras of a stage only" in ramet("list", "methods", "o-pfgl").stdout
     assert "Did you mean 'fedstar'?" in refused("list", "methods", "fedstarr")
-    assert f"Choose one of: {', '.join(sorted(NETWORKS))}." in refused("list", "networks", "transformer")
+    assert f"Choose one of: {', '.join(sorted(NETWORKS))}." in refused(
+        "list", "networks", "transformer"
+    )
 
 
 @pytest.mark.parametrize("width", [30, 80])

@@ -124,8 +124,8 @@ def test_another_kind_of_target_is_refused() -> None:
         def loss(self, output: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
             return (output - labels).mean()
 
-        def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
-            return output.double().numpy()
+        def values(self, output: Tensor, scale: Tensor | None = None) -> Tensor:
+            return output.double()
 
         def error(self, true: Labels, predicted: Predicted) -> float:
             return float((true - predicted).mean())

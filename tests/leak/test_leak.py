@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import ramet
 from command_line import ramet as command
@@ -19,21 +18,22 @@ from own_sites import node_site, write_csv
 from ramet.engine.site.audit import AuditEntry, SentTensor
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.experiment.run_models import model_of, start_model_of
+from ramet.experiment.run_models import model_of
 from ramet.leak import NAME, Audit, Effort, audit, parse_bars
-from ramet.leak.attacked import Attacked, FinishedRun
+from ramet.leak.attacked import FinishedRun, sites_of
 from ramet.leak.attacks import ATTACKS, Attack
 from ramet.leak.candidates import Candidates
-from ramet.leak.capture import Repeated, Round, Seen, Sums, repeated
+from ramet.leak.capture import Repeated, Round, Sums, repeated
 from ramet.leak.columns import Layer, moved
-from ramet.leak.control import Leaking, as_it_is
+from ramet.leak.control import Leaking
 from ramet.leak.findings import View
 from ramet.leak.links import pairs
 from ramet.methods import fedavg
-from ramet.payload import Arrays, Payload
+from ramet.payload import Payload
 from ramet.report.leak import verdict
 from ramet.rules.method import Method
 from ramet.training.local import LocalTraining
+from silent_runs import Silent
 
 LITTLE = Effort(references=2, canaries=8, small_sites=1)
 REPLIES_ONLY = Effort(references=0, canaries=0, small_sites=1)
@@ -245,26 +245,6 @@ def test_an_attack_that_cannot_succeed_has_no_power(runs: Path) -> None:
     assert verdict(one) == "no power here"
 
 
-class Silent(Attacked):
-    """A run whose networks never learn anything, and whose replies are what was sent."""
-
-    def first(
-        self, samples: Mapping[str, Any] | None = None, prepared: Arrays | None = None
-    ) -> Seen:
-        seen = Leaking(self, as_it_is).first(samples, prepared)
-        return Seen(seen.training, seen.sent, seen.sent)
-
-    def networks(self, view: View) -> list[dict[str, nn.Module]]:
-        return [self.trained(self.sites, 0)]
-
-    def trained(
-        self,
-        samples: Mapping[str, Any],
-        number: int,
-    ) -> dict[str, nn.Module]:
-        return {client: start_model_of(self.experiment, client) for client in samples}
-
-
 @pytest.fixture(scope="module")
 def silent(runs: Path) -> dict[str, Silent]:
     opened = {name: RunFolder.open(runs / name) for name in ("graphs", "nodes")}
@@ -272,9 +252,8 @@ def silent(runs: Path) -> dict[str, Silent]:
     found = {}
     for name, run in opened.items():
         experiment = run.experiment()
-        sites = {client: Candidates(experiment.samples(client)) for client in experiment.clients}
         effort = Effort(references=4, canaries=40, small_sites=4)
-        found[name] = Silent(experiment, sites, effort)
+        found[name] = Silent(experiment, sites_of(experiment), effort)
     return found
 
 
@@ -349,7 +328,7 @@ def test_margins_fall_as_the_loss_grows(runs: Path) -> None:
     experiment = run.experiment()
     site = Candidates(experiment.samples("rings"))
     model, chosen = model_of(run, "rings"), site.members[:5]
-    chances = site.logits(model, chosen).softmax(dim=1)[range(5), site.labels[chosen]].numpy()
+    chances = site.outputs(model, chosen).softmax(dim=1)[range(5), site.labels[chosen]].numpy()
     assert site.margins(model, chosen) == pytest.approx(np.log(chances / (1 - chances)))
 
 

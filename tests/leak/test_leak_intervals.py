@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from ramet.leak.estimates import paired
 from ramet.leak.intervals import (
     Ranked,
     auc,
@@ -126,3 +127,9 @@ def test_the_bound_exceeds_the_true_epsilon_in_one_of_20_audits_at_most() -> Non
         for correct in draw.binomial(60, rate, size=trials)
     )
     assert over / trials <= 0.07
+
+
+def test_finding_nothing_is_no_leak_where_chance_is_below_zero() -> None:
+    found = paired([0.0, 0.0, 0.0], [-0.8, 0.6, -0.1], least=-1.0)
+    assert found.value == 0
+    assert found.low < -0.1 < found.high

@@ -95,9 +95,9 @@ def test_the_feature_that_decides_comes_first(
     for id_ in ("p0", "p1", "p2", "p3"):
         found = result.explain(id_, site=files[0])
         assert found.features["feature"][0] == "dose", found.features
-        assert _total(found) == pytest.approx(found.probability - found.baseline, abs=0.05)
+        assert _total(found) == pytest.approx(found.value - found.baseline, abs=0.05)
     frame = result.predict(site=files[0]).set_index("id")
-    assert found.probability == pytest.approx(frame.loc["p3", f"p_{found.predicted}"], abs=1e-4)
+    assert found.value == pytest.approx(frame.loc["p3", f"p_{found.output}"], abs=1e-4)
 
 
 def test_the_link_that_decides_comes_first(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_graphs_are_explained(method: str, tmp_path: Path) -> None:
     found = result.explain("g3", site=files[0])
     assert {*found.features["feature"]} == {"mass", "charge"}
     assert len(found.links) == 3  # the path 0-1-2-3
-    assert _total(found) == pytest.approx(found.probability - found.baseline, abs=0.02)
+    assert _total(found) == pytest.approx(found.value - found.baseline, abs=0.02)
     frame = result.predict(site=files[0]).set_index("id")
-    assert found.probability == pytest.approx(frame.loc["g3", f"p_{found.predicted}"], abs=1e-5)
+    assert found.value == pytest.approx(frame.loc["g3", f"p_{found.output}"], abs=1e-5)
 
 
 def test_the_command_prints_tables_json_and_a_picture(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_command_prints_tables_json_and_a_picture(tmp_path: Path) -> None:
     done = command(*words, "--out", tmp_path / "p17.png")
     assert done.code == 0, done.stderr
     found = result.explain("p17", site=files[0])
-    assert f"p17: {found.predicted} with {found.probability:.1%}" in done.stdout
+    assert f"p17: {found.output} with {found.value:.1%}" in done.stdout
     for name in found.features["feature"][:10]:
         assert name in done.stdout
     assert (tmp_path / "p17.png").read_bytes().startswith(b"\x89PNG")

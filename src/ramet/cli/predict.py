@@ -95,6 +95,14 @@ def explain(
     id_: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the node or graph.")],
     site: NewSite = None,
     client: Client = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Class, label or number to explain. Default: the predicted class, the likeliest "
+            "label, or the only number.",
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Features and links to list.")] = 10,
     out: Annotated[Path | None, typer.Option(help="Also draw a .png or .svg file.")] = None,
     best: Best = False,
@@ -103,11 +111,14 @@ def explain(
 ) -> None:
     """Explain the prediction for one node or graph of a site's data.
 
-    Lists how many percentage points each feature and each link adds to the probability of the
-    predicted class, compared with average features and no links. Needs Captum; the picture needs
-    matplotlib.
+    Lists how much each feature and each link adds to the prediction, compared with average features
+    and no links: to a probability in percentage points, to a number in its unit. Needs Captum; the
+    picture needs matplotlib.
 
-    Example: ramet explain runs/together --site north/june.toml --id p17 --out p17.png
+    \b
+    Examples:
+    ramet explain runs/together --site north/june.toml --id p17 --out p17.png
+    ramet explain runs/ages --id p17 --client north --of age
     """
     from ramet.prediction import Trained
     from ramet.prediction.explanation import explained
@@ -115,7 +126,7 @@ def explain(
 
     if out is not None:
         check_output(out, (".png", ".svg"))
-    found = explained(Trained.open(folder, best), id_, site, client, context)
+    found = explained(Trained.open(folder, best), id_, site, client, context, of)
     if as_json:
         print_json(found.to_json())
     else:

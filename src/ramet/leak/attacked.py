@@ -23,7 +23,8 @@ from ramet.leak.findings import View
 from ramet.leak.links import Pairs, pairs
 from ramet.leak.membership import Shadows, shadows
 from ramet.payload import Array, Arrays
-from ramet.tasks import NodeSamples
+from ramet.tasks import NodeSamples, Target, TargetTask
+from ramet.tasks.targets import CLASSES
 
 _KEPT = 20
 """For about how many rounds a member keeps the merged model."""
@@ -104,6 +105,11 @@ class Attacked(ABC):
         self.experiment, self.sites, self.effort = experiment, sites, effort
         self.sharing = Sharing(experiment)
 
+    @property
+    def target(self) -> Target:
+        """What is predicted."""
+        return next(iter(self.sites.values())).target
+
     @abstractmethod
     def first(
         self, samples: Mapping[str, Any] | None = None, prepared: Arrays | None = None
@@ -147,8 +153,7 @@ class FinishedRun(Attacked):
 
     def __init__(self, run: RunFolder, scratch: Path, effort: Effort) -> None:
         experiment = _unverified(run.experiment())
-        sites = {client: Candidates(experiment.samples(client)) for client in experiment.clients}
-        super().__init__(experiment, sites, effort)
+        super().__init__(experiment, sites_of(experiment), effort)
         self._run, self._scratch = run, scratch
 
     @property
@@ -223,6 +228,13 @@ class FinishedRun(Attacked):
 
     def _new_folder(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self._scratch))
+
+
+def sites_of(experiment: Experiment) -> dict[str, Candidates]:
+    """The samples of each client, with what is predicted for them."""
+    task = experiment.method.task
+    target = task.target if isinstance(task, TargetTask) else CLASSES
+    return {c: Candidates(experiment.samples(c), target) for c in experiment.clients}
 
 
 def _unverified(experiment: Experiment) -> Experiment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -12,11 +12,11 @@ from torch import nn
 
 from ramet.leak import canaries, columns, control, links
 from ramet.leak.attacked import Attacked
-from ramet.leak.candidates import Candidates
 from ramet.leak.control import Plant
 from ramet.leak.estimates import area, fmean, hits, paired
 from ramet.leak.findings import Finding, View, finding, not_applicable
 from ramet.leak.intervals import Ranked, epsilon_bound, f1, f1_estimate, proportion
+from ramet.leak.labels import words
 from ramet.leak.membership import by_loss
 from ramet.leak.prepared import prepared, rows_read
 from ramet.randomness import Randomness
@@ -69,7 +69,7 @@ def _features(run: Attacked, view: View) -> list[Finding]:
     found = columns.Reconstruction.of(run.sites, layer)
     for number in range(run.effort.small_sites):
         small = {
-            client: Candidates(site.trained_with(_one_member(run, client, number)))
+            client: replace(site, samples=site.trained_with(_one_member(run, client, number)))
             for client, site in run.sites.items()
         }
         seen = run.first({client: site.samples for client, site in small.items()})
@@ -80,7 +80,7 @@ def _features(run: Attacked, view: View) -> list[Finding]:
     name, one = found.best()
     what = "structure encodings" if layer.structure else "features"
     note = f"of {what}, by {name}; chance: their mean over all sites"
-    result = paired(one.told, one.known), fmean(one.known)
+    result = paired(one.told, one.known, least=-1.0), fmean(one.known)
     return [finding("features", view, *result, len(one.told), note)]
 
 
@@ -111,7 +111,8 @@ def _rows(run: Attacked, view: View) -> list[Finding]:
 
 
 def _labels(run: Attacked, view: View) -> list[Finding]:
-    reason = run.sharing.no_network(view) or run.not_repeated
+    reason = "" if run.target.has_classes else f"for classes, not for {words(run.target)}"
+    reason = reason or run.sharing.no_network(view) or run.not_repeated
     errors, chance = ([], []) if reason else _label_errors(run, view)
     if not errors:
         reason = reason or "no other site has held-out samples"
@@ -125,7 +126,7 @@ def _label_errors(run: Attacked, view: View) -> tuple[list[float], list[float]]:
     errors, chance = [], []
     for client, model in run.networks(view)[-1].items():
         probabilities = [
-            site.logits(model, site.others).softmax(dim=1)
+            site.outputs(model, site.others).softmax(dim=1)
             for other, site in run.sites.items()
             if other != client and site.others.numel()
         ]
@@ -180,7 +181,8 @@ def _links(run: Attacked, view: View) -> list[Finding]:
     if reason:
         return [not_applicable("links", view, reason)]
     models, with_links = run.networks(view)[-1], view == "predictions"
-    return [area("links", view, links.stolen(models, graphs, run.pairs, with_links))]
+    found = links.stolen(models, graphs, run.pairs, run.target, with_links)
+    return [area("links", view, found)]
 
 
 def _epsilon(run: Attacked, view: View) -> list[Finding]:
@@ -189,7 +191,7 @@ def _epsilon(run: Attacked, view: View) -> list[Finding]:
         return [not_applicable("epsilon", view, reason or run.not_repeated)]
     made = canaries.guesses(run)
     graphs = isinstance(next(iter(run.sites.values())).samples, GraphSamples)
-    what = "graph" if graphs else "node's class"
+    what = "graph" if graphs else f"node's {words(run.target)}"
     note = f"unit: one {what}; {made.correct} of {made.made} guesses were correct"
     budget = run.experiment.settings.budget
     bound = epsilon_bound(made.correct, made.made, 0.0 if budget is None else budget.delta)
@@ -201,8 +203,8 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("features", ("replies",), _features, control.as_it_is),
     Attack("rows", ("prepared",), _rows, control.as_it_is),
     Attack("labels", ("replies",), _labels, control.one_class),
-    Attack("membership", ("replies", "rounds", "model"), _membership, control.random_classes),
-    Attack("lira", ("replies", "model"), _lira, control.random_classes),
-    Attack("links", ("replies", "model", "predictions"), _links, control.class_per_link),
-    Attack("epsilon", ("model",), _epsilon, control.random_classes),
+    Attack("membership", ("replies", "rounds", "model"), _membership, control.random_labels),
+    Attack("lira", ("replies", "model"), _lira, control.random_labels),
+    Attack("links", ("replies", "model", "predictions"), _links, control.labels_per_link),
+    Attack("epsilon", ("model",), _epsilon, control.random_labels),
 )

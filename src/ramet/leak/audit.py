@@ -11,7 +11,6 @@ from pathlib import Path
 from ramet.data.own.schema import level_of
 from ramet.errors import RametError
 from ramet.experiment import Experiment, RunFolder
-from ramet.experiment.capabilities import Can
 from ramet.experiment.continuing import check_split
 from ramet.leak.attacked import Attacked, Effort, FinishedRun
 from ramet.leak.attacks import ATTACKS, Attack
@@ -69,13 +68,8 @@ def _check_data(run: RunFolder, experiment: Experiment) -> None:
         )
     if level_of(experiment.method.task.name) in ("link", "edge"):
         raise RametError(
-            "`ramet leak` audits tasks for graphs and nodes, but this run's task is "
+            "`ramet leak` audits tasks for graphs and for nodes, but this run's is "
             f"{experiment.method.task.name}."
-        )
-    if not experiment.method.task.has_classes:
-        raise RametError(
-            "`ramet leak` audits graph and node classification, but this run predicts "
-            f"{Can.NUMBERS.value}, for which its attacks are not written."
         )
     check_split(run)
 

@@ -62,12 +62,9 @@ def _with_canaries(site: Candidates, client: str, count: int, seed: int) -> _Sit
     randomness = Randomness(seed, client, 0)
     order = torch.randperm(site.members.numel(), generator=randomness.generator("canaries"))
     chosen = site.members[order[: min(count, site.members.numel() // 2)]]
-    shift = torch.randint(
-        1, site.classes, chosen.shape, generator=randomness.generator("classes of canaries")
-    )
-    wrong = (site.labels[chosen] + shift) % site.classes
+    altered = site.with_wrong_labels(chosen, randomness.generator("classes of canaries"))
     tosses = torch.randint(0, 2, chosen.shape, generator=randomness.generator("tosses"))
-    return _Site(site.relabelled(chosen, wrong), chosen, tosses.bool())
+    return _Site(altered, chosen, tosses.bool())
 
 
 def _counted(scores: Scores, included: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Guesses:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ramet.leak import labels as of_labels
 from ramet.leak.intervals import Scores
-from ramet.tasks import GraphSamples, NodeSamples
+from ramet.tasks import GraphSamples, NodeSamples, Target
+from ramet.tasks.targets import CLASSES
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Candidates:
     """The samples of a site that may have been trained with."""
 
     samples: GraphSamples | NodeSamples
+    target: Target = CLASSES
+    """What is predicted."""
 
     @property
     def members(self) -> Tensor:
@@ -37,7 +40,14 @@ class Candidates:
 
     @property
     def classes(self) -> int:
+        """The number of classes, or of outputs."""
         return int(self._content.classes)
+
+    @property
+    def scale(self) -> Tensor | None:
+        """The means and deviations of numbers, or weights of classes."""
+        scale: Tensor | None = self._content.label_scale
+        return scale
 
     @property
     def _content(self) -> Any:
@@ -47,19 +57,30 @@ class Candidates:
         """The samples with other ones for training."""
         return replace(self.samples, split=replace(self.samples.split, train=members))
 
+    def with_random_labels(self, draw: torch.Generator) -> Candidates:
+        """A copy with labels that nothing tells."""
+        labels = of_labels.random_labels(self.target, self.labels, self.classes, self.scale, draw)
+        return self.relabelled(torch.arange(len(labels)), labels)
+
+    def with_wrong_labels(self, chosen: Tensor, draw: torch.Generator) -> Candidates:
+        """A copy in which the chosen samples have labels that are not theirs."""
+        true = self.labels[chosen]
+        wrong = of_labels.wrong_labels(self.target, true, self.classes, self.scale, draw)
+        return self.relabelled(chosen, wrong)
+
     def relabelled(self, chosen: Tensor, labels: Tensor) -> Candidates:
-        """A copy in which the chosen samples have other classes."""
+        """A copy in which the chosen samples have other labels."""
         changed = self.labels.clone()
         changed[chosen] = labels
         if isinstance(self.samples, GraphSamples):
             block = replace(self.samples.block, labels=changed, class_count=self.classes)
-            return Candidates(replace(self.samples, block=block))
+            return replace(self, samples=replace(self.samples, block=block))
         graph = replace(self.samples.graph, labels=changed)
-        return Candidates(replace(self.samples, graph=graph))
+        return replace(self, samples=replace(self.samples, graph=graph))
 
     @torch.inference_mode()
-    def logits(self, model: nn.Module, chosen: Tensor) -> Tensor:  # [chosen, classes]
-        """The network's logits; those of nodes are computed with their neighbours."""
+    def outputs(self, model: nn.Module, chosen: Tensor) -> Tensor:  # [chosen, outputs]
+        """The network's outputs; those of nodes are computed with their neighbours."""
         model.eval()
         if isinstance(self.samples, NodeSamples):
             outputs: Tensor = model(self.samples.graph)[chosen]
@@ -69,11 +90,10 @@ class Candidates:
         return outputs.double().nan_to_num(0.0)
 
     def margins(self, model: nn.Module, chosen: Tensor) -> Scores:
-        """log p / (1 - p) of each sample's own class, which grows as the loss falls."""
-        logs = self.logits(model, chosen).log_softmax(dim=1)
-        own = logs.gather(1, self.labels[chosen].unsqueeze(1)).squeeze(1)
-        rest = logs.scatter(1, self.labels[chosen].unsqueeze(1), -torch.inf).logsumexp(dim=1)
-        found: Scores = (own - rest).numpy().astype(np.float64)
+        """How well the network knows each sample, which grows as the loss falls."""
+        outputs = self.outputs(model, chosen)
+        margins = of_labels.margins(self.target, outputs, self.labels[chosen], self.scale)
+        found: Scores = margins.double().numpy()
         return found
 
     def shares(self) -> Scores:

@@ -2,8 +2,8 @@
 
 It has the networks and the sample sizes of the audited run, and protects nothing. Round 1 is one
 step of plain SGD without decay and dropout. Networks are trained, without decay and dropout, until
-they know the classes of their training samples by heart. What an attack looks for is planted in
-these classes.
+they know the labels of their training samples by heart. What an attack looks for is planted in
+these labels.
 """
 
 from __future__ import annotations
@@ -45,41 +45,36 @@ def as_it_is(site: Candidates, _pairs: Pairs | None, _number: int, _draw: Any) -
     return site
 
 
-def random_classes(
+def random_labels(
     site: Candidates, _pairs: Pairs | None, _number: int, draw: torch.Generator
 ) -> Candidates:
-    """Who knows a sample's class was trained with it."""
-    return site.relabelled(_every(site), _random(site, draw))
+    """Who knows a sample's labels was trained with it."""
+    return site.with_random_labels(draw)
 
 
 def one_class(
     site: Candidates, _pairs: Pairs | None, number: int, draw: torch.Generator
 ) -> Candidates:
     """Nearly all samples of a site have the same class, which the next site has not."""
-    classes = _random(site, draw)
+    classes = site.with_random_labels(draw).labels
     usual = torch.rand(classes.shape, generator=draw) < 0.9
     return site.relabelled(_every(site), classes.where(~usual, number % site.classes))
 
 
-def class_per_link(
+def labels_per_link(
     site: Candidates, pairs: Pairs | None, _number: int, draw: torch.Generator
 ) -> Candidates:
-    """Linked nodes have the same class, which is learned from the nodes' own features."""
+    """Linked nodes have the same labels, which are learned from the nodes' own features."""
     assert pairs is not None
-    classes = _random(site, draw)
-    classes[pairs.linked[1]] = classes[pairs.linked[0]]
-    planted = site.relabelled(_every(site), classes)
+    planted = site.with_random_labels(draw)
+    planted = planted.relabelled(pairs.linked[1], planted.labels[pairs.linked[0]])
     samples = planted.trained_with(_every(site))
     assert isinstance(samples, NodeSamples)
-    return Candidates(replace(samples, graph=alone(samples.graph)))
+    return replace(site, samples=replace(samples, graph=alone(samples.graph)))
 
 
 def _every(site: Candidates) -> Tensor:
-    return torch.arange(site.labels.numel())
-
-
-def _random(site: Candidates, draw: torch.Generator) -> Tensor:
-    return torch.randint(site.classes, site.labels.shape, generator=draw)
+    return torch.arange(len(site.labels))
 
 
 class Leaking(Attacked):

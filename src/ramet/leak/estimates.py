@@ -30,11 +30,11 @@ def _samples(ranked: Sequence[Ranked]) -> int:
     return sum(one.positives.size + one.negatives.size for one in ranked)
 
 
-def paired(values: Sequence[float], chance: Sequence[float]) -> Estimate:
-    """The mean of values from 0 to 1, with the interval of their difference from chance."""
+def paired(values: Sequence[float], chance: Sequence[float], least: float = 0.0) -> Estimate:
+    """The mean of values from ``least`` to 1, with the interval of their difference from chance."""
     difference, centre = mean([a - b for a, b in zip(values, chance, strict=True)]), fmean(chance)
     low, high = centre + difference.low, centre + difference.high
-    return Estimate(fmean(values), max(0.0, low), min(1.0, high))
+    return Estimate(fmean(values), max(least, low), min(1.0, high))
 
 
 def fmean(values: Sequence[float]) -> float:

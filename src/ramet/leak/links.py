@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ramet.data import NodeGraph
 from ramet.leak.intervals import Ranked
+from ramet.leak.labels import similarity
 from ramet.randomness import Randomness
-from ramet.tasks import NodeSamples
+from ramet.tasks import NodeSamples, Target
 
 _MOST = 500
 """Links per site."""
@@ -82,6 +82,7 @@ def stolen(
     models: Mapping[str, nn.Module],
     graphs: Mapping[str, NodeGraph],
     chosen: Mapping[str, Pairs],
+    target: Target,
     with_links: bool,
 ) -> list[Ranked]:
     """How similar the predictions for linked and for other pairs are.
@@ -92,24 +93,16 @@ def stolen(
     ranked = []
     for client, model in models.items():
         graph = graphs[client]
-        outputs = _centred(model, graph if with_links else alone(graph))
-        both = (
-            _similarity(outputs, chosen[client].linked),
-            _similarity(outputs, chosen[client].apart),
+        outputs = _outputs(model, graph if with_links else alone(graph))
+        linked, apart = (
+            similarity(target, outputs, ends).numpy()
+            for ends in (chosen[client].linked, chosen[client].apart)
         )
-        ranked.append(Ranked(*both))
+        ranked.append(Ranked(linked, apart))
     return [one for one in ranked if one.usable]
 
 
 @torch.inference_mode()
-def _centred(model: nn.Module, graph: NodeGraph) -> Tensor:
-    """Logarithms of the probabilities, without their mean over the classes, of length 1."""
-    logs: Tensor = model.eval()(graph).double().nan_to_num(0.0).log_softmax(dim=1)
-    return functional.normalize(logs - logs.mean(dim=1, keepdim=True))
-
-
-def _similarity(outputs: Tensor, ends: Tensor) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    found: np.ndarray[tuple[int], np.dtype[np.float64]] = (
-        (outputs[ends[0]] * outputs[ends[1]]).sum(dim=1).numpy()
-    )
-    return found
+def _outputs(model: nn.Module, graph: NodeGraph) -> Tensor:
+    outputs: Tensor = model.eval()(graph).double().nan_to_num(0.0)
+    return outputs

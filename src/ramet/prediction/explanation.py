@@ -1,8 +1,8 @@
-"""Why a model predicts a class: what features and links add to its probability.
+"""Why a model predicts what it does: what features and links add to a probability or a number.
 
 PyG's explainer with integrated gradients (Sundararajan et al., ICML 2017, from Captum): features
-and links grow from zero to what they are, and each is credited with the change of the probability
-along the way. The credits add up to the probability minus that of the baseline, a node or graph
+and links grow from zero to what they are, and each is credited with the change of the prediction
+along the way. The credits add up to the prediction minus that of the baseline, a node or graph
 with features of zero, which for prepared numbers is their mean, and without links.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ramet.data import EdgeGraph, GraphBlock, NodeGraph
 from ramet.data.graphs.link_values import Edges, HasEdges
 from ramet.data.own.new_data import new_data_name
-from ramet.errors import RametError
+from ramet.errors import RametError, unknown
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.link_reading import values_read
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
@@ -28,6 +28,8 @@ from ramet.prediction.inputs import Input, client_input, read_input
 from ramet.prediction.scores import outputs
 from ramet.prediction.trained import Trained
 from ramet.prediction.values import shown_values
+from ramet.scale import SHARE, Scale
+from ramet.tasks import Numbers, Target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +40,7 @@ _TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a prediction rests on. Contributions are in units of the predicted class's probability.
+    """What a prediction rests on. Contributions are parts of the probability or of the number.
 
     ``features``: ``feature``, ``value``, ``contribution`` and, of a node, ``neighbours``: what the
     feature contributes at other nodes. ``links``: ``source``, ``target``, ``contribution``. Both
@@ -48,11 +50,14 @@ class Explanation:
     client: str
     id: str
     """Of the node or graph."""
-    predicted: str
-    """The class."""
-    probability: float
+    output: str
+    """The name of the class, label or number."""
+    value: float
+    """Its probability, or the number."""
     baseline: float
-    """The probability with all features zero and without links."""
+    """The same with all features zero and without links."""
+    scale: Scale
+    """Of these and of contributions: that of shares for probabilities, else with the unit."""
     features: pd.DataFrame
     links: pd.DataFrame
 
@@ -60,9 +65,10 @@ class Explanation:
         return {
             "client": self.client,
             "id": self.id,
-            "class": self.predicted,
-            "probability": self.probability,
+            "output": self.output,
+            "value": self.value,
             "baseline": self.baseline,
+            "unit": "probability" if self.scale == SHARE else self.scale.unit,
             "features": self.features.to_dict(orient="records"),
             "links": self.links.to_dict(orient="records"),
         }
@@ -88,54 +94,74 @@ def explained(
     site: Path | None = None,
     client: str | None = None,
     context: Path | None = None,
+    of: str | None = None,
 ) -> Explanation:
     """Explain the prediction for a node or graph of a site's data."""
     name = trained.client_of(None if site is None else new_data_name(site), client)
     given = (
         client_input(trained, name) if site is None else read_input(trained, name, site, context)
     )
-    return explain(trained, given, trained.model(name), id_)
+    return explain(trained, given, trained.model(name), id_, of)
 
 
-def explain(trained: Trained, given: Input, model: nn.Module, id_: str) -> Explanation:
-    """Explain a model's prediction for the node or graph with this id."""
+def explain(
+    trained: Trained, given: Input, model: nn.Module, id_: str, of: str | None = None
+) -> Explanation:
+    """Explain a model's prediction for the node or graph with this id.
+
+    ``of`` is the class, label or number that is explained; by default the predicted class, the
+    likeliest label, or the only number.
+    """
     if not isinstance(given.graph, NodeGraph | GraphBlock) or isinstance(given.graph, EdgeGraph):
         raise RametError(
             "predictions of edges and links cannot be explained. Explanations are for nodes and "
             "graphs."
         )
-    if not given.target.has_classes:
-        raise RametError("numbers and several labels cannot be explained yet, only classes.")
     row = _row(given, id_)
     if isinstance(given.graph, NodeGraph):
-        local = _around_node(model, given.graph, row)
+        local = _around_node(model, given.target, given.graph, row)
     else:
         local = _one_graph(model, given.graph, row)
-    level = "graph" if local.index is None else "node"
-    found = _credits(_Probabilities(local.network).eval(), local, level)
-    chances = found.prediction[local.index or 0]
-    predicted = int(chances.argmax())
+    column = _column(given, local, of)
+    network = _Predictions(local.network, given.target, given.graph.label_scale, column).eval()
+    found = _credits(network, local)
     return Explanation(
         client=given.client,
         id=id_,
-        predicted=given.classes[predicted],
-        probability=float(chances[predicted]),
-        baseline=_baseline(local, predicted),
+        output=given.classes[column],
+        value=float(found.prediction[local.index or 0]),
+        baseline=_baseline(network, local),
+        scale=Scale(unit=given.unit) if isinstance(given.target, Numbers) else SHARE,
         features=_features(trained, given, local, found.node_mask),
         links=_links(given, local, found.edge_mask),
     )
 
 
-class _Probabilities(nn.Module):
-    """A network with softmax."""
+class _Predictions(nn.Module):
+    """A network whose only output is a probability, or a number in its unit."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(
+        self, network: nn.Module, target: Target, scale: Tensor | None, column: int
+    ) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.target, self.scale, self.column = network, target, scale, column
 
-    def forward(self, *inputs: Any, **more: Any) -> Tensor:
-        logits: Tensor = self.network(*inputs, **more)
-        return logits.softmax(dim=1)
+    def forward(self, *inputs: Any, **more: Any) -> Tensor:  # [samples]
+        values = self.target.values(self.network(*inputs, **more), self.scale)
+        return values[:, self.column]
+
+
+@torch.no_grad()
+def _column(given: Input, local: _Local, of: str | None) -> int:
+    """The output that is explained."""
+    if of is not None and of not in given.classes:
+        raise unknown("class, label or number", of, given.classes)
+    if of is not None:
+        return given.classes.index(of)
+    if len(given.classes) > 1 and isinstance(given.target, Numbers):
+        raise RametError(f"which number? Add --of: {', '.join(given.classes)}.")
+    logits = local.network(local.x, local.edge_index, **local.more)
+    return int(logits[local.index or 0].argmax())
 
 
 def _row(given: Input, id_: str) -> int:
@@ -147,7 +173,7 @@ def _row(given: Input, id_: str) -> int:
     return rows[0]
 
 
-def _around_node(model: nn.Module, graph: NodeGraph, row: int) -> _Local:
+def _around_node(model: nn.Module, target: Target, graph: NodeGraph, row: int) -> _Local:
     """The neighbourhood of a node, if it decides alone, which it does for known networks."""
     from torch_geometric.utils import k_hop_subgraph  # takes a second to import
 
@@ -156,9 +182,7 @@ def _around_node(model: nn.Module, graph: NodeGraph, row: int) -> _Local:
     nodes, *_ = k_hop_subgraph(row, hops, graph.both_ways.index, num_nodes=graph.nodes)
     near = graph.subgraph(nodes)
     index = int((nodes == row).nonzero()[0])
-    whole, part = (
-        outputs(model, g)[i].double().softmax(dim=0) for g, i in ((graph, row), (near, index))
-    )
+    whole, part = (target.values(outputs(model, g))[i] for g, i in ((graph, row), (near, index)))
     if not torch.allclose(whole, part, atol=_TOLERANCE):
         near, nodes, index = graph, torch.arange(graph.nodes), row
     model, near = _with_kinds_as_found(model, near)
@@ -215,7 +239,7 @@ def _one_graph(model: nn.Module, block: GraphBlock, row: int) -> _Local:
     return _Local(PyGGraphNetwork(model), batch.x, edges.index, more, nodes, None)
 
 
-def _credits(network: nn.Module, local: _Local, level: str) -> Any:
+def _credits(network: nn.Module, local: _Local) -> Any:
     """PyG's explanation, with ``prediction``, ``node_mask`` and ``edge_mask``."""
     from torch_geometric.explain import CaptumExplainer, Explainer, ModelConfig
 
@@ -228,22 +252,22 @@ def _credits(network: nn.Module, local: _Local, level: str) -> Any:
         node_mask_type="attributes",
         edge_mask_type="object",
         model_config=ModelConfig(
-            mode="multiclass_classification", task_level=level, return_type="probs"
+            mode="regression", task_level="graph" if local.index is None else "node"
         ),
     )
     return explainer(local.x, local.edge_index, index=local.index, **local.more)
 
 
 @torch.no_grad()
-def _baseline(local: _Local, predicted: int) -> float:
-    """The probability with all features zero and without messages along links."""
+def _baseline(network: nn.Module, local: _Local) -> float:
+    """The prediction with all features zero and without messages along links."""
     from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
     nothing = torch.zeros(local.edge_index.size(1))
-    set_masks(local.network, nothing, local.edge_index, apply_sigmoid=False)
-    logits = local.network(torch.zeros_like(local.x), local.edge_index, **local.more)
-    clear_masks(local.network)
-    return float(logits[local.index or 0].softmax(dim=0)[predicted])
+    set_masks(network, nothing, local.edge_index, apply_sigmoid=False)
+    values = network(torch.zeros_like(local.x), local.edge_index, **local.more)
+    clear_masks(network)
+    return float(values[local.index or 0])
 
 
 def _features(trained: Trained, given: Input, local: _Local, credit: Tensor) -> pd.DataFrame:

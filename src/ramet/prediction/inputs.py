@@ -41,6 +41,8 @@ class Input:
     """The names of features, by node type; empty for built-in data."""
     target: Target = CLASSES
     """What is predicted."""
+    unit: str = ""
+    """That of the numbers that are predicted."""
     new: Mapping[str, int] = field(default_factory=dict)
     """By type, how many nodes are predicted, if those after them are context."""
     warnings: tuple[str, ...] = ()
@@ -74,6 +76,7 @@ def read_input(trained: Trained, client: str, path: Path, context: Path | None =
         classes=schema.classes,
         features=preparation.expanded(schema).nodes,
         target=_target(trained),
+        unit=_unit(trained),
         new=site.new,
         warnings=tuple(novelties(site, trained.ranges(client), preparation)),
     )
@@ -99,12 +102,18 @@ def client_input(trained: Trained, client: str) -> Input:
         classes=tuple(map(str, range(graph.classes))),
         features={},
         target=_target(trained),
+        unit=_unit(trained),
     )
 
 
 def _target(trained: Trained) -> Target:
     task = trained.experiment.method.task
     return task.target if isinstance(task, TargetTask) else CLASSES
+
+
+def _unit(trained: Trained) -> str:
+    task = trained.experiment.scored_method.task
+    return task.unit if isinstance(task, TargetTask) else ""
 
 
 def _with_structure(site: Site, trained: Trained) -> GraphBlock | NodeGraph | HeteroGraph:

@@ -43,8 +43,11 @@ class Target(ABC):
         """The loss of the outputs of a batch."""
 
     @abstractmethod
-    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
+    def values(self, output: Tensor, scale: Tensor | None = None) -> Tensor:
         """What the outputs predict: probabilities, or numbers in the unit of the labels."""
+
+    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
+        return self.values(output, scale).cpu().numpy()
 
     @abstractmethod
     def error(self, true: Labels, predicted: Predicted) -> float:
@@ -104,8 +107,8 @@ class Classes(Target):
             )
         return torch.tensor(self.weights)
 
-    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:  # noqa: ARG002
-        return output.double().softmax(dim=1).cpu().numpy()
+    def values(self, output: Tensor, scale: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        return output.double().softmax(dim=1)
 
     def error(self, true: Labels, predicted: Predicted) -> float:
         return _negative_log(predicted[np.arange(true.size), true])
@@ -138,11 +141,9 @@ class Numbers(Target):
         wanted = labels if scale is None else (labels - scale[0]) / scale[1]
         return _mean(_LOSSES[self.kind](output, wanted.nan_to_num(), reduction="none"), labels)
 
-    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:
+    def values(self, output: Tensor, scale: Tensor | None = None) -> Tensor:
         numbers = output.double()
-        if scale is not None:
-            numbers = numbers * scale[1] + scale[0]
-        return numbers.cpu().numpy()
+        return numbers if scale is None else numbers * scale[1] + scale[0]
 
     def error(self, true: Labels, predicted: Predicted) -> float:
         return float(np.nanmean((true - predicted) ** 2))
@@ -162,8 +163,8 @@ class SeveralLabels(Target):
         wanted, loss = labels.nan_to_num(), functional.binary_cross_entropy_with_logits
         return _mean(loss(output, wanted, reduction="none"), labels)
 
-    def predicted(self, output: Tensor, scale: Tensor | None = None) -> Predicted:  # noqa: ARG002
-        return output.double().sigmoid().cpu().numpy()
+    def values(self, output: Tensor, scale: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        return output.double().sigmoid()
 
     def error(self, true: Labels, predicted: Predicted) -> float:
         known = ~np.isnan(true)
