@@ -72,6 +72,8 @@ RUN = {
     "ramet run fedavg --network sage --site north/site.toml --site south/site.toml --rounds 30 "
     "--out clinics",
     "ramet predict clinics --site june/site.toml --out june.csv",
+    "ramet predict clinics --new july --client north --out july.csv",
+    "ramet evaluate clinics --new july --client north",
     "ramet explain clinics --site june/site.toml --id p0 --top 5 --out p0.png",
 }
 NOT_STARTED = {

@@ -174,9 +174,13 @@ def test_a_month_of_new_transfers_is_predicted(tmp_path: Path) -> None:
     new.to_csv(folder / "transfers.csv", index=False)
     accounts = pd.read_csv(folder / "accounts.csv").head(0)
     accounts.to_csv(folder / "accounts.csv", index=False)
-    path.write_text('site = "a"\n[edges.transfer]\nfile = "transfers.csv"\n')
-    after = result.predict("a", path, context=sites[0])
+    path.unlink()
+    after = result.predict("a", new=folder)
     assert after["id"].tolist() == new["number"].tolist()
+    new.assign(state=truth).to_csv(folder / "transfers.csv", index=False)
+    scored = result.beside_test("a", new=folder)
+    assert scored.new.labels.tolist() == [int(one == "fraud") for one in truth[:20]]
+    assert (after["class"] == truth[:20]).mean() == scored.lines[0].new.value
     without = sites[0].read_text().replace('id = "number"\n', "")
     sites[0].write_text(without)
     assert result.predict("a", sites[0]).columns[0] == "source"

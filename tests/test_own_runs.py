@@ -54,7 +54,8 @@ def test_check_exits_with_1_if_there_are_problems(tmp_path: Path) -> None:
     (tmp_path / "north" / "contacts.csv").write_text("source,target\np0,p99\np98,p1\n")
     done = command("data", "check", toml)
     assert done.code == 1
-    hint = "Add it to the table of patient, or remove this row."
+    add = 'Add it to the table of patient, remove this row, or write unknown = "drop" or "stub"'
+    hint = f"{add} in [edges.TYPE]."
     assert done.stdout.splitlines() == [
         f"contacts.csv, row 2, column 'target': there is no patient 'p99'. {hint}",
         f"contacts.csv, row 3, column 'source': there is no patient 'p98'. {hint}",

@@ -198,12 +198,12 @@ def test_the_next_period_is_predicted_with_the_last_one_as_context(tmp_path: Pat
     truth = pd.read_csv(tomls[0].parent / "accounts.csv").set_index("id")["first"]
     october = next_period(tomls[0], tmp_path / "october")
     result = trained(tomls, tmp_path / "run")
-    found = result.predict(site=october, context=tomls[0])
+    found = result.predict(new=october.parent, context=tomls[0])
     ids = pd.read_csv(october.parent / "accounts.csv")["id"]
     assert found["id"].tolist() == ids.tolist()
     right = (found["class"].to_numpy() == truth[found["id"]].to_numpy()).mean()
     assert right > 0.98
-    words = ("--site", october, "--context", tomls[0], "--out", tmp_path / "found.csv")
+    words = ("--new", october, "--context", tomls[0], "--out", tmp_path / "found.csv")
     done = command("predict", result.folder, *words)
     assert done.code == 0, done.stderr
     again = pd.read_csv(tmp_path / "found.csv")
@@ -218,7 +218,7 @@ def test_a_context_with_all_rows_predicts_as_all_rows_do(tmp_path: Path) -> None
     result = trained(tomls, tmp_path / "run", rounds=2)
     whole = result.predict("bank-1").set_index("id")
     october = next_period(tomls[0], tmp_path / "october")
-    joined = result.predict(site=october, context=tomls[0]).set_index("id")
+    joined = result.predict(new=october).set_index("id")
     assert len(joined) < len(whole)
     expected = whole.loc[joined.index, "p_cash"]
     assert joined["p_cash"].to_numpy() == pytest.approx(expected.to_numpy(), abs=1e-6)
@@ -227,10 +227,10 @@ def test_a_context_with_all_rows_predicts_as_all_rows_do(tmp_path: Path) -> None
 def test_a_context_needs_new_data_and_one_graph_of_tables(tmp_path: Path) -> None:
     (site,) = banks(tmp_path, count=1, accounts=80)
     result = trained([site], tmp_path / "run", rounds=1)
-    with pytest.raises(RametError, match="Name its file with --site"):
+    with pytest.raises(RametError, match="Name their folder with --new"):
         result.predict("bank-1", context=site)
     other = tmp_path / "other"
     other.mkdir()
     text = site.read_text().replace("[edges.transfer]", "[edges.payment]")
     with pytest.raises(RametError, match="not what the model was trained on: its edge types"):
-        result.predict(site=site, context=write_toml(other, text))
+        result.predict(new=site, context=write_toml(other, text))

@@ -36,7 +36,7 @@ from ramet.notebook import curves, html_table, progress, text_table
 from ramet.options import allow_code, folder_name
 from ramet.partition.given import with_given
 from ramet.payload import Payload
-from ramet.prediction import Links, Trained, predicted
+from ramet.prediction import BesideTest, Links, Source, Trained, beside_test, predicted
 from ramet.rules.method import Method
 from ramet.run_options import (
     CODE,
@@ -127,37 +127,57 @@ class Result:
         """All metrics of a client's final or ``best`` model on its validation and test data."""
         return evaluation_of(RunFolder(self.folder), client, best)
 
+    def beside_test(
+        self,
+        client: str | None = None,
+        site: Path | str | None = None,
+        *,
+        new: Path | str | None = None,
+        context: Path | str | None = None,
+        best: bool = False,
+    ) -> BesideTest:
+        """Scores on new data whose classes are known by now, beside those of the test.
+
+        Arguments as of `predict`. Rows without a class, and rows that the model was trained on, are
+        not scored.
+        """
+        trained = Trained.open(self.folder, best)
+        return beside_test(trained, Source.of(site, new, context), client)
+
     def predict(
         self,
         client: str | None = None,
         site: Path | str | None = None,
         *,
+        new: Path | str | None = None,
         relation: str | None = None,
         top: int = 10,
         known: bool = False,
         best: bool = False,
         context: Path | str | None = None,
     ) -> pd.DataFrame:
-        """Predictions for a site's new data, or without ``site`` for the data of training.
+        """Predictions for a site's new data, or without any for the data of training.
 
         Nodes and graphs: ``id``, ``class`` and the probability of each class, ``p_CLASS``. Links:
         ``source``, ``rank``, ``target`` and ``probability``. How the data differs from that of
-        training is in ``frame.attrs["warnings"]``, and a threshold that was chosen for the model in
-        ``frame.attrs["decision"]``.
+        training is in ``frame.attrs["warnings"]``, a threshold that was chosen for the model in
+        ``frame.attrs["decision"]``, and how new rows were joined in ``frame.attrs["notes"]``.
 
         Args:
             client: whose model is used; default: the site's name.
-            site: the TOML file that describes the new data.
+            site: the TOML file that describes new data with a whole graph.
+            new: a folder with tables of new rows and links, or their TOML file. They continue the
+                graph of training, and they alone are predicted.
             relation: the edge type whose links are predicted.
             top: candidates for each node.
             known: whether links that the data already has are ranked too.
             best: use the model of the best round instead of the final one.
-            context: the TOML file of an earlier period, whose rows the new ones continue.
+            context: the TOML file of the graph that ``new`` continues, if it is another one.
         """
-        path, trained = None if site is None else Path(site), Trained.open(self.folder, best)
-        past = None if context is None else Path(context)
-        found = predicted(trained, path, client, Links(relation, top, known), past)
+        source, links = Source.of(site, new, context), Links(relation, top, known)
+        found = predicted(Trained.open(self.folder, best), source, client, links)
         found.frame.attrs["warnings"] = [*found.warnings]
+        found.frame.attrs["notes"] = [*found.notes]
         found.frame.attrs["decision"] = str(found.decision) if found.decision else None
         return found.frame
 
@@ -168,6 +188,7 @@ class Result:
         site: Path | str | None = None,
         *,
         of: str | None = None,
+        new: Path | str | None = None,
         best: bool = False,
         context: Path | str | None = None,
     ) -> Explanation:
@@ -179,13 +200,14 @@ class Result:
             site: the TOML file that describes the data; default: the data of training.
             of: the class, label or number; default: the predicted class, the likeliest label, or
                 the only number.
+            new: a folder with tables of new rows, or their TOML file, as for `predict`.
             best: use the model of the best round instead of the final one.
-            context: the TOML file of an earlier period, whose rows the new ones continue.
+            context: the TOML file of the graph that ``new`` continues, if it is another one.
         """
         from ramet.prediction.explanation import explained
 
-        path, past = (None if one is None else Path(one) for one in (site, context))
-        return explained(Trained.open(self.folder, best), str(id_), path, client, past, of)
+        source = Source.of(site, new, context)
+        return explained(Trained.open(self.folder, best), str(id_), source, client, of)
 
     def export(
         self, client: str, folder: Path | str, *, programs: bool = True, best: bool = False

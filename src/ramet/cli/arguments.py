@@ -78,6 +78,32 @@ Best = Annotated[
         help="Use the models of the round with the best mean validation score, not the last one's.",
     ),
 ]
+Model = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a finished run, or a site's own folder.")
+]
+NewSite = Annotated[
+    Path | None,
+    typer.Option(
+        "--site",
+        metavar="FILE",
+        help="TOML file that describes new data with a whole graph; default: the data of training.",
+    ),
+]
+New = Annotated[
+    Path | None,
+    typer.Option(
+        "--new",
+        metavar="FOLDER",
+        help="Folder with tables of new rows and links, which continue the graph of training.",
+    ),
+]
+Context = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML file of the graph that --new continues, if it is not that of training.",
+    ),
+]
 RunOut = Annotated[
     Path | None, typer.Option("--out", help="Run folder. Default: a new one in runs/.")
 ]

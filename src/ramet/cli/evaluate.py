@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ramet.cli.arguments import Best, Json
+from ramet.cli.arguments import Best, Context, Json, Model, New, NewSite
 from ramet.cli.console import print_json, print_line, print_status, print_table, warnings_as_lines
 from ramet.errors import RametError
+
+if TYPE_CHECKING:
+    from ramet.metrics.evaluation import Evaluation
+    from ramet.prediction import BesideTest, Trained
 
 app = typer.Typer()
 
 
 @app.command()
 def evaluate(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    folder: Model,
+    site: NewSite = None,
+    new: New = None,
     client: Annotated[
         list[str] | None, typer.Option(help="Evaluate only this client; repeatable.")
     ] = None,
     best: Best = False,
+    context: Context = None,
     recall: Annotated[
         float | None,
         typer.Option(help="Choose a threshold for this recall of the last of two classes."),
@@ -37,12 +45,15 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the models of the finished run in FOLDER with all metrics.
+    """Evaluate the models of the finished run in RUN with all metrics.
 
     For each client, on its test data: for classes accuracy, balanced accuracy, macro-F1, ROC-AUC,
     average precision, calibration (ECE, Brier score), and precision and recall of each; for numbers
     MAE, RMSE and R2; for several labels average precision and ROC-AUC of each. In brackets: the
     same metric for always predicting the most frequent class or the mean. Needs the clients' data.
+
+    With --new, or --site, new data is scored whose classes are known by now, as far as they are:
+    beside the test, with 95 % intervals, and by the threshold that was chosen.
 
     --recall, --precision and --calibrate choose on each client's validation data, in place of what
     was chosen before. It is saved beside the model, and `ramet predict` uses it; the metrics are
@@ -52,26 +63,28 @@ def evaluate(
     Examples:
     ramet evaluate runs/together --client north
     ramet evaluate runs/together --recall 0.9 --calibrate --figure curves.png
+    ramet evaluate hospitals-north --new july
     """
-    from ramet.experiment import RunFolder
-    from ramet.prediction import Wanted, decide
+    from ramet.prediction import Source, Trained, Wanted, beside_test, decide, evaluations
     from ramet.prediction.files import check_output
-    from ramet.report.run_tables import classes_table, metrics_table, outputs_table
-    from ramet.runs import resume as finished_run
 
-    wanted = Wanted(recall, precision, calibrate)
+    wanted, source = Wanted(recall, precision, calibrate), Source(site, new, context)
     if figure is not None:
         check_output(figure, (".png", ".svg"))
-    run = RunFolder.open(folder.absolute())
-    if run.summary() is None:
-        raise RametError(f"{folder} is not finished. Continue it with `ramet resume {folder}`.")
-    result = finished_run(folder)
-    clients = client or [*run.experiment().clients]
+    trained = Trained.open(folder, best)
+    if source.path is not None:
+        given = _only(client)
+        if wanted != Wanted():
+            with warnings_as_lines():
+                decide(trained, [source.client_in(trained, given)], wanted)
+        _show_beside(beside_test(trained, source, given), figure, as_json)
+        return
+    clients = client or [*(trained.experiment.clients if trained.run else trained.clients)]
     with warnings_as_lines():
-        found = {name: result.evaluation(name, best) for name in clients}
-        chosen = decide(folder, clients, wanted, best) if wanted != Wanted() else {}
+        found = {name: evaluations(trained, name) for name in clients}
+        chosen = decide(trained, clients, wanted) if wanted != Wanted() else {}
     if figure is not None:
-        _draw(folder, clients, best, figure)
+        _draw(trained, clients, figure)
     if as_json:
         decisions = {name: {"decision": one.model_dump()} for name, one in chosen.items()}
         print_json(
@@ -81,6 +94,21 @@ def evaluate(
             }
         )
         return
+    _show(found)
+    for name, one in chosen.items():
+        print_line(f"{name}: {one}. {one.reached}.")
+
+
+def _only(clients: list[str] | None) -> str | None:
+    """The client whose model is used for new data."""
+    if clients and len(clients) > 1:
+        raise RametError("new data is scored by the model of one client. Give one --client.")
+    return clients[0] if clients else None
+
+
+def _show(found: Mapping[str, Mapping[str, Evaluation]]) -> None:
+    from ramet.report.run_tables import classes_table, metrics_table, outputs_table
+
     tests = {name: parts["test"] for name, parts in found.items() if "test" in parts}
     if tests:
         print_table(metrics_table(tests))
@@ -88,21 +116,35 @@ def evaluate(
         print_table(detailed(tests))
     for name in (name for name in found if name not in tests):
         print_line(f"{name} has no test samples, and so no scores.")
-    for name, one in chosen.items():
-        print_line(f"{name}: {one}. {one.reached}.")
 
 
-def _draw(folder: Path, clients: list[str], best: bool, path: Path) -> None:
-    """The curves of the test samples, by what was chosen now or before."""
-    from ramet.prediction import Trained
-    from ramet.prediction.decision import held_out, saved
+def _show_beside(found: BesideTest, figure: Path | None, as_json: bool) -> None:
+    from ramet.report.beside import beside_table
     from ramet.report.decisions import decision_figure
     from ramet.report.drawing import save_as
 
-    trained = Trained.open(folder, best)
+    for note in found.notes:
+        print_status(f"{note}.")
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_table(beside_table(found))
+        print_line(f"{found.verdict}.")
+    if figure is not None:
+        tests = {} if found.test is None else {"test": (found.test, found.decision)}
+        save_as(decision_figure({**tests, found.name: (found.new, found.decision)}), figure)
+        print_status(f"curves of the test and of {found.name}: {figure}")
+
+
+def _draw(trained: Trained, clients: list[str], path: Path) -> None:
+    """The curves of the test samples, by what was chosen now or before."""
+    from ramet.prediction.decision import held_out_classes, saved
+    from ramet.report.decisions import decision_figure
+    from ramet.report.drawing import save_as
+
     tests = {
         name: (parts["test"], saved(trained, name, trained.model(name))[0])
-        for name, parts in held_out(folder, clients, best).items()
+        for name, parts in held_out_classes(trained, clients).items()
         if parts["test"].labels.size
     }
     save_as(decision_figure(tests), path)

@@ -7,29 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli.arguments import Best, Json
+from ramet.cli.arguments import Best, Context, Json, Model, New, NewSite
 from ramet.cli.console import print_error, print_json, print_line, print_status, print_table
 
 app = typer.Typer()
 
-Model = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder of a finished run, or a site's own folder.")
-]
-NewSite = Annotated[
-    Path | None,
-    typer.Option(
-        "--site",
-        metavar="FILE",
-        help="TOML file that describes the new data; without it, the data of training.",
-    ),
-]
-Context = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="TOML file of an earlier period, whose nodes and links the new data continues.",
-    ),
-]
 Client = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Client whose model is used. Default: the site's name."),
@@ -40,6 +22,7 @@ Client = Annotated[
 def predict(
     folder: Model,
     site: NewSite = None,
+    new: New = None,
     client: Client = None,
     out: Annotated[
         Path | None,
@@ -61,23 +44,27 @@ def predict(
     The new data has the form of the training data; classes and splits are not needed. Columns are
     prepared as in training. Nodes and graphs get a class and the probability of each class; for
     links, each node gets its likeliest candidates. A threshold and a temperature that `ramet
-    evaluate` has chosen for the model are used. Nothing leaves the machine. With --context, the
-    tables of an earlier period are part of the graph, and only the new rows are predicted.
+    evaluate` has chosen for the model are used. Nothing leaves the machine.
+
+    FOLDER has tables of new rows and links alone, called as those of training, or a site.toml that
+    describes them. The graph of training is part of the graph, and only the new rows are predicted.
 
     \b
     Examples:
+    ramet predict runs/together --new july --client north --out july.csv
+    ramet predict hospitals-north --new july --out july.parquet
     ramet predict runs/together --site north/june.toml --out june.parquet
-    ramet predict runs/together --site june/site.toml --context may/site.toml --out june.csv
-    ramet predict hospitals-north --site june.toml --out june.csv
     ramet predict runs/links --site june.toml --relation takes --top 10
     """
-    from ramet.prediction import Links, Trained, predicted
+    from ramet.prediction import Links, Source, Trained, predicted
     from ramet.prediction.files import check_output, to_csv, write
 
     if out is not None:
         check_output(out)
-    wanted = Links(relation, top, known)
-    found = predicted(Trained.open(folder, best), site, client, wanted, context)
+    wanted, source = Links(relation, top, known), Source(site, new, context)
+    found = predicted(Trained.open(folder, best), source, client, wanted)
+    for note in found.notes:
+        print_status(f"{note}.")
     for warning in found.warnings:
         print_error(f"warning: {warning}.")
     if found.decision is not None:
@@ -94,6 +81,7 @@ def explain(
     folder: Model,
     id_: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the node or graph.")],
     site: NewSite = None,
+    new: New = None,
     client: Client = None,
     of: Annotated[
         str | None,
@@ -120,13 +108,13 @@ def explain(
     ramet explain runs/together --site north/june.toml --id p17 --out p17.png
     ramet explain runs/ages --id p17 --client north --of age
     """
-    from ramet.prediction import Trained
+    from ramet.prediction import Source, Trained
     from ramet.prediction.explanation import explained
     from ramet.prediction.files import check_output
 
     if out is not None:
         check_output(out, (".png", ".svg"))
-    found = explained(Trained.open(folder, best), id_, site, client, context, of)
+    found = explained(Trained.open(folder, best), id_, Source(site, new, context), client, of)
     if as_json:
         print_json(found.to_json())
     else:

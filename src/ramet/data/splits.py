@@ -19,6 +19,7 @@ from ramet.errors import RametError
 PARTS = ("train", "val", "test")
 GRAPH_SHARES = (0.8, 0.1, 0.1)
 NODE_SHARES = (0.6, 0.2, 0.2)
+_RARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ def counts_of(labels: Tensor, classes: int) -> Tensor:  # [classes or outputs]
     if labels.is_floating_point():
         return (~labels.isnan()).sum(dim=0)
     return torch.bincount(labels, minlength=classes)
+
+
+def has_rare_class(labels: Tensor, classes: int) -> bool:
+    """Whether a class has less than 40 % of an even share: of two classes, less than 20 %."""
+    counts = torch.bincount(labels, minlength=classes)
+    return classes > 1 and bool((counts < _RARE * labels.numel() / classes).any())
 
 
 def _divide(members: Tensor, labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -79,6 +79,16 @@ def saved_model_of(
 
 def evaluate_model(experiment: Experiment, client: str, model: nn.Module) -> dict[str, Evaluation]:
     """All metrics of a model on a client's held-out data, by part of its split with samples."""
+    check_metrics(experiment)
+    return {
+        part: evaluated(experiment, client, given)
+        for part, given in _predictions(experiment, client, model).items()
+        if given.labels.size
+    }
+
+
+def check_metrics(experiment: Experiment) -> None:
+    """Refuse a task whose predictions the metrics may not fit."""
     task = experiment.method.task
     if not can_predict(experiment):
         raise RametError(
@@ -86,19 +96,19 @@ def evaluate_model(experiment: Experiment, client: str, model: nn.Module) -> dic
             f"{', '.join(TASK_METRICS[task.name])}, so these may not score what it predicts. Its "
             "own scores are in result.json."
         )
+
+
+def evaluated(experiment: Experiment, client: str, given: Predictions) -> Evaluation:
+    """All metrics of a client's predictions."""
     schemas = experiment.schemas
     known = schemas[client].classes if client in schemas else ()
-    return {
-        part: given.target.evaluate(
-            given.labels,
-            given.predicted,
-            known or [*map(str, range(given.predicted.shape[1]))],
-            given.constant,
-            getattr(task, "unit", ""),
-        )
-        for part, given in _predictions(experiment, client, model).items()
-        if given.labels.size
-    }
+    return given.target.evaluate(
+        given.labels,
+        given.predicted,
+        known or [*map(str, range(given.predicted.shape[1]))],
+        given.constant,
+        getattr(experiment.method.task, "unit", ""),
+    )
 
 
 def can_predict(experiment: Experiment) -> bool:
@@ -109,7 +119,14 @@ def can_predict(experiment: Experiment) -> bool:
 
 
 def _predictions(experiment: Experiment, client: str, model: nn.Module) -> dict[str, Predictions]:
-    samples, task = experiment.samples(client), cast(Any, experiment.method.task)
+    return predictions_on(experiment, experiment.samples(client), model)
+
+
+def predictions_on(
+    experiment: Experiment, samples: Any, model: nn.Module
+) -> dict[str, Predictions]:
+    """What a model predicts for held-out samples, by part of their split."""
+    task = cast(Any, experiment.method.task)
     found: dict[str, Predictions] = task.predictions(model, samples, torch.device("cpu"))
     return found
 

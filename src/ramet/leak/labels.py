@@ -50,10 +50,11 @@ def similarity(target: Target, outputs: Tensor, ends: Tensor) -> Tensor:  # [pai
     else the distance, negative.
     """
     if not target.has_classes:
-        return -torch.linalg.vector_norm(outputs[ends[0]] - outputs[ends[1]], dim=1)
+        return torch.linalg.vector_norm(outputs[ends[0]] - outputs[ends[1]], dim=1).neg()
     logs = outputs.log_softmax(dim=1)
-    unit = torch.nn.functional.normalize(logs - logs.mean(dim=1, keepdim=True))
-    return (unit[ends[0]] * unit[ends[1]]).sum(dim=1)
+    unit: Tensor = torch.nn.functional.normalize(logs - logs.mean(dim=1, keepdim=True))
+    cosines: Tensor = (unit[ends[0]] * unit[ends[1]]).sum(dim=1)
+    return cosines
 
 
 def random_labels(

@@ -1,13 +1,15 @@
-"""The error of a difference of models that comes from the choice of test samples."""
+"""What other test samples could have shown: errors and intervals of scores, and of differences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import nan, sqrt
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ramet.metrics.metric import Labels, Metric, Predicted
 
@@ -43,3 +45,89 @@ def bootstrap_error(
     )
     unbiased = sqrt(count / (count - 1))  # the resampled are closer to each other
     return float(np.nanstd(found.bootstrap_distribution, ddof=1)) * unbiased
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score or a difference with its 95 % interval, if the samples are enough for one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def share(count: int, total: int) -> Score:
+    """A share with the exact binomial interval."""
+    if not total:
+        return Score(nan)
+    from scipy.stats import binomtest
+
+    interval = binomtest(count, total).proportion_ci()
+    return Score(count / total, float(interval.low), float(interval.high))
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """A score, and what it would have been for samples drawn with replacement."""
+
+    value: float
+    draws: NDArray[np.float64]
+
+    @staticmethod
+    def of(labels: Labels, predicted: Predicted, metric: Metric, seed: int = 0) -> Resampled:
+        def score(chosen: Any) -> float:
+            return _score(metric, labels[chosen], predicted[chosen])
+
+        value = _score(metric, labels, predicted)
+        if len(labels) < 2:
+            return Resampled(value, np.empty(0))
+        from scipy.stats import bootstrap
+
+        given, rng = (np.arange(len(labels)),), np.random.default_rng(seed)
+        how: Any = {"n_resamples": _RESAMPLES, "vectorized": False, "method": "percentile"}
+        return Resampled(value, bootstrap(given, score, rng=rng, **how).bootstrap_distribution)
+
+    @property
+    def score(self) -> Score:
+        return Score(self.value, *self._percentiles(self.draws))
+
+    def minus(self, other: Resampled) -> Score:
+        """The difference to the score of independent samples, whose draws have another seed."""
+        difference = self.value - other.value
+        if None in (self.score.low, other.score.low):
+            return Score(difference)
+        return Score(difference, *self._percentiles(self.draws - other.draws))
+
+    @staticmethod
+    def _percentiles(draws: NDArray[np.float64]) -> tuple[float, float] | tuple[None, None]:
+        """None if all draws agree, as of a perfect score, which says nothing about others."""
+        if len(np.unique(draws[~np.isnan(draws)])) < 2:
+            return None, None
+        low, high = np.nanpercentile(draws, [2.5, 97.5])
+        return float(low), float(high)
+
+
+def exchangeable(
+    one: tuple[Labels, Predicted], other: tuple[Labels, Predicted], metric: Metric
+) -> float:
+    """The p-value that two sets of samples are alike, from the difference of their scores.
+
+    A permutation test: samples are dealt to the two sets anew.
+    """
+    from scipy.stats import permutation_test
+
+    labels, predicted = (np.concatenate(parts) for parts in zip(one, other, strict=True))
+
+    def difference(first: Any, second: Any) -> float:
+        scores = (_score(metric, labels[part], predicted[part]) for part in (first, second))
+        return next(scores) - next(scores)
+
+    every, count = np.arange(len(labels)), len(one[0])
+    how: Any = {"n_resamples": _RESAMPLES, "vectorized": False, "rng": np.random.default_rng(0)}
+    found = permutation_test((every[:count], every[count:]), difference, **how)
+    return float(found.pvalue)
+
+
+def _score(metric: Metric, labels: Labels, predicted: Predicted) -> float:
+    found = metric(labels, predicted)
+    return nan if found is None else found

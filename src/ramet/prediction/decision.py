@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,9 @@ from ramet.data.own.schema import parsed
 from ramet.disk import write_atomically
 from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError
-from ramet.experiment.run_folder import RunFolder
-from ramet.experiment.run_models import predictor
 from ramet.metrics.metric import Labels, Predicted
 from ramet.payload import digest
+from ramet.prediction.held_out import held_out
 from ramet.prediction.trained import Trained
 from ramet.tasks import Predictions
 
@@ -120,11 +118,9 @@ def saved(trained: Trained, client: str, model: torch.nn.Module) -> tuple[Decisi
     )
 
 
-def decide(
-    folder: Path, clients: Iterable[str], wanted: Wanted, best: bool = False
-) -> dict[str, Decision]:
+def decide(trained: Trained, clients: Iterable[str], wanted: Wanted) -> dict[str, Decision]:
     """Choose for each client, and save it beside the client's model; nothing, if one cannot."""
-    given, trained = held_out(folder, clients, best), Trained.open(folder, best)
+    given = held_out_classes(trained, clients)
     chosen = {client: decision(parts, wanted, client) for client, parts in given.items()}
     for client, one in chosen.items():
         model = digest(model_arrays(trained.model(client)))
@@ -134,19 +130,15 @@ def decide(
     return chosen
 
 
-def held_out(
-    folder: Path, clients: Iterable[str], best: bool = False
-) -> dict[str, dict[str, Predictions]]:
+def held_out_classes(trained: Trained, clients: Iterable[str]) -> dict[str, dict[str, Predictions]]:
     """What clients' models predict for their held-out samples, which must have classes."""
-    run = RunFolder(folder.absolute())
-    task = run.experiment().method.task
+    task = trained.experiment.method.task
     if not hasattr(task, "target") or not task.has_classes:
         raise RametError(
             f"thresholds, calibration and their picture are for classes of nodes and graphs, not "
             f"for {task.name}."
         )
-    predictions = predictor(run, best)
-    return {client: predictions(client) for client in clients}
+    return {client: held_out(trained, client) for client in clients}
 
 
 def decision(parts: Mapping[str, Predictions], wanted: Wanted, client: str) -> Decision:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,13 +18,13 @@ from torch import Tensor, nn
 
 from ramet.data import EdgeGraph, GraphBlock, NodeGraph
 from ramet.data.graphs.link_values import Edges, HasEdges
-from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError, unknown
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.link_reading import values_read
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
-from ramet.prediction.inputs import Input, client_input, read_input
+from ramet.prediction.inputs import Input
 from ramet.prediction.scores import outputs
+from ramet.prediction.source import TRAINING, Source
 from ramet.prediction.trained import Trained
 from ramet.prediction.values import shown_values
 from ramet.scale import SHARE, Scale
@@ -91,17 +90,13 @@ class _Local:
 def explained(
     trained: Trained,
     id_: str,
-    site: Path | None = None,
+    source: Source = TRAINING,
     client: str | None = None,
-    context: Path | None = None,
     of: str | None = None,
 ) -> Explanation:
     """Explain the prediction for a node or graph of a site's data."""
-    name = trained.client_of(None if site is None else new_data_name(site), client)
-    given = (
-        client_input(trained, name) if site is None else read_input(trained, name, site, context)
-    )
-    return explain(trained, given, trained.model(name), id_, of)
+    name = source.client_in(trained, client)
+    return explain(trained, source.input(trained, name), trained.model(name), id_, of)
 
 
 def explain(

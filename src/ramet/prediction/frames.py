@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ramet.data import HeteroGraph
-from ramet.data.own.new_data import new_data_name
 from ramet.errors import RametError
 from ramet.prediction.decision import Decision, saved
-from ramet.prediction.inputs import Input, client_input, read_input
+from ramet.prediction.inputs import Input
 from ramet.prediction.scores import candidates, outputs
+from ramet.prediction.source import TRAINING, Source
 from ramet.prediction.trained import Trained
 from ramet.tasks import Numbers
 
@@ -42,29 +41,24 @@ class Prediction:
     warnings: tuple[str, ...]
     decision: Decision | None = None
     """How classes follow from probabilities, if that was chosen."""
+    notes: tuple[str, ...] = ()
+    """How many rows are new, and which were joined, added or dropped."""
 
 
 def predicted(
     trained: Trained,
-    site: Path | None = None,
+    source: Source = TRAINING,
     client: str | None = None,
     links: Links = Links(),  # noqa: B008
-    context: Path | None = None,
 ) -> Prediction:
-    """Predict for a site's new data, or without a file for the data that a client trained on.
-
-    ``context``: the TOML file of an earlier period, whose nodes and links are in the graph, too.
-    """
-    if context is not None and site is None:
-        raise RametError("a context needs new data. Name its file with --site.")
-    name = trained.client_of(None if site is None else new_data_name(site), client)
-    given = (
-        client_input(trained, name) if site is None else read_input(trained, name, site, context)
-    )
+    """Predict for a site's new data, or without any for the data that a client trained on."""
+    name = source.client_in(trained, client)
+    given = source.input(trained, name)
     model = trained.model(name)
     decision, warning = saved(trained, name, model)
     warnings = (*given.warnings, warning) if warning else given.warnings
-    return Prediction(name, frame(model, given, links, decision), warnings, decision)
+    found = frame(model, given, links, decision)
+    return Prediction(name, found, warnings, decision, given.notes)
 
 
 def frame(
@@ -95,7 +89,7 @@ def frame(
             classes = [given.classes[index] for index in chosen]
             columns = {"class": classes, **columns}
         rows = pd.DataFrame({**given.row_ids, **columns})
-        return rows[: next(iter(given.new.values()), None)]
+        return rows[: _new(given, next(iter(given.new), ""))]
     relation = links.relation or _only_relation(graph)
     ranked = candidates(model, graph, relation, links.top, links.known)
     ends = next(one for one in graph.relations if one.name == relation)
@@ -108,8 +102,16 @@ def frame(
             "probability": ranked.probabilities.numpy(),
         }
     )
-    new = given.new.get(graph.types[ends.head].name)
+    new = _new(given, graph.types[ends.head].name)
     return rows if new is None else rows[ranked.heads.numpy() < new]
+
+
+def _new(given: Input, node_type: str) -> int | None:
+    """How many of the first nodes of a type are new; None for all."""
+    count = given.new.get(node_type)
+    if count == 0:
+        raise RametError(f"the new data has no rows of {node_type}, so nothing is predicted.")
+    return count
 
 
 def _only_relation(graph: HeteroGraph) -> str:

@@ -15,7 +15,6 @@ from ramet.data.own.ranges import novelties
 from ramet.data.own.site import Site
 from ramet.data.own.tables import Ids
 from ramet.data.own.targets import scaled
-from ramet.errors import RametError
 from ramet.prediction.trained import Trained
 from ramet.tasks import Target, TargetTask
 from ramet.tasks.targets import CLASSES
@@ -47,6 +46,8 @@ class Input:
     """By type, how many nodes are predicted, if those after them are context."""
     warnings: tuple[str, ...] = ()
     """How the data differs from what the model was trained on."""
+    notes: tuple[str, ...] = ()
+    """How many rows are new, and which were joined, added or dropped."""
 
     @property
     def row_ids(self) -> dict[str, Ids]:
@@ -61,10 +62,10 @@ class Input:
 
 
 def read_input(trained: Trained, client: str, path: Path, context: Path | None = None) -> Input:
-    """Read a site's TOML file and the files that it names, prepared as in the client's training.
+    """Read a site's new data, prepared as in the client's training.
 
     Classes and splits are not needed, and are ignored. ``context`` is the TOML file of an earlier
-    period.
+    period; then ``path`` may be a folder.
     """
     schema, preparation = trained.schema(client), trained.preparation
     site = read_new_data(path, schema, preparation, context)
@@ -79,6 +80,7 @@ def read_input(trained: Trained, client: str, path: Path, context: Path | None =
         unit=_unit(trained),
         new=site.new,
         warnings=tuple(novelties(site, trained.ranges(client), preparation)),
+        notes=site.remarks,
     )
 
 
@@ -86,10 +88,7 @@ def client_input(trained: Trained, client: str) -> Input:
     """The data that a client was trained on; nodes and graphs of built-in data are numbered."""
     experiment = trained.experiment
     if experiment.setting.user_defined:
-        path = experiment.setting.data_of(client, experiment.settings.data)
-        if path is None:
-            raise RametError(f"the data of {client} is on another machine. Name it with --site.")
-        return read_input(trained, client, path)
+        return read_input(trained, client, trained.data_of(client))
     graph = experiment.setting.client_data(client, experiment.reading).content
     if isinstance(graph, HeteroGraph):
         ids = {kind.name: np.arange(kind.nodes) for kind in graph.types}

@@ -31,6 +31,8 @@ class Trained:
     states: Path
     best_round: int | None = None
     """The round whose models are used instead of the last one's."""
+    run: RunFolder | None = None
+    """The folder of the run; None in a site's own folder."""
 
     @staticmethod
     def open(path: Path, best: bool = False) -> Trained:
@@ -48,7 +50,8 @@ class Trained:
             return _latest_of_site(folder.path)
         if folder.summary() is None:
             raise RametError(f"{path} is not finished. Continue it with `ramet resume {path}`.")
-        return Trained(folder.experiment(), folder.clients, best_round(folder) if best else None)
+        number = best_round(folder) if best else None
+        return Trained(folder.experiment(), folder.clients, number, folder)
 
     @property
     def clients(self) -> list[str]:
@@ -90,6 +93,22 @@ class Trained:
                 "Leave out --site to predict for the client's own data."
             )
         return schemas[client]
+
+    def data_of(self, client: str) -> Path:
+        """The TOML file of the data that a client was trained on."""
+        experiment = self.experiment
+        if not experiment.setting.user_defined:
+            raise RametError(
+                f"{client} was trained on built-in data, which new rows cannot continue. Leave out "
+                "--new to predict for that data."
+            )
+        path = experiment.setting.data_of(client, experiment.settings.data)
+        if path is None:
+            raise RametError(
+                f"the data of {client} is on another machine. Name its TOML file with --site, or "
+                "with --context if there is --new."
+            )
+        return path
 
     @property
     def preparation(self) -> Preparation:

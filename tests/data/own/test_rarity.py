@@ -10,7 +10,8 @@ import torch
 import ramet
 from own_sites import graph_site, node_site
 from ramet.data.own.preparation import agreed
-from ramet.data.own.site import has_rare_class, read_site
+from ramet.data.own.site import read_site
+from ramet.data.splits import has_rare_class
 
 
 @pytest.mark.parametrize(

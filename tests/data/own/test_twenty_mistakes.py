@@ -129,7 +129,7 @@ MISTAKES: dict[str, tuple[Change, str]] = {
     "edge to an unknown node": (
         replaced(EDGES, "p0,", "p99,"),
         "contacts.csv, row 2, column 'source': there is no patient 'p99'. Add it to the table of "
-        "patient, or remove this row.",
+        'patient, remove this row, or write unknown = "drop" or "stub" in [edges.TYPE].',
     ),
     "class in another case": (
         cell(3, "state", "Ill"),

@@ -25,6 +25,8 @@ class Nodes:
     times: Tensor | None = None  # [nodes] days since 1970, NaN if there is none
     new: int | None = None
     """How many of them are not only of an earlier period; None for all."""
+    stubs: int = 0
+    """How many at the end stand for ids that only edges have; they are in no part."""
 
     @property
     def count(self) -> int:
@@ -53,6 +55,10 @@ class Edges:
     """How many of them are not only of an earlier period; None for all."""
     present: Tensor | None = None
     """[edges] which of them are links of the graph; None for all."""
+
+    @property
+    def count(self) -> int:
+        return self.ends.size(1)
 
     @property
     def is_plain(self) -> bool:
@@ -92,6 +98,18 @@ class Content:
         if self.graphs is not None:
             return self.graphs.names
         return self.edges[labelled].ids if labelled else None
+
+    def stubs(self, labelled: str) -> int:
+        """How many of the last samples stand for ids that only edges have."""
+        return 0 if labelled else sum(one.stubs for one in self.nodes.values())
+
+    @property
+    def classified(self) -> Nodes | Edges | Graphs | None:
+        """The rows that have labels; None for links."""
+        if self.graphs is not None:
+            return self.graphs
+        rows: list[Nodes | Edges] = [*self.nodes.values(), *self.edges.values()]
+        return next((one for one in rows if one.labels is not None), None)
 
     def new(self, labelled: str) -> dict[str, int]:
         """By type, how many rows of those that are predicted are new, if others are not."""

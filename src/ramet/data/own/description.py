@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,6 +195,7 @@ class Description(Part):
         if self.unit and target_kind(self.task) != "number":
             errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
         errors += [*place_errors(self.task, self.nodes, self.edges), *_aggregate_errors(self)]
+        errors += _unknown_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
         if (self.level == "graph") != (self.graphs is not None):
@@ -205,21 +206,7 @@ class Description(Part):
 
     def label_errors(self) -> list[str]:
         """What is missing for training, and not for prediction."""
-        return [*self._class_errors(), *unread_times(self)]
-
-    def _class_errors(self) -> list[str]:
-        if self.tensors is not None and self.classes:
-            return []
-        if self.level == "edge" and not self.label_columns:
-            return ["no [edges.TYPE] has 'label', the column with the class"]
-        if self.level != "node":
-            return []
-        what = {"class": "the class", "number": "the number", "flag": "0 or 1"}
-        return [
-            f"[nodes.{name}] lacks 'label', the column with {what[target_kind(self.task)]}"
-            for name, part in self.nodes.items()
-            if part.label is None
-        ]
+        return [*_class_errors(self), *unread_times(self)]
 
     def _graph_errors(self, graphs: GraphPart) -> list[str]:
         errors = []
@@ -237,6 +224,21 @@ class Description(Part):
         return errors
 
 
+def _class_errors(site: Description) -> list[str]:
+    if site.tensors is not None and site.classes:
+        return []
+    if site.level == "edge" and not site.label_columns:
+        return ["no [edges.TYPE] has 'label', the column with the class"]
+    if site.level != "node":
+        return []
+    what = {"class": "the class", "number": "the number", "flag": "0 or 1"}
+    return [
+        f"[nodes.{name}] lacks 'label', the column with {what[target_kind(site.task)]}"
+        for name, part in site.nodes.items()
+        if part.label is None
+    ]
+
+
 def _aggregate_errors(site: Description) -> list[str]:
     errors = []
     for name, part in site.nodes.items():
@@ -252,6 +254,24 @@ def _aggregate_errors(site: Description) -> list[str]:
             if column in part.columns
         ]
     return errors
+
+
+def _unknown_errors(site: Description) -> Iterator[str]:
+    """Edge types whose unknown ends cannot be dropped or become nodes."""
+    for name, part in site.edges.items():
+        if part.unknown != "refuse" and site.level == "graph":
+            yield f"[edges.{name}] has 'unknown', which {site.task} does not read. Remove it"
+        for node_type in {*site.ends(name)} & site.nodes.keys() if part.unknown == "stub" else ():
+            nodes = site.nodes[node_type]
+            full = [column for column, one in nodes.prepared.items() if one.missing == "refuse"]
+            if nodes.names and not nodes.columns:
+                full = [*nodes.names]
+            if full:
+                yield (
+                    f'[edges.{name}] has unknown = "stub", and {full[0]} of [nodes.{node_type}] '
+                    "cannot be missing, as it is of a node of which only the id is known. Declare "
+                    f'it in [nodes.{node_type}.columns] with missing = "mark"'
+                )
 
 
 def read_description(

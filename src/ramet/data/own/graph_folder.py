@@ -18,9 +18,9 @@ from ramet.data.own.one_graph import SiteReader
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart
 from ramet.data.own.paths import list_files
 from ramet.data.own.problems import shown
-from ramet.data.own.rows import edges_in, edges_of
+from ramet.data.own.reading import edges_in, edges_of
 from ramet.data.own.schema import target_kind
-from ramet.data.own.tables import TABLES, Table, read_table
+from ramet.data.own.tables import NO_PART, TABLES, Table, read_table
 from ramet.data.own.tensors import SUFFIXES, read_tensors
 
 
@@ -189,7 +189,8 @@ class GraphFolder(GraphReader):
             self.problems.add(name, "is missing", column="edge_index")
         edges = None if ends is None else edges_in(tensors, "", self._edge_part, ends)
         if self._graphs.file is None and self.labelled:
-            y = tensors.labels_for(self.description, 1, None)
+            parts = None if self.is_split else torch.tensor([NO_PART])
+            y = tensors.labels_for(self.description, 1, parts)
             return None if y is None or edges is None else (features, edges, y[0])
         return None if edges is None else (features, edges, None)
 

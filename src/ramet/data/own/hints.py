@@ -21,6 +21,7 @@ _EDGE_KEYS = {
     "directed": "Write directed = true, without quotes",
     "aggregate": 'Write a list of sum, mean and count, as in aggregate = ["sum", "count"]',
     "windows": "Write numbers of days, as in windows = [7, 30]",
+    "unknown": 'Write unknown = "drop", or unknown = "stub"',
 }
 _DATE = "Write a date, as in {} = 2026-03-31"
 _SPLIT_KEYS = {
@@ -90,7 +91,8 @@ def id_hint(text: str, what: str, known: Container[str]) -> str:
     for form in forms:
         if form != text and form in known:
             return f", but there is '{form}'. Write ids in the same way in both tables"
-    return f". Add it to the table of {what}, or remove this row"
+    add = f". Add it to the table of {what}, remove this row, or write unknown = "
+    return f'{add}"drop" or "stub" in [edges.TYPE]'
 
 
 def header_hint(columns: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from ramet.data.graphs.graph_block import GraphBlock
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.data.link_split import LINK_SHARES
 from ramet.data.own.site import Site
-from ramet.data.own.tables import Ids
+from ramet.data.own.tables import NO_PART, Ids
 from ramet.data.splits import GRAPH_SHARES, NODE_SHARES, PARTS, drawn_parts, strata
 
 _TRAIN = PARTS.index("train")
@@ -55,8 +55,21 @@ class KeptParts:
             return site
         parts = torch.tensor([self.part_of.get(one, _UNKNOWN) for one in _hashes(site)])
         new = parts == _UNKNOWN
+        new[len(new) - site.stubs :] = False
         parts[new] = drawn_parts(_kinds(site)[new], _shares(site), seed)
+        parts[parts == _UNKNOWN] = NO_PART
         return replace(site, parts=parts)
+
+    def parts_in(self, site: Site) -> Tensor:  # [samples]
+        """The part of each sample of a site, with or without its time; -1 of unknown ones."""
+        every = [_hashes(site)]
+        if site.times is not None:
+            every.append(_hashes(replace(site, times=None)))
+        known = (
+            self.part_of.get(one, self.part_of.get(other, NO_PART))
+            for one, other in zip(every[0], every[-1], strict=True)
+        )
+        return torch.tensor([*known], dtype=torch.int64)
 
     def text(self) -> str:
         by_part = {

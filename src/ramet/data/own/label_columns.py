@@ -28,7 +28,8 @@ def targets_in(table: Table, columns: Sequence[str], kind: Kind, parts: Tensor |
 
     values = np.stack([read(column) for column in columns], axis=1).astype(np.float64)
     for row in np.flatnonzero(np.isnan(values).all(axis=1)).tolist():
-        if row not in wrong and (parts is None or int(parts[row]) != NO_PART):
+        may_lack = row in table.stub_rows or (parts is not None and int(parts[row]) == NO_PART)
+        if row not in wrong and not may_lack:
             hint = "; write none in a column that `split` names to leave a row without it"
             table.report(row, columns[0], f"the {kind} is missing{hint}")
     return torch.from_numpy(values.astype(np.float32))

@@ -7,7 +7,7 @@ import torch
 from ramet.data.own.content import Content, Graphs, Nodes, are_known
 from ramet.data.own.graph_folder import GraphFolder, GraphReader, Listed, unknown_label
 from ramet.data.own.parts import GraphPart
-from ramet.data.own.rows import edges_of, features_of
+from ramet.data.own.reading import edges_of, features_of
 from ramet.data.own.tables import NO_PART
 
 
@@ -26,20 +26,19 @@ class ManyGraphs(GraphReader):
     def _listed(self, part: GraphPart, given: str) -> Listed | None:
         table = self.table(given)
         more = [one for one in (part.split, part.time) if one is not None]
-        classes = [*part.label_columns, *more] if self.labelled else []
-        if table is None or not table.has([part.id, *classes]):
+        classes = [*part.label_columns] if self.labelled else []
+        if table is None or not table.has([part.id, *classes, *(more if self.is_split else [])]):
             return None
         table.note_unused({part.id, *part.label_columns, part.split, part.time})
         if not self.labelled:
             labels = torch.stack([unknown_label(self.description)] * len(table))
             return Listed(table.ids(part.id), labels, None, table)
-        parts = table.parts(part.split)
-        timed = part.time is not None
-        unlabelled = torch.full((len(table),), NO_PART) if timed else parts
-        labels = self.labels_of(table, part.label_columns, unlabelled)
-        times = (
-            self.times.read(table, part.time, are_known(labels)) if part.time is not None else None
-        )
+        parts = table.parts(part.split) if self.is_split else None
+        may_lack = part.time is not None or not self.is_split
+        unlabelled = torch.full((len(table),), NO_PART) if may_lack else parts
+        labels, times = self.labels_of(table, part.label_columns, unlabelled), None
+        if part.time is not None and self.is_split:
+            times = self.times.read(table, part.time, are_known(labels))
         return Listed(table.ids(part.id), labels, parts, table, times)
 
     def _check_other_tables(self) -> None:
@@ -52,9 +51,9 @@ class ManyGraphs(GraphReader):
         nodes = self.table(str(self._node_part.file))
         edges = self.table(str(self._edge_part.file))
         node_part, edge_part = self._node_part, self._edge_part
-        if nodes is not None and not self.labelled:
+        if nodes is not None and not self.is_split:
             node_part = node_part.only(nodes.columns)
-        if edges is not None and not self.labelled:
+        if edges is not None and not self.is_split:
             edge_part = edge_part.only(edges.columns)
         in_edges = [edge_part.source, edge_part.target, edge_part.graph, *edge_part.more_in_table]
         has_columns = [
@@ -88,4 +87,4 @@ class ManyGraphs(GraphReader):
 
     def _from_folder(self, listed: Listed | None) -> Content | None:
         given = (self.folder, self.toml, self.description, self.problems, self.preparer)
-        return GraphFolder(*given, self.labelled, listed=listed).read()
+        return GraphFolder(*given, self.purpose, listed=listed).read()

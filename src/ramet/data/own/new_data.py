@@ -12,6 +12,7 @@ from typing import Any
 from ramet.data.own.columns import MISSING
 from ramet.data.own.description import read_description, read_toml
 from ramet.data.own.files import described
+from ramet.data.own.one_graph import Purpose
 from ramet.data.own.parts import AGE
 from ramet.data.own.past import Past
 from ramet.data.own.preparation import Preparation, PreparedColumn
@@ -21,6 +22,8 @@ from ramet.data.own.site import Site, build_site
 from ramet.errors import RametError
 
 _TYPES: tuple[Aspect, ...] = ("types",)
+FILE = "site.toml"
+"""The TOML file in a folder of new data."""
 
 
 def new_data_name(path: Path) -> str:
@@ -32,24 +35,46 @@ def new_data_name(path: Path) -> str:
     return str(content.get("site", ""))
 
 
+def toml_of(new: Path) -> Path | None:
+    """The TOML file of new data, which is given itself, or in its folder if there is one."""
+    if not new.is_dir():
+        return new
+    return new / FILE if (new / FILE).is_file() else None
+
+
 def read_new_data(
-    path: Path, trained: Schema, preparation: Preparation, context: Path | None = None
+    path: Path,
+    trained: Schema,
+    preparation: Preparation,
+    context: Path | None = None,
+    purpose: Purpose = "prediction",
 ) -> Site:
     """Read a site's new data as in training, or raise an error with the first problem.
 
     ``context``: the TOML file of an earlier period, whose nodes and links are in the graph, too.
+    Then ``path`` may be a folder whose files are called as that one says.
     """
     problems = Problems()
     past = None if context is None else _past(context, trained)
+    own = toml_of(path)
+    if own is None and context is None:
+        raise RametError(f"{path} is a folder without {FILE}. Name the TOML file of the new data.")
 
     def complete(content: dict[str, Any]) -> None:
         content.pop("split", None)
+        if past is not None and own is None:
+            _only_files_in(path, content, past.path)
         if past is not None:
             _repeat(content.setdefault("nodes", {}), past.keys("nodes"))
             _repeat(content.setdefault("edges", {}), past.keys("edges"))
+            if purpose == "scoring":
+                _repeat(content["nodes"], past.labels("nodes"))
+                _repeat(content["edges"], past.labels("edges"))
         _complete(content, trained, preparation)
 
-    description = read_description(path, problems, complete)
+    toml = own or context
+    assert toml is not None
+    description = read_description(toml, problems, complete)
     if description is not None:
         for text in differences(
             description.site_schema, trained, ("classes", "features", "types", "links")
@@ -57,23 +82,37 @@ def read_new_data(
             problems.add(path.name, f"this is not what the model was trained on: {text}")
     site = None
     if description is not None and not problems:
-        site = build_site(path, description, problems, preparation, False, past)
+        joined = past if past is not None and description.level != "graph" else None
+        file = path / toml.name if own is None else own
+        site = build_site(file, description, problems, preparation, purpose, joined)
     if site is None or problems:
         raise SiteDataError(f"{problems.sorted()[0]} (problem 1 of {problems.count})")
     return site
 
 
+def _only_files_in(folder: Path, content: dict[str, Any], like: Path) -> None:
+    """Leave the files out that a folder of new data does not have."""
+    graphs = content.get("graphs", {})
+    parts = [*content["nodes"].values(), *content["edges"].values(), graphs]
+    named = [(part, key) for part in parts for key in ("file", "folder") if key in part]
+    missing = [(part, key) for part, key in named if not (folder / part[key]).exists()]
+    if len(missing) == len(named):
+        listed = ", ".join(sorted({part[key] for part, key in named})) or "none"
+        raise RametError(
+            f"{folder} has none of the files that {like} names ({listed}). Call the new files "
+            f"alike, or describe them in a {FILE} there."
+        )
+    for part, key in missing:
+        del part[key]
+
+
 def _past(path: Path, trained: Schema) -> Past:
     """The description of an earlier period, if it can be joined to new data."""
     description = described(path)
-    if description.graphs is not None:
-        raise RametError(
-            f"{path} has many graphs, which are predicted one by one, so that a context changes "
-            "nothing. Leave it out."
-        )
     if description.tensors is not None:
         raise RametError(
-            f"{path} names tensors, which have no ids to join new data to. Use tables."
+            f"{path} names tensors, which have no ids to join new data to. Use tables, or give the "
+            "new data as a whole graph with --site."
         )
     for text in differences(description.site_schema, trained, _TYPES):
         raise RametError(f"{path.name}: this is not what the model was trained on: {text}.")

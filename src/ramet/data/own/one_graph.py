@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,23 +17,25 @@ from ramet.data.own.content import Content, Edges, Nodes, are_known
 from ramet.data.own.description import Description
 from ramet.data.own.label_columns import targets_in
 from ramet.data.own.parts import EdgePart, NodePart
-from ramet.data.own.past import Kind, Past
+from ramet.data.own.past import Past
 from ramet.data.own.paths import resolve_inside
 from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problems
-from ramet.data.own.rows import (
+from ramet.data.own.reading import (
     absent_edges,
     edges_in,
     edges_of,
     features_of,
     repeated,
 )
+from ramet.data.own.rows import Rows, new_rows
 from ramet.data.own.schema import target_kind, width_of
 from ramet.data.own.tables import NO_PART, Table, read_table
 from ramet.data.own.tensors import Tensors, read_tensors
 from ramet.data.own.times import TimeReader
 
-_PYG_GLOBAL = "_global_store"
+Purpose: TypeAlias = Literal["training", "prediction", "scoring"]
+"""For scoring, classes are read as far as they are known, and no split."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,19 @@ class SiteReader(ABC):
     description: Description
     problems: Problems
     preparer: Preparer
-    labelled: bool = True
-    """Whether classes and splits are read."""
+    purpose: Purpose = "training"
     past: Past | None = None
     """Tables of an earlier period that are read, too."""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether classes are read."""
+        return self.purpose != "prediction"
+
+    @property
+    def is_split(self) -> bool:
+        """Whether splits are read, and whoever lacks a class needs to be in no part."""
+        return self.purpose == "training"
 
     @property
     def times(self) -> TimeReader:
@@ -56,7 +68,7 @@ class SiteReader(ABC):
     @property
     def by_time(self) -> bool:
         """Whether samples are split by their times."""
-        return self.labelled and self.description.split is not None
+        return self.is_split and self.description.split is not None
 
     def labels_of(self, table: Table, columns: Sequence[str], parts: Tensor | None) -> Tensor:
         """The labels in a table, as in `Nodes`; rows in no part may have none."""
@@ -96,17 +108,21 @@ class OneGraph(SiteReader):
                     edges[name] = between
             elif (file := self.description.edges[name].file) is not None:
                 self.table(file)  # report the problems of the table itself
-        self._report_undeclared()
+        if self._tensors is not None and not self._plain:
+            ends = ((name, *self.description.ends(name)) for name in self.description.edges)
+            known = {*self.description.nodes, *(f"{head}.{n}.{tail}" for n, head, tail in ends)}
+            self._tensors.report_undeclared(known)
         if self.problems:
             return None
         return Content(nodes, edges)
 
     def _nodes(self, name: str, rows: dict[str, dict[str, int]]) -> Nodes | None:
         part = self.description.nodes[name]
-        if self._in_tables("nodes", name):
-            table = self._rows("nodes", name, part)
+        if self._tables.exist("nodes", name):
+            table = self._tables.nodes(name)
             return None if table is None else self._nodes_of(table, part, name, rows)
-        empty = Nodes(self._no_features(name), torch.empty(0, dtype=torch.int64))
+        labels = torch.empty(0, dtype=torch.int64) if self._classified else None
+        empty = Nodes(self._no_features(name), labels)
         if self.description.tensors is None:
             rows[name] = {}
             return empty
@@ -118,9 +134,9 @@ class OneGraph(SiteReader):
         features = self._tensors.features(store, part.names)
         if features is None or not self._classified:
             return None if features is None else Nodes(features)
-        parts = self._tensors.parts(features.size(0))
+        parts = self._tensors.parts(features.size(0)) if self.is_split else None
         times = self._tensors.times(store, part.time, features.size(0)) if self.by_time else None
-        if self.by_time:
+        if self.by_time or not self.is_split:
             parts = torch.full((features.size(0),), NO_PART)
         labels = self._tensors.labels_for(self.description, features.size(0), parts)
         return None if labels is None else Nodes(features, labels, parts, None, times)
@@ -129,8 +145,8 @@ class OneGraph(SiteReader):
         self, table: Table, part: NodePart, name: str, rows: dict[str, dict[str, int]]
     ) -> Nodes | None:
         given = [*part.label_columns, *(c for c in (part.split, part.time) if c is not None)]
-        extra = given if self._classified else []
-        part = part if self.labelled else part.only(table.columns)
+        extra = (given if self.is_split else part.label_columns) if self._classified else ()
+        part = part if self.is_split else part.only(table.columns)
         if not table.has([part.id, *part.in_table, *extra]):
             return None
         if not len(table):
@@ -140,28 +156,24 @@ class OneGraph(SiteReader):
         rows[name] = table.ids(part.id)
         features, ids = features_of(table, name, part, self.preparer), table.identifiers(part.id)
         if not self._classified or part.label is None:
-            return Nodes(features, ids=ids, new=table.own)
-        if part.time is not None:
-            no_part = torch.full((len(table),), NO_PART)
-            labels = self.labels_of(table, part.label_columns, no_part)
-            times = self.times.read(table, part.time, needed=are_known(labels))
-            return Nodes(features, labels, None, ids, times)
-        parts = table.parts(part.split)
-        labels = self.labels_of(table, part.label_columns, parts)
-        return Nodes(features, labels, parts, ids)
+            times = self._times(table, part, torch.zeros(len(table), dtype=torch.bool))
+            return Nodes(features, ids=ids, times=times, new=table.own, stubs=table.stubs)
+        parts = table.parts(part.split) if self.is_split else None
+        may_lack = part.time is not None or not self.is_split
+        no_part = torch.full((len(table),), NO_PART) if may_lack else parts
+        labels = self.labels_of(table, part.label_columns, no_part)
+        times = self._times(table, part, are_known(labels))
+        return Nodes(features, labels, parts, ids, times, table.own, table.stubs)
 
-    def _in_tables(self, kind: Kind, name: str) -> bool:
-        """Whether there is a table of a type, now or in the past."""
-        sources = [self.description, *([] if self.past is None else [self.past.description])]
-        parts = [getattr(one, kind).get(name) for one in sources]
-        return any(part is not None and part.file is not None for part in parts)
+    def _times(self, table: Table, part: NodePart, labelled: Tensor) -> Tensor | None:
+        """The times of nodes, which in new data need not have any."""
+        if part.time is None or (part.time not in table.columns and not self.is_split):
+            return None
+        return self.times.read(table, part.time, needed=labelled & self.is_split)
 
-    def _rows(self, kind: Kind, name: str, part: NodePart | EdgePart) -> Table | None:
-        """The table of a type, with the rows of the past."""
-        own = None if part.file is None else self.table(part.file)
-        if self.past is None or (part.file is not None and own is None):
-            return own
-        return self.past.added_to(own, kind, name, part)
+    @cached_property
+    def _tables(self) -> Rows:
+        return Rows(self.description, self.past, self.problems, self.table)
 
     def _no_features(self, name: str) -> Tensor:  # [0, features]
         part = self.description.nodes[name]
@@ -174,9 +186,9 @@ class OneGraph(SiteReader):
         self, name: str, nodes: dict[str, Nodes], rows: dict[str, dict[str, int]]
     ) -> Edges | None:
         part, (head, tail) = self.description.edges[name], self.description.ends(name)
-        if self._in_tables("edges", name):
+        if self._tables.exist("edges", name):
             if head in rows and tail in rows:
-                table = self._rows("edges", name, part)
+                table = self._tables.edges(name)
                 return None if table is None else self._edges_of(table, part, name, rows)
             text = f"[edges.{name}] is a table, so the nodes it joins must be tables too"
             self.problems.add(self.toml, text)
@@ -194,8 +206,8 @@ class OneGraph(SiteReader):
         edges = edges_in(self._tensors, store, part, ends)
         if not self.labelled or name != self.description.labelled:
             return edges
-        parts = self._none(self._tensors.parts(ends.size(1)), ends)
-        given = ends.size(1), parts, f"{store}edge_label"
+        parts = self._tensors.parts(ends.size(1)) if self.is_split else None
+        given = ends.size(1), self._none(parts, ends), f"{store}edge_label"
         labels = self._tensors.labels(self.description.classes, *given)
         return replace(edges, labels=labels, parts=parts)
 
@@ -204,9 +216,9 @@ class OneGraph(SiteReader):
     ) -> Edges | None:
         asked = name == self.description.labelled
         classified = self.labelled and asked and part.label is not None
-        linked = self.labelled and self.description.task == "link-prediction"
-        split = part.split if linked or classified else None
-        part = part if self.labelled else part.only(table.columns)
+        linked = self.description.task == "link-prediction"
+        split = part.split if (linked or classified) and self.is_split else None
+        part = part if self.is_split else part.only(table.columns)
         named = [part.id, part.label if classified else None, split]
         in_table = [part.source, part.target, *part.more_in_table]
         if not table.has([*in_table, *(one for one in named if one is not None)]):
@@ -216,41 +228,26 @@ class OneGraph(SiteReader):
         heads = table.references(part.source, rows[head], head)
         tails = table.references(part.target, rows[tail], tail)
         ends = torch.stack([heads, tails])
-        if self.description.task == "link-prediction":
+        if linked:
             repeated(ends, head == tail, table.lines, table.file, part.target, self.problems)
         given = table.parts(split)
+        if linked and self.purpose == "scoring":
+            given = new_rows(table)
         edges = edges_of(table, name, part, ends, given, self.preparer, self.times)
         if not asked:
             return edges
-        labels = None
+        labels, ids = None, None
         if classified:
             labels = self.labels_of(table, [str(part.label)], self._none(given, ends))
-        ids = None
         if part.id is not None:
             table.ids(part.id)
             ids = table.identifiers(part.id)
         return replace(edges, labels=labels, ids=ids, new=table.own)
 
     def _none(self, parts: Tensor | None, ends: Tensor) -> Tensor | None:
-        """The parts of edges; none if times decide on them."""
-        return torch.full((ends.size(1),), NO_PART) if self.by_time else parts
-
-    def _report_undeclared(self) -> None:
-        """Report tensors of undeclared types, which are more likely mistakes than extras."""
-        if self._tensors is None or self._plain:
-            return
-        known = {
-            *self.description.nodes,
-            *(f"{h}.{n}.{t}" for n, (h, t) in self._all_ends().items()),
-        }
-        for name in self._tensors.by_name:
-            store = name.rpartition(".")[0]
-            if store not in known and store != _PYG_GLOBAL:
-                text = "belongs to a type that the TOML does not declare"
-                self.problems.add(self._tensors.file, text, column=name)
-
-    def _all_ends(self) -> dict[str, tuple[str, str]]:
-        return {name: self.description.ends(name) for name in self.description.edges}
+        """The parts of edges; none if times decide on them, or in new data."""
+        may_lack = self.by_time or not self.is_split
+        return torch.full((ends.size(1),), NO_PART) if may_lack else parts
 
     @cached_property
     def _tensors(self) -> Tensors | None:

@@ -13,6 +13,7 @@ from ramet.data.own.columns import ColumnOrKind, ColumnPart
 from ramet.data.own.schema import Column, TypeName
 
 Aggregate: TypeAlias = Literal["sum", "mean", "count"]
+Unknown: TypeAlias = Literal["refuse", "drop", "stub"]
 AGE = "age"
 """The attribute of links with the days from each to the last one."""
 Days: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -139,6 +140,8 @@ class EdgePart(_Rows):
     nodes at both ends that sum up their links, for each of ``windows``, which are numbers of days
     before the last link, or for all links. ``age``: an attribute, the days to the last link.
     ``label``: the class of each edge; ``id`` names the edges in predictions.
+    ``unknown``: whether an edge with an end that is in no table is a problem, is dropped, or has a
+    node there of which nothing but the id is known.
     """
 
     source: Column = "source"
@@ -155,6 +158,7 @@ class EdgePart(_Rows):
     directed: StrictBool = False
     aggregate: tuple[Aggregate, ...] = ()
     windows: tuple[Days, ...] = ()
+    unknown: Unknown = "refuse"
 
     @property
     def values_given(self) -> list[str]:
@@ -197,6 +201,8 @@ class EdgePart(_Rows):
     def errors(self, where: str, obstacle: str) -> Iterator[str]:
         yield from super().errors(where, obstacle)
         yield from self._age_errors(where, obstacle)
+        if obstacle and self.unknown != "refuse":
+            yield f"{where} has 'unknown', {obstacle}"
         for key, name in (("weight", self.weight), ("time", self.time)):
             if name is not None and name in (self.source, self.target):
                 yield f"{where} has the ends of links as '{key}'. Name another column"

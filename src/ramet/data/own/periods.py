@@ -154,15 +154,9 @@ def before(content: Content, description: Description, name: str, end: float) ->
 
 def _samples(content: Content) -> tuple[Tensor, Tensor | None]:
     """The times and the labels of the samples; labels are None for links."""
-    if content.graphs is not None:
-        return _given(content.graphs.times, content.graphs.labels), content.graphs.labels
-    for edges in content.edges.values():
-        if edges.labels is not None:
-            return _given(edges.times, edges.labels), edges.labels
-    timed = [nodes for nodes in content.nodes.values() if nodes.times is not None]
-    if timed:
-        (nodes,) = timed
-        return _given(nodes.times, nodes.labels), nodes.labels
+    rows = content.classified
+    if rows is not None:
+        return _given(rows.times, rows.labels), rows.labels
     return torch.cat([*_times_by_type(content)]), None
 
 

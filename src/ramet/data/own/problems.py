@@ -35,6 +35,8 @@ class Problems:
     count: int = 0
     unused: dict[str, dict[str, None]] = field(default_factory=dict)
     """No problem, but worth saying: columns that nothing reads, by file."""
+    notes: list[str] = field(default_factory=list)
+    """No problem either: rows that were joined, added or dropped."""
 
     def add(self, file: str, text: str, row: int | None = None, column: str | None = None) -> None:
         self.count += 1
@@ -54,6 +56,11 @@ def shown(text: str) -> str:
     """Quote a cell for printing, shortened and without control characters."""
     short = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
     return "'" + "".join(char if char.isprintable() else "?" for char in short) + "'"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class SiteDataError(RametError):

@@ -1,113 +1,117 @@
-"""Rows of tables and tensors as features of nodes, and as edges with what they carry."""
+"""The tables of a site's types: its rows, those of an earlier period, and ends that are unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.columns import ColumnValues, absent_values
-from ramet.data.own.content import Edges, no_edges
-from ramet.data.own.parts import EdgePart, NodePart
-from ramet.data.own.preparer import Preparer
-from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES
+from ramet.data.own.description import Description
+from ramet.data.own.parts import EdgePart
+from ramet.data.own.past import Kind, Past
+from ramet.data.own.problems import Problems, counted
 from ramet.data.own.tables import Table
-from ramet.data.own.tensors import Tensors
-from ramet.data.own.times import TimeReader
+from ramet.data.splits import PARTS
 
 
-def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer) -> Tensor:
-    """The features of the nodes in a table."""
-    if not part.columns:
-        return table.numbers(part.names)
-    return preparer.features(node_type, table.values(part.prepared))
+@dataclass(frozen=True)
+class Rows:
+    """Reads each table once.
+
+    An edge whose end is in no table of nodes is a problem, unless ``unknown`` of its type says
+    otherwise: "drop" leaves it out, and "stub" adds a node of which only the id is known.
+    """
+
+    description: Description
+    past: Past | None
+    problems: Problems
+    read: Callable[[str], Table | None]
+    _joined: dict[tuple[Kind, str], Table | None] = field(default_factory=dict)
+
+    def exist(self, kind: Kind, name: str) -> bool:
+        """Whether there is a table of a type, now or in the past."""
+        sources = [self.description, *([] if self.past is None else [self.past.description])]
+        parts = [getattr(one, kind).get(name) for one in sources]
+        return any(part is not None and part.file is not None for part in parts)
+
+    def nodes(self, name: str) -> Table | None:
+        """The nodes of a type, and below them the stubs."""
+        table, column = self._all("nodes", name), self.description.nodes[name].id
+        if table is None or column not in table.columns:
+            return table
+        known = {"", *table.texts(column)}
+        edges = (one for one, part in self.description.edges.items() if part.unknown == "stub")
+        ends = chain(*(self._ends(edge_type, name) for edge_type in edges))
+        new = [*dict.fromkeys(one for one in ends if one not in known)]
+        if not new:
+            return table
+        stubs = counted(len(new), "more node")
+        text = f"{name}: {stubs} for ids that only edges have, with all columns missing"
+        self.problems.notes.append(text)
+        return _with_stubs(table, column, new)
+
+    def edges(self, name: str) -> Table | None:
+        """The edges of a type, without those that are dropped."""
+        table, part = self._all("edges", name), self.description.edges[name]
+        if table is None or part.unknown != "drop" or not _has_ends(table, part):
+            return table
+        kept = np.ones(len(table), dtype=bool)
+        for column, node_type in zip(_columns(part), self.description.ends(name), strict=True):
+            nodes = self._all("nodes", node_type)
+            if nodes is None or self.description.nodes[node_type].id not in nodes.columns:
+                return table
+            known = {"", *nodes.texts(self.description.nodes[node_type].id)}
+            kept &= np.array([text in known for text in table.texts(column)], dtype=bool)
+        of_file = kept[: table.own]
+        if not of_file.all():
+            dropped = f"{name}: {(~of_file).sum():,} of {counted(of_file.size, 'edge')}"
+            self.problems.notes.append(f"{dropped} dropped, because an end is in no table")
+        return table.only(kept)
+
+    def _ends(self, edge_type: str, node_type: str) -> list[str]:
+        """The ids of a node type that edges of another type name."""
+        table, part = self._all("edges", edge_type), self.description.edges[edge_type]
+        if table is None or not _has_ends(table, part):
+            return []
+        ends = zip(_columns(part), self.description.ends(edge_type), strict=True)
+        return [*chain(*(table.texts(column) for column, of in ends if of == node_type))]
+
+    def _all(self, kind: Kind, name: str) -> Table | None:
+        """The table of a type, with the rows of the past."""
+        if (kind, name) not in self._joined:
+            part = getattr(self.description, kind)[name]
+            table = None if part.file is None else self.read(part.file)
+            if self.past is not None and (part.file is None or table is not None):
+                table = self.past.added_to(table, kind, name, self.description, self.problems)
+            self._joined[kind, name] = table
+        return self._joined[kind, name]
 
 
-def edges_of(
-    table: Table,
-    name: str,
-    part: EdgePart,
-    ends: Tensor,
-    parts: Tensor | None,
-    preparer: Preparer,
-    reader: TimeReader,
-) -> Edges:
-    """The edges in a table, with what they carry."""
-    table = replace(table, place=f"[{OF_EDGES}{name}.columns]")
-    attributes, values = None, ColumnValues({}, {}, len(table))
-    if part.columns or part.computed:
-        values = table.values(part.read)
-        preparer.columns[f"{OF_EDGES}{name}"] = values
-        if part.read and not part.computed:
-            attributes = preparer.features(f"{OF_EDGES}{name}", values)
-    elif part.names:
-        attributes = table.numbers(part.names)
-        columns = zip(part.names, attributes.T.numpy(), strict=True)
-        values = replace(values, values=dict(columns))
-    weights = None if part.weight is None else table.weights(part.weight)
-    times = None if part.time is None else reader.read(table, part.time)
-    columns_read = dict(values.values)
-    if weights is not None:
-        columns_read[str(part.weight)] = weights.numpy()
-    if times is not None:
-        columns_read[str(part.time)] = times.numpy()
-    return Edges(
-        ends,
-        parts,
-        attributes,
-        weights,
-        times,
-        columns_read if part.aggregate else {},
-    )
+def _with_stubs(table: Table, column: str, ids: Sequence[str]) -> Table:
+    """The table, and below it a row for each of these ids, whose other cells are empty."""
+    empty = np.full(len(ids), "", object)
+    columns = {name: np.concatenate([one, empty]) for name, one in table.columns.items()}
+    kind = table.columns[column].dtype
+    are_numbers = kind.kind in "iu" and all(one.isdecimal() for one in ids)
+    added = np.array(ids, dtype=object).astype(kind if are_numbers else object)
+    columns[column] = np.concatenate([table.columns[column], added])
+    own, lines = len(table) if table.own is None else table.own, [*table.lines, *[0] * len(ids)]
+    return replace(table, columns=columns, lines=lines, own=own, stubs=len(ids))
 
 
-def absent_edges(name: str, part: EdgePart, preparer: Preparer) -> Edges:
-    """No edges, which carry what others of their type do."""
-    absent = {column: absent_values(one, 0) for column, one in part.prepared.items()}
-    attributes, none = torch.empty((0, len(part.names))), torch.empty(0)
-    if part.prepared:
-        values = ColumnValues(part.prepared, absent, 0)
-        attributes = preparer.features(f"{OF_EDGES}{name}", values)
-    return Edges(
-        no_edges(),
-        attributes=attributes if part.names else None,
-        weights=none if part.weight else None,
-        times=none.double() if part.time else None,
-    )
+def new_rows(table: Table) -> Tensor:  # [rows]
+    """The part of each row if those of the past are trained on, and the others are scored."""
+    is_own = torch.arange(len(table)) < (len(table) if table.own is None else table.own)
+    return torch.where(is_own, PARTS.index("test"), PARTS.index("train"))
 
 
-def edges_in(tensors: Tensors, store: str, part: EdgePart, ends: Tensor) -> Edges:
-    """The edges in tensors whose names start with ``store``, with what they carry."""
-    count = ends.size(1)
-    return Edges(
-        ends,
-        None,
-        tensors.attributes(store, part.names, count),
-        tensors.weights(store, part.weight, count),
-        tensors.times(store, part.time, count),
-    )
+def _columns(part: EdgePart) -> tuple[str, str]:
+    return part.source, part.target
 
 
-def repeated(
-    ends: Tensor,
-    same_type: bool,
-    rows: Sequence[int],
-    file: str,
-    column: str,
-    problems: Problems,
-) -> None:
-    """Report repeated edges, which could be both in training and in test, and self loops."""
-    seen: dict[tuple[int, int], int] = {}
-    for row, (one, other) in zip(rows, ends.T.tolist(), strict=True):
-        if min(one, other) < 0:
-            continue  # reported already
-        if same_type and one == other:
-            problems.add(file, "the edge is a self loop", row, column)
-            continue
-        key = (min(one, other), max(one, other)) if same_type else (one, other)
-        first = seen.setdefault(key, row)
-        if first != row:
-            problems.add(file, f"the edge already appears in row {first}", row, column)
+def _has_ends(table: Table, part: EdgePart) -> bool:
+    return all(column in table.columns for column in _columns(part))

@@ -31,21 +31,21 @@ from ramet.data.own.content import Content
 from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
-from ramet.data.own.one_graph import OneGraph
+from ramet.data.own.one_graph import OneGraph, Purpose
 from ramet.data.own.past import Past
 from ramet.data.own.periods import ByTime
 from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
 from ramet.data.own.schema import TARGETS, Schema, TaskName
+from ramet.data.own.scoring import scored_parts, scored_times
 from ramet.data.own.tables import NO_PART, Ids
 from ramet.data.own.targets import add_targets, scaled
-from ramet.data.splits import PARTS, Split, counts_of, node_split, stratified
+from ramet.data.splits import PARTS, Split, counts_of, has_rare_class, node_split, stratified
 
 MIN_SAMPLES = 10
 MIN_LINKS = 20
 """At least one edge type needs this many, so that 5 % for validation is at least one link."""
-_RARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,11 @@ class Site:
     later: Mapping[str, Graph] = field(default_factory=dict)
     """The graphs of the same nodes at the end of validation and test, if they differ."""
     times: Tensor | None = None
-    """The times of the samples, if they are split by time."""
+    """The times of the samples, if they are split by time or scored."""
     by_time: ByTime | None = None
     """How the samples are split by time, until the columns are prepared."""
+    stubs: int = 0
+    """How many of the last nodes stand for ids that only edges have; they are in no part."""
 
     def prepared(self, preparation: Preparation) -> Site | None:
         """The site with its columns prepared as agreed, without reading its files again.
@@ -96,7 +98,14 @@ class Site:
         """The labels of all labelled samples; None for links."""
         if isinstance(self.graph, HeteroGraph):
             return None
-        return self.graph.labels if self.parts is None else self.graph.labels[self.parts >= 0]
+        if self.parts is not None:
+            return self.graph.labels[self.parts >= 0]
+        return self.graph.labels[: self.count]
+
+    @property
+    def count(self) -> int:
+        """The number of nodes or graphs that are in a part of the split, if all have a class."""
+        return 0 if isinstance(self.graph, HeteroGraph) else len(self.graph.labels) - self.stubs
 
     @property
     def classes(self) -> Tensor | None:
@@ -132,7 +141,7 @@ class Site:
         if self.parts is not None:
             return Split(*_indices(self.parts))
         split = node_split if isinstance(graph, NodeGraph) else stratified
-        return split(graph.labels, seed)
+        return split(graph.labels[: self.count], seed)
 
     def _links(self, whole: HeteroGraph, seed: int, negatives: Negatives) -> LinkSplit:
         if self.parts is None:
@@ -194,24 +203,24 @@ def build_site(
     description: Description,
     problems: Problems,
     preparation: Preparation | None,
-    labelled: bool = True,
+    purpose: Purpose = "training",
     past: Past | None = None,
 ) -> Site | None:
     """Read the files that a description names; None if they have problems.
 
-    Without labels, neither classes nor splits are read, and any number of samples will do. With a
-    ``past``, its tables are part of the graph.
+    Of new data neither splits nor, for prediction, classes are read, and any number of samples will
+    do. With a ``past``, its tables are part of the graph.
     """
     if preparation is not None and not covers(preparation, description, path.name, problems):
         return None
     reader = ManyGraphs if description.level == "graph" else OneGraph
     preparer = Preparer(description.smallest_count, preparation)
-    folder = path.absolute().parent
-    content = reader(folder, path.name, description, problems, preparer, labelled, past).read()
+    folder, is_split = path.absolute().parent, purpose == "training"
+    content = reader(folder, path.name, description, problems, preparer, purpose, past).read()
     if content is None:
         return None
     by_time, parts = None, None
-    if labelled and description.split is not None:
+    if is_split and description.split is not None:
         by_time = ByTime.of(content, preparer.columns, description, path.name)
         preparer = Preparer(description.smallest_count, preparation, {}, by_time.counted)
         built, parts = by_time.built(preparer), by_time.parts
@@ -219,8 +228,11 @@ def build_site(
         content = completed(content, description, preparer)
         graph, parts = BUILDERS[description.level](content, description)
         built = Built(graph)
+    times = None if by_time is None else by_time.times
+    if purpose == "scoring":
+        parts, times = scored_parts(content, parts), scored_times(content)
     columns = dict(preparer.columns)
-    if labelled:
+    if is_split:
         add_targets(preparer, built.graph, description, parts)
     known = preparation or agreed({"": preparer.sums(*({TARGETS} & preparer.columns.keys()))})
     site = Site(
@@ -232,31 +244,27 @@ def build_site(
         ids=_ids(content),
         new=content.new(description.labelled),
         sample_ids=content.sample_ids(description.labelled),
-        remarks=(
-            *_unused(problems),
-            *_merged_links(content, description, built.later.get("test", built.graph)),
-            *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
-        ),
+        remarks=tuple(problems.notes),
         unprepared=by_time or Unprepared(content, description, path.name, columns)
         if preparer.columns and preparation is None
         else None,
         later=built.later,
-        times=None if by_time is None else by_time.times,
+        times=times,
         by_time=by_time if preparation is None else None,
+        stubs=content.stubs(description.labelled),
     )
-    if not labelled:
+    if not is_split:
         return site
     _report_too_few(path.name, site, problems)
-    classes = site.classes
-    rare = classes is not None and has_rare_class(classes, len(site.schema.classes))
+    rare = site.classes is not None and has_rare_class(site.classes, len(site.schema.classes))
     sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
-    return replace(site, sums=sums)
-
-
-def has_rare_class(labels: Tensor, classes: int) -> bool:
-    """Whether a class has less than 40 % of an even share: of two classes, less than 20 %."""
-    counts = torch.bincount(labels, minlength=classes)
-    return classes > 1 and bool((counts < _RARE * labels.numel() / classes).any())
+    remarks = (
+        *site.remarks,
+        *_unused(problems),
+        *_merged_links(content, description, built.later.get("test", built.graph)),
+        *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
+    )
+    return replace(site, sums=sums, remarks=remarks)
 
 
 def _ids(content: Content) -> dict[str, Ids]:
@@ -335,8 +343,8 @@ def _report_too_few(toml: str, site: Site, problems: Problems) -> None:
         if most < MIN_LINKS:
             text = f"no edge type has {MIN_LINKS} or more edges, which the split needs"
             problems.add(toml, text)
-    elif len(graph.labels) < MIN_SAMPLES:
-        counted = f"{len(graph.labels)} {_samples_of(graph)}"
+    elif site.count < MIN_SAMPLES:
+        counted = f"{site.count} {_samples_of(graph)}"
         problems.add(toml, f"{counted} are too few to split; {MIN_SAMPLES} are needed")
 
 

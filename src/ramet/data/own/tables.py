@@ -54,6 +54,8 @@ class Table:
     own: int | None = None
     """How many rows are of the file; None for all. The others are of ``past_file``."""
     past_file: str = ""
+    stubs: int = 0
+    """How many rows at the end stand for ids that only edges have."""
 
     def followed_by(self, past: Table) -> Table:
         """This table, and below it the rows of another one; cells that one lacks are empty."""
@@ -71,7 +73,8 @@ class Table:
         """The table with some rows; ``rows`` says of each whether it is kept."""
         lines = [line for line, kept in zip(self.lines, rows, strict=True) if kept]
         columns = {name: cells[rows] for name, cells in self.columns.items()}
-        return replace(self, columns=columns, lines=lines)
+        own = None if self.own is None else int(rows[: self.own].sum())
+        return replace(self, columns=columns, lines=lines, own=own)
 
     def renamed(self, names: Mapping[str, str]) -> Table:
         """The table with other names of some columns."""
@@ -85,6 +88,10 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    @property
+    def stub_rows(self) -> range:
+        return range(len(self) - self.stubs, len(self))
 
     def has(self, names: Sequence[str]) -> bool:
         """Whether the table has these columns; missing ones are reported as problems."""
@@ -161,11 +168,11 @@ class Table:
     def labels(self, column: str, classes: Sequence[str], parts: Tensor | None) -> Tensor:
         """[rows] index of the class; rows in no part may lack a class and get -1."""
         index = {name: number for number, name in enumerate(classes)}
-        labels = [-1] * len(self)
+        labels, stubs = [-1] * len(self), self.stub_rows
         for row, text in enumerate(self.texts(column)):
             if text in index:
                 labels[row] = index[text]
-            elif parts is not None and not text and int(parts[row]) == NO_PART:
+            elif not text and (row in stubs or _is_in_none(parts, row)):
                 continue
             elif not text:
                 hint = "; write none in a column that `split` names to leave a row unlabelled"
@@ -182,7 +189,7 @@ class Table:
             return None
         number_of = {**{name: number for number, name in enumerate(PARTS)}, _NONE: NO_PART}
         parts = [NO_PART] * len(self)
-        for row, text in enumerate(self.texts(column)):
+        for row, text in enumerate(self.texts(column)[: len(self) - self.stubs]):
             if text not in number_of:
                 self.report(row, column, f"{shown(text)} is not one of train, val, test, none")
             else:
@@ -338,6 +345,11 @@ def _cells(column: Any) -> Cells:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
+
+
+def _is_in_none(parts: Tensor | None, row: int) -> bool:
+    """Whether a row is in no part of the split."""
+    return parts is not None and int(parts[row]) == NO_PART
 
 
 def _is_number(text: str) -> bool:

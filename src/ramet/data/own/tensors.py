@@ -10,7 +10,7 @@ safetensors      ``x``, ``edge_index``, ``y``, ``train_mask`` …; for several t
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ramet.data.own.tables import NO_PART
 from ramet.data.splits import PARTS
 
 SUFFIXES = (".safetensors", ".pt")
+_PYG_GLOBAL = "_global_store"
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError)
 """What `zipfile` raises for damaged archives; the second, for flags and versions unknown to it."""
 
@@ -112,6 +113,14 @@ class Tensors:
         if values.size(0) != edges:
             self._report(name, f"has {values.size(0)} rows, but 'edge_index' has {edges} edges")
         return values.size(0) == edges
+
+    def report_undeclared(self, known: Container[str]) -> None:
+        """Report tensors of undeclared types, which are more likely mistakes than extras."""
+        for name in self.by_name:
+            store = name.rpartition(".")[0]
+            if store not in known and store != _PYG_GLOBAL:
+                text = "belongs to a type that the TOML does not declare"
+                self.problems.add(self.file, text, column=name)
 
     def labels_for(
         self, description: Description, rows: int, parts: Tensor | None
