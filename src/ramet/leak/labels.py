@@ -50,7 +50,8 @@ def similarity(target: Target, outputs: Tensor, ends: Tensor) -> Tensor:  # [pai
     else the distance, negative.
     """
     if not target.has_classes:
-        return torch.linalg.vector_norm(outputs[ends[0]] - outputs[ends[1]], dim=1).neg()
+        distances: Tensor = torch.linalg.vector_norm(outputs[ends[0]] - outputs[ends[1]], dim=1)
+        return -distances
     logs = outputs.log_softmax(dim=1)
     unit: Tensor = torch.nn.functional.normalize(logs - logs.mean(dim=1, keepdim=True))
     cosines: Tensor = (unit[ends[0]] * unit[ends[1]]).sum(dim=1)
