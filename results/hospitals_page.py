@@ -101,8 +101,8 @@ def _more(found: Study) -> str:
         return ""
     averaged = extended_gain(found, "fedavg, linear", ALONE)
     return (
-        f"**With twenty more splits**, which were added after these ten had been seen, the gain of "
-        f"`{method_of(found.chosen)}` is {words(gain)} points and that of `fedavg` "
+        f"**With {gain.pairs - len(SPLITS)} more splits**, which were added after these ten had "
+        f"been seen, the gain of `{method_of(found.chosen)}` is {words(gain)} points and that of `fedavg` "
         f"{words(averaged)} ({gain.pairs} splits).\n\n"
     )
 
