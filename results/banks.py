@@ -34,6 +34,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ ROWS = (
     Row("fedper", "fedper"),
 )
 BOOSTED = {"boosting alone": False, "boosting pooled": True}
+ORDER = ("medium", "high", "low")
 TOGETHER = ("fedavg", "fedprox", "fedper")
 
 
@@ -106,18 +108,14 @@ CLAIMS = (
 
 
 def main(scratch: Path) -> None:
-    """Whole splits one after the other, so that what is there can be compared."""
+    """One level after the other, so that what is there can be compared."""
     KEPT.mkdir(exist_ok=True)
     _describe(scratch)
     done = {key for key, _ in scored()}
     for rows in (ROWS[:3], ROWS[3:]):
-        for split in SPLITS:
-            for level in LEVELS:
-                folder = write(level, split, scratch)
-                for task in TASKS:
-                    for row in rows:
-                        if (task, level, row.name, split) not in done:
-                            _run(task, level, row, split, folder, scratch)
+        for level, split, task, row in product(ORDER, SPLITS, TASKS, rows):
+            if (task, level, row.name, split) not in done:
+                _run(task, level, row, split, write(level, split, scratch), scratch)
 
 
 def _run(task: str, level: str, row: Row, split: int, folder: Path, scratch: Path) -> None:

@@ -114,7 +114,7 @@ def labelled(folder: Path) -> Tables:
             "log_amount": np.log10(transfer["amount"] + 1).round(4),
             "round": _flag(transfer["amount"] % 100 == 0),
             "hour": moment.hour,
-            "weekend": _flag(moment.weekday >= 5),
+            "weekend": _flag(moment.day_of_week >= 5),
             "class": _classes(transfer["tx_id"].isin(fraud)),
         }
     )
