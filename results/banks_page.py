@@ -17,6 +17,7 @@ from ramet.report.drawing import COLOURS, new_figure
 from ramet.report.text import markdown_table, percent, plural
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -36,7 +37,7 @@ def blocks() -> dict[str, str]:
     found = cases()
     tables = {task: methods_table([one for one in found if one.task == task]) for task in TASKS}
     return {
-        "answer": answer(found),
+        "answer": answer([one for one in found if one.is_complete(*ANSWERED)]),
         **tables,
         "claims": claims_table(found),
         "data": data_table(),
@@ -44,7 +45,9 @@ def blocks() -> dict[str, str]:
 
 
 def answer(found: Sequence[Case]) -> str:
-    """The first paragraph of the page."""
+    """The first paragraph of the page, from cases that have been run on all splits."""
+    if not found:
+        return "**Nothing is decided yet:** no comparison has been run on all splits."
     helps, trees = (statuses(found, *pair) for pair in ((TOGETHER[0], ALONE), _TREES))
     count = sum(helps.values())
     sites = [one for case in found for one in case.banks(TOGETHER[0])]
@@ -52,8 +55,7 @@ def answer(found: Sequence[Case]) -> str:
     decided = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
     return (
         f"**{_gain(helps)}, and {_trees(trees)}**, in {plural(count, 'comparison')} of average "
-        f"precision: accounts and transfers at three levels of difficulty, on *synthetic* data. "
-        f"{' '.join(_task(found, task) for task in TASKS)} Of "
+        f"precision on *synthetic* data. {' '.join(_tasks(found))} Of "
         f"{plural(len(sites), 'single comparison')} of a bank with itself, FedAvg helps {helped}, "
         f"hurts {hurt}, and is undecided for {undecided}; adjusted for the five banks of a "
         f"comparison, {decided} {'is' if decided == 1 else 'are'} decided."
@@ -61,6 +63,7 @@ def answer(found: Sequence[Case]) -> str:
 
 
 _TREES = (TOGETHER[0], TREES_ALONE)
+ANSWERED = (ALONE, *_TREES)
 
 
 def statuses(found: Sequence[Case], better: str, than: str) -> Counter[str]:
@@ -69,7 +72,7 @@ def statuses(found: Sequence[Case], better: str, than: str) -> Counter[str]:
 
 def _gain(helps: Counter[str]) -> str:
     if not helps["holds"]:
-        lead = "Training together shows no gain over training alone"
+        lead = "No gain by training together is shown"
     elif helps["holds"] == helps.total():
         return f"FedAvg is ahead of training alone in all {helps.total()}"
     else:
@@ -84,16 +87,18 @@ def _trees(trees: Counter[str]) -> str:
     )
 
 
-def _task(found: Sequence[Case], task: str) -> str:
+def _tasks(found: Sequence[Case]) -> Iterator[str]:
     """The means of the most important rows, by level."""
-    own = [one for one in found if one.task == task]
-    texts = [
-        f"{NAMES[row]} {' / '.join(percent(one.mean(row, 'ap')) for one in own)}"
-        for row in (ALONE, TOGETHER[0], POOLED, TREES_ALONE, TREES_POOLED)
-        if all(one.has(row) for one in own)
-    ]
-    levels = " / ".join(one.level for one in own)
-    return f"{task.capitalize()} at {levels}, in %: {', '.join(texts)}."
+    for task in TASKS:
+        own = [one for one in found if one.task == task]
+        texts = [
+            f"{NAMES[row]} {' / '.join(percent(one.mean(row, 'ap')) for one in own)}"
+            for row in (ALONE, TOGETHER[0], POOLED, TREES_ALONE, TREES_POOLED)
+            if all(one.has(row) for one in own)
+        ]
+        levels = " / ".join(one.level for one in own)
+        if own:
+            yield f"{task.capitalize()} at difficulty {levels}, in %: {', '.join(texts)}."
 
 
 def methods_table(found: Sequence[Case]) -> str:
@@ -114,7 +119,7 @@ def methods_table(found: Sequence[Case]) -> str:
     ]
     heads = (
         *("level", "method", "average precision %", "gain over alone"),
-        *(f"recall at {ALERTS:.0%} alerts, %".replace("%,", "\u202f%,"), "gain over alone"),
+        *(f"recall at {100 * ALERTS:.0f} % alerts, %", "gain over alone"),
         "helped / hurt / undecided",
     )
     return "\n\n".join([markdown_table(heads, rows), *_missing(found)])
@@ -175,10 +180,14 @@ def figure() -> Figure:
                 axes.set_title(f"{task}, {level}", fontsize=10, loc="left")
         for axes in grid[-1]:
             axes.set_xlabel("average precision %")
-        first = grid[0][0].get_legend_handles_labels()
-        drawn.legend(*first, loc="outside lower center", ncols=5, fontsize=9)
+        shown = {label: line for axes in grid.flat for line, label in _legend(axes)}
+        drawn.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5, fontsize=9)
         drawn.suptitle("Synthetic banks", fontsize=11, x=0.01, ha="left")
     return drawn
+
+
+def _legend(axes: Axes) -> Iterator[tuple[Artist, str]]:
+    return zip(*axes.get_legend_handles_labels(), strict=True)
 
 
 def _draw(axes: Axes, case: Case) -> None:

@@ -9,7 +9,7 @@ from itertools import product
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-from banks import SEED, scored
+from banks import SEED, SPLITS, scored
 from banks_data import LEVELS, TASKS
 
 from ramet.studies.finished_run import Draw
@@ -36,6 +36,9 @@ class Case:
     def has(self, *rows: str) -> bool:
         """Whether they have a split in common."""
         return bool(set.intersection(*(set(self.rows.get(row, ())) for row in rows)))
+
+    def is_complete(self, *rows: str) -> bool:
+        return all(len(self.rows.get(row, ())) == len(SPLITS) for row in rows)
 
     def gain(self, better: str, than: str, measure: Measure = "ap") -> Gain:
         own, other = self.rows[better], self.rows[than]

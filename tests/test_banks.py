@@ -173,7 +173,7 @@ def _case(modules: Modules, alone: float, together: float, trees: float) -> Any:
 @pytest.mark.parametrize(
     ("alone", "together", "trees", "says"),
     [
-        (0.5, 0.4, 0.6, "Training together shows no gain over training alone (1 behind"),
+        (0.5, 0.4, 0.6, "No gain by training together is shown (1 behind"),
         (0.5, 0.6, 0.7, "FedAvg is ahead of training alone in all 1, and boosted trees"),
     ],
 )
