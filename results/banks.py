@@ -108,12 +108,12 @@ CLAIMS = (
 
 
 def main(scratch: Path) -> None:
-    """One level after the other, so that what is there can be compared."""
+    """One table of the page after the other, so that what is there can be compared."""
     KEPT.mkdir(exist_ok=True)
     _describe(scratch)
     done = {key for key, _ in scored()}
     for rows in (ROWS[:3], ROWS[3:]):
-        for level, split, task, row in product(ORDER, SPLITS, TASKS, rows):
+        for level, task, split, row in product(ORDER, TASKS, SPLITS, rows):
             if (task, level, row.name, split) not in done:
                 _run(task, level, row, split, write(level, split, scratch), scratch)
 
