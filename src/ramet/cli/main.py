@@ -18,6 +18,7 @@ from ramet.cli import (
     deploy,
     evaluate,
     export,
+    forget,
     leak,
     link,
     new,
@@ -45,7 +46,7 @@ PANELS = {
     "Use the model": (evaluate, predict, export),
     "Study": (compare, tune, report, board, reproduce),
     "Your data": (data, link),
-    "Privacy and consortium": (leak, site, charter, deploy),
+    "Privacy and consortium": (leak, site, charter, forget, deploy),
     "Lists": (catalogue,),
 }
 for panel, modules in PANELS.items():
