@@ -19,9 +19,10 @@ def numbers(line: str) -> list[float]:
     return [float(word.strip("%.,").replace(",", "")) for word in _NUMBER.findall(line)]
 
 
-def line(output: str, begin: str) -> list[float]:
-    """The numbers in the first line that starts with ``begin``, after it."""
-    match = next(text for text in output.splitlines() if text.startswith(begin))
+def line(output: str, begin: str, inside: str = "") -> list[float]:
+    """The numbers in the first line that starts with ``begin`` and has ``inside``, after it."""
+    lines = (text for text in output.splitlines() if inside in text)
+    match = next(text for text in lines if text.startswith(begin))
     return numbers(match.removeprefix(begin))
 
 
@@ -69,6 +70,17 @@ def twenty_hospitals(output: str) -> None:
     assert line(output, "joining is better at")[0] > 10
 
 
+def three_banks(output: str) -> None:
+    of_fraud = output.split("fraud: average precision on the test, %")[1]
+    alone, together = line(of_fraud, "  alone"), line(of_fraud, "  together")
+    assert together[1] > alone[1]
+    assert together[2] > alone[2]
+    for bank, share in (("north", 0.06), ("south", 0.05), ("east", 0.055)):
+        _, alerts, right, frauds = line(output, f"{bank}: ", "in July, ")
+        assert right / frauds > 0.4
+        assert right / alerts > 4 * share
+
+
 CLAIMS: dict[str, Callable[[str], None]] = {
     claim.__name__: claim
     for claim in (
@@ -79,6 +91,7 @@ CLAIMS: dict[str, Callable[[str], None]] = {
         three_hospitals,
         three_clinics,
         twenty_hospitals,
+        three_banks,
     )
 }
 
