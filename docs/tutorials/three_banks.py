@@ -234,7 +234,7 @@ for bank in BANKS:
     truth[bank].to_csv(root / bank / "july" / "transfers.csv", index=False)
     beside = together.beside_test(bank, new=root / bank / "july")
     first = next(one for one in beside.lines if one.metric == "average-precision")
-    test, month = 100 * first.test.value, 100 * first.new.value
+    test, month = 100 * first.other.value, 100 * first.new.value
     print(f"{bank}: average precision {test:.1f} in the test, {month:.1f} in July")
 
 # %% [markdown]
