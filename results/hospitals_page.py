@@ -5,14 +5,17 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from hospitals import CLAIMS
+from hospitals import CLAIMS, SPLITS
+from hospitals_kernel import findings
 from hospitals_study import (
     ALONE,
     POOLED,
     Study,
     adjusted,
     by_size,
+    constant_score,
     counts,
+    extended_gain,
     gain_between,
     hits,
     judged,
@@ -23,10 +26,12 @@ from hospitals_study import (
     words,
 )
 from hospitals_tables import (
+    ages_table,
     claims_table,
     hospitals_table,
     leak_table,
     methods_table,
+    more_splits_table,
     protected_table,
 )
 
@@ -48,6 +53,9 @@ def blocks() -> dict[str, str]:
         "hospitals": hospitals_table(found),
         "protected": protected_table(found),
         "leak": leak_table(),
+        "more": more_splits_table(found),
+        "ages": ages_table(found),
+        "kernel": findings(),
     }
 
 
@@ -64,18 +72,38 @@ def answer(found: Study) -> str:
     helped, hurt, undecided = counts(sites)
     decided = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
     people = [one.test for one in sizes_of(found).values()]
+    no_better = [
+        sum(getattr(one, way) <= (one.constant or 0.0) for one in sites)
+        for way in ("alone", "together")
+    ]
     return (
         f"**{says}.** It is `{method_of(row)}`, by which {hits(found, row)} % of people whom no "
         f"model had seen are classified correctly, instead of "
         f"{hits(found, ALONE)} % alone: {words(gain)} points. {_others(found)} In one place it "
         f"is {hits(found, POOLED)} %; always saying what is more frequent at a hospital gives "
         f"{_majority(found):.1f} %. All of this is a linear model on the correlations; "
-        f"{_networks(found)}.\n\n"
-        f"**A single hospital learns little about itself**, because a split leaves it "
+        f"{_networks(found)}.\n\n{_more(found)}"
+        f"**No single hospital can tell whether it gains**: a split leaves it "
         f"{min(people)} to {max(people)} test people. By intervals that each stand for "
         f"themselves, joining helps {helped} of {len(sites)}, hurts {hurt}, and is undecided for "
         f"{undecided}. Adjusted for the number of hospitals, {decided or 'none'} "
-        f"{'are' if decided > 1 else 'is'} decided.{_private(found)}"
+        f"{'are' if decided > 1 else 'is'} decided. {sum(one.gain.mean > 0 for one in sites)} of "
+        f"the {len(sites)} means are above zero. Alone, {no_better[0]} hospitals are no better "
+        f"than always giving their own more frequent answer; together, {no_better[1]}."
+        f"{_private(found)}"
+    )
+
+
+def _more(found: Study) -> str:
+    """What the splits say that were added later."""
+    gain = extended_gain(found, found.chosen, ALONE)
+    if gain.pairs == len(SPLITS):
+        return ""
+    averaged = extended_gain(found, "fedavg, linear", ALONE)
+    return (
+        f"**With {gain.pairs - len(SPLITS)} more splits**, which were added after these ten had "
+        f"been seen, the gain of `{method_of(found.chosen)}` is {words(gain)} points and that of `fedavg` "
+        f"{words(averaged)} ({gain.pairs} splits).\n\n"
     )
 
 
@@ -128,9 +156,7 @@ def _networks(found: Study) -> str:
 
 
 def _majority(found: Study) -> float:
-    sizes = sizes_of(found).values()
-    right = sum(one.test * (one.constant or 0.0) for one in sizes)
-    return 100 * right / sum(one.test for one in sizes)
+    return 100 * fmean(map(constant_score, found.rows[ALONE].values()))
 
 
 def short_answer() -> str:
@@ -180,8 +206,9 @@ def figure() -> Figure:
         )
         right.scatter([100 * gain.mean for gain in gains], places, color=COLOURS[1], s=25)
         left.axvline(pooled, color=COLOURS[0], linestyle="--", label="all data in one place")
-        left.axvline(
-            _majority(found), color="grey", linestyle=":", label="the more frequent answer"
+        majority = [_majority(found), *(100 * (one.constant or 0.0) for one in sites)]
+        left.scatter(
+            majority, places, s=60, color="grey", marker="|", label="its more frequent answer"
         )
         right.axvline(0, color="grey", linestyle=":")
         left.set_yticks(places, names, fontsize=8)

@@ -1,6 +1,6 @@
 """Who was scanned at ABIDE's hospitals: `python results/hospitals_people.py`.
 
-Reads the table of people that nilearn downloads, and writes counts and means of each hospital to
+Reads the table of people that nilearn downloads, and writes counts and medians of each hospital to
 `results/hospitals/people.jsonl`.
 """
 
@@ -45,7 +45,7 @@ def _about(name: str, own: pd.DataFrame) -> dict[str, object]:
         "autism": int(autism.sum()),
         "female": int((own["SEX"] == 2).sum()),
         "ages": [round(float(own["AGE_AT_SCAN"].quantile(q)), 1) for q in (0, 0.5, 1)],
-        "motion": [round(float(motion[chosen].mean()), 3) for chosen in (autism, ~autism)],
+        "motion": [round(float(motion[chosen].median()), 3) for chosen in (autism, ~autism)],
     }
 
 
@@ -64,7 +64,7 @@ def table() -> str:
                 " / ".join(f"{fd:.2f}" for fd in one["motion"]),
             )
         )
-    heads = ("hospital", "people", "with autism", "female", "age, median", "motion, mm")
+    heads = ("hospital", "people", "with autism", "female", "age, median", "motion, median mm")
     return markdown_table(heads, rows)
 
 

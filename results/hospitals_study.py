@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from statistics import fmean
 
 import claims
-from hospitals import KEPT, ROWS, Claim, chosen, protections, tuned
+from hospitals import AGES, EXTENDED, KEPT, ROWS, SPLITS, Claim, chosen, protections, tuned
 
 from ramet.metrics.summary import Baseline
 from ramet.papers.wanted import RunsByFolder
@@ -30,6 +30,9 @@ class Study:
 
     rows: Mapping[str, Runs]
     protected: Mapping[str, Runs]
+    extended: Mapping[str, Runs]
+    """On the splits of the design and those that were added."""
+    ages: Mapping[str, Runs]
 
     @cached_property
     def chosen(self) -> str:
@@ -53,9 +56,18 @@ def study() -> Study:
     for (name, split), line in sorted(tuned().items()):
         run = _over_people(files[line["run"], split])
         rows.setdefault(name, {})[run.draw] = run
-    ordered = {row.name: rows[row.name] for row in ROWS if row.name in rows}
+    designed = {
+        row.name: {draw: run for draw, run in rows[row.name].items() if draw.split_seed in SPLITS}
+        for row in ROWS
+        if row.name in rows
+    }
     protected = {n: {r.draw: _over_people(r) for r in _kept(n)} for n in protections()}
-    return Study(ordered, {name: runs for name, runs in protected.items() if runs})
+    return Study(
+        designed,
+        {name: runs for name, runs in protected.items() if runs},
+        {name: rows[name] for name in EXTENDED},
+        {row.name: rows[row.name] for row in AGES if row.name in rows},
+    )
 
 
 def _kept(name: str) -> Iterator[FinishedRun]:
@@ -74,12 +86,25 @@ def _over_people(run: FinishedRun) -> FinishedRun:
 
 def gain_between(own: Runs, other: Runs) -> Gain:
     common = own.keys() & other.keys()
-    found = {draw: score(own[draw]) - score(other[draw]) for draw in common}
+    found = {
+        draw: own[draw].summary.scale.gain(score(own[draw]), score(other[draw])) for draw in common
+    }
     return paired_gain(found, samples_ratio(own))
+
+
+def extended_gain(found: Study, better: str, than: str) -> Gain:
+    """On the splits of the design and those that were added later."""
+    return gain_between(found.extended[better], found.extended[than])
 
 
 def score(run: FinishedRun) -> float:
     return run.summary.scores.test
+
+
+def constant_score(run: FinishedRun) -> float:
+    """That of the best constant answer of each hospital, over all test people."""
+    sizes = run.summary.baselines.values()
+    return sum(one.test * (one.constant or 0.0) for one in sizes) / sum(one.test for one in sizes)
 
 
 def adjusted(found: Study) -> dict[str, float | None]:

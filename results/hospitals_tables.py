@@ -7,7 +7,18 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean, stdev
 from typing import Any
 
-from hospitals import CLAIMS, KEPT, NOT_CENTRED, ROWS, SPLITS, Row, protections
+from hospitals import (
+    CLAIMS,
+    EXTENDED,
+    KEPT,
+    MORE,
+    NOT_CENTRED,
+    ROWS,
+    SPLITS,
+    Row,
+    protections,
+    tuned,
+)
 from hospitals_study import (
     ALONE,
     Runs,
@@ -15,6 +26,7 @@ from hospitals_study import (
     adjusted,
     alone_of,
     by_size,
+    constant_score,
     counts,
     gain_between,
     judged,
@@ -33,6 +45,8 @@ from ramet.runs import given_experiment
 from ramet.scale import SHARE
 from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun
+from ramet.studies.gains import Gain
+from ramet.studies.sites import SiteStanding, site_standings
 
 
 def methods_table(found: Study) -> str:
@@ -49,6 +63,7 @@ def methods_table(found: Study) -> str:
                 *_named(name),
                 _spread(runs),
                 _over_hospitals(runs),
+                validation(name),
                 words(gain) if gain else "–",
                 "–" if p is None else f"{p:.3f}",
                 " / ".join(map(str, sites)) if sites else "–",
@@ -58,7 +73,8 @@ def methods_table(found: Study) -> str:
             )
         )
     heads = (
-        *("method", "network", "accuracy %", "by hospital", "gain over alone", "p (Holm)"),
+        *("method", "network", "accuracy %", "by hospital", "validation %"),
+        *("gain over alone", "p (Holm)"),
         *("helped / hurt / undecided", "MB per hospital", "secure sums", "ε = 8", "ε = 2"),
         "still rising",
     )
@@ -108,6 +124,12 @@ def _over_hospitals(runs: Runs) -> str:
     return f"{fmean(100 * (one or 0.0) for scores in clients for one in scores):.2f}"
 
 
+def validation(name: str) -> str:
+    """The mean validation accuracy of the configurations that count."""
+    lines = [line for (row, split), line in tuned().items() if row == name and split in SPLITS]
+    return percent(fmean(line["trials"][line["best"]]["val"] for line in lines))
+
+
 def _megabytes(runs: Runs) -> str:
     sent = fmean(r.summary.traffic.total / len(r.summary.scores.clients) for r in runs.values())
     return f"{sent / 1e6:.1f}" if sent else "0"
@@ -146,6 +168,7 @@ def _allowed(row: Row, way: Mapping[str, Any]) -> bool:
 _PROTECTIONS = {
     "fixed-point": "sums in fixed point",
     "secure": "secure sums",
+    "not-centred": "no mean subtracted",
     "epsilon-8": "ε = 8 per person",
     "epsilon-2": "ε = 2 per person",
 }
@@ -188,7 +211,7 @@ def _bits(found: Study, name: str) -> str:
 
 def claims_table(found: Study) -> str:
     """Each claim with its status, by the code that judges the papers' claims."""
-    rows, left = [], 0
+    rows, left, p_values = [], 0, adjusted(found)
     for claim in CLAIMS:
         one = judged(found, claim)
         if one.gain is None:
@@ -196,14 +219,71 @@ def claims_table(found: Study) -> str:
             continue
         bound = f", at least {claim.at_least:+g} asked for" if claim.at_least else ""
         over = f"{_compared(claim.better)} over {_compared(claim.than)}"
-        rows.append((claim.says, over, f"{words(one.gain)}{bound}", f"**{one.status}**"))
-    table = markdown_table(("claim", "comparison", "difference", ""), rows)
+        p = p_values.get(claim.better) if claim.than == ALONE else None
+        cells = (f"{words(one.gain)}{bound}", "–" if p is None else f"{p:.3f}", f"**{one.status}**")
+        rows.append((claim.says, over, *cells))
+    table = markdown_table(("claim", "comparison", "difference", "p (Holm)", ""), rows)
     return f"{table}\n\n{plural(left, 'further comparison')} not run." if left else table
 
 
 def _compared(row: str) -> str:
     method, _, network = row.partition(", ")
     return f"`{method}`" + (f" (`{network}`)" if network else "")
+
+
+def more_splits_table(found: Study) -> str:
+    """The gains on the splits of the design, on those that were added, and on all."""
+    pairs = [(name, ALONE) for name in EXTENDED if name != ALONE] + [
+        ("scaffold, linear", "fedavg, linear")
+    ]
+    rows = []
+    for better, than in pairs:
+        own, other = found.extended[better], found.extended[than]
+        designed = {draw: run for draw, run in own.items() if draw.split_seed in SPLITS}
+        added = {draw: run for draw, run in own.items() if draw.split_seed in MORE}
+        cells = (
+            words(gain_between(part, other)) if part else "–" for part in (designed, added, own)
+        )
+        rows.append((f"{_compared(better)} over {_compared(than)}", *cells, str(len(own))))
+    heads = ("comparison", "ten splits of the design", "added", "all", "splits")
+    return markdown_table(heads, rows)
+
+
+def ages_table(found: Study) -> str:
+    """The mean absolute error of people's ages."""
+    rows = []
+    for name, runs in found.ages.items():
+        alone = found.ages["local, age"]
+        pooled = name == "pooled, age"
+        sites = None if pooled or name == "local, age" else _standings(alone, runs)
+        rows.append(
+            (
+                f"`{method_of(name)}`",
+                f"{fmean(map(score, runs.values())):.2f} ± {_deviation(runs):.2f}",
+                f"{fmean(map(constant_score, runs.values())):.2f}",
+                "–" if name == "local, age" else _years(gain_between(runs, alone)),
+                "–" if sites is None else " / ".join(map(str, counts(sites))),
+            )
+        )
+    if not rows:
+        return "Not run yet."
+    heads = ("method", "error, years", "always the mean of the training people")
+    return markdown_table((*heads, "gain over alone, years", "helped / hurt / undecided"), rows)
+
+
+def _deviation(runs: Runs) -> float:
+    values = [*map(score, runs.values())]
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def _years(gain: Gain) -> str:
+    low, high = (0.0 if end is None else end for end in (gain.low, gain.high))
+    return f"{gain.mean:+.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _standings(alone: Runs, together: Runs) -> list[SiteStanding]:
+    (found,) = site_standings({"local": alone, "fedavg": together})
+    return found.sites
 
 
 def hospitals_table(found: Study) -> str:

@@ -183,7 +183,8 @@ for question, toml in QUESTIONS.items():
         )
         runs[question, way] = result
         scores = result.summary.scores.clients
-        print(f"  {way:<9}" + "".join(f"{bank:>7} {100 * scores[bank]:5.1f}" for bank in BANKS))
+        shown = (f"{bank:>7} {100 * (scores[bank] or 0):5.1f}" for bank in BANKS)
+        print(f"  {way:<9}" + "".join(shown))
 
 # %% [markdown]
 # The large bank could do without the others, and a test at a small one has few mules: their scores
@@ -234,6 +235,7 @@ for bank in BANKS:
     truth[bank].to_csv(root / bank / "july" / "transfers.csv", index=False)
     beside = together.beside_test(bank, new=root / bank / "july")
     first = next(one for one in beside.lines if one.metric == "average-precision")
+    assert first.other is not None
     test, month = 100 * first.other.value, 100 * first.new.value
     print(f"{bank}: average precision {test:.1f} in the test, {month:.1f} in July")
 
@@ -247,7 +249,7 @@ for shift, (way, colour) in zip(
 ):
     scores = runs["fraud", way].summary.scores.clients
     places = [place + shift for place in range(len(BANKS))]
-    left.bar(places, [100 * scores[bank] for bank in BANKS], 0.36, color=colour, label=way)
+    left.bar(places, [100 * (scores[bank] or 0) for bank in BANKS], 0.36, color=colour, label=way)
 left.set_xticks(range(len(BANKS)), [f"{bank}\n{size} accounts" for bank, size in BANKS.items()])
 left.set(ylabel="average precision, %", title="Fraudulent transfers of June")
 left.legend(frameon=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -20,6 +20,8 @@ _HOSPITALS = (
     *("caltech", "cmu", "kki", "leuven-1", "leuven-2", "max-mun", "nyu", "ohsu", "olin", "pitt"),
     *("sbl", "sdsu", "stanford", "trinity", "ucla-1", "ucla-2", "um-1", "um-2", "usm", "yale"),
 )
+_AGES = (17.0, 8.0)
+"""The mean and the deviation of the ages, in whole years, by which every site scales its own."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,13 @@ class AbideSetting(Setting):
     density: float
     centre: Literal["site", "none"]
     together: bool
+    predict: Literal["autism", "age"] = "autism"
     about: str = "brain scans at the 20 hospitals of ABIDE I; suits --network linear"
     rounds: int = 50
-    task: ClassVar[TaskName] = "graph-classification"
+
+    @property
+    def task(self) -> TaskName:
+        return "graph-classification" if self.predict == "autism" else "graph-regression"
 
     @property
     def mixing(self) -> str | None:  # type: ignore[override]
@@ -60,8 +66,12 @@ class AbideSetting(Setting):
         splits = [node_split(own.autism, reading.split_seed) for own in sites]
         pairs = torch.cat([self._centred(*one) for one in zip(sites, splits, strict=True)])
         labels = torch.cat([own.autism for own in sites])
+        if self.predict == "age":
+            labels = torch.cat([own.age for own in sites]).unsqueeze(1)
         linked = torch.cat([own.correlations for own in sites])
         block = connectomes(pairs, linked, labels, self.density)
+        if self.predict == "age":
+            block = replace(block, label_scale=torch.tensor(_AGES).unsqueeze(1))
         sizes = [own.autism.numel() for own in sites]
         return ClientData(reading.inputs.added_to(block), joined(splits, sizes))
 
@@ -74,10 +84,12 @@ def abide(
     density: Annotated[float, Field(gt=0, le=1)] = 0.1,
     centre: Literal["site", "none"] = "site",
     together: bool = False,
+    predict: Literal["autism", "age"] = "autism",
 ) -> AbideSetting:
     """``density``: share of the pairs of regions that are linked, the most correlated ones.
 
     ``centre``: subtract the mean correlations of a site's training people (``site``), or nothing.
-    ``together``: one client with everybody, to compare with.
+    ``together``: one client with everybody, to compare with. ``predict``: autism or control, or age
+    as a number, in the same parts.
     """
-    return AbideSetting(density, centre, together)
+    return AbideSetting(density, centre, together, predict)
