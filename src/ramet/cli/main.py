@@ -29,6 +29,7 @@ from ramet.cli import (
     site,
     trial,
     tune,
+    watch,
 )
 from ramet.cli.console import out, print_error, print_line
 from ramet.errors import RametError
@@ -42,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PANELS = {
-    "Run": (run, trial, new),
+    "Run": (run, watch, trial, new),
     "Use the model": (evaluate, predict, export),
     "Study": (compare, tune, report, board, reproduce),
     "Your data": (data, link),
