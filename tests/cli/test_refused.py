@@ -150,6 +150,18 @@ REFUSALS: dict[str, dict[str, str]] = {
         READS, "charter sign 0123456789ab site", WRITES_NOTHING, Never("says so")
     ),
     "charter verify": causes(READS, "charter verify run", WRITES_NOTHING, Never("says so")),
+    "forget": causes(
+        ANEW,
+        "forget run --site west",
+        "forget run --site south --out new",
+        NO_EXTRA,
+    ),
+    "certificate sign": causes(
+        READS, "certificate sign north/site.toml site", WRITES_NOTHING, Never("says so")
+    ),
+    "certificate verify": causes(
+        READS, "certificate verify north/site.toml", WRITES_NOTHING, Never("says so")
+    ),
     "audit export": causes(
         READS,
         "audit export run --cursor north/site.toml",
