@@ -36,6 +36,10 @@ def evaluate(
     precision: Annotated[
         float | None, typer.Option(help="Choose a threshold for this precision of that class.")
     ] = None,
+    cost_of_miss: Annotated[
+        float | None,
+        typer.Option(help="Choose the cheapest threshold if a miss costs this many false alarms."),
+    ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Calibrate probabilities by a temperature.")
     ] = False,
@@ -55,9 +59,9 @@ def evaluate(
     With --new, or --site, new data is scored whose classes are known by now, as far as they are:
     beside the test, with 95 % intervals, and by the threshold that was chosen.
 
-    --recall, --precision and --calibrate choose on each client's validation data, in place of what
-    was chosen before. It is saved beside the model, and `ramet predict` uses it; the metrics are
-    those of the model without it.
+    --recall, --precision, --cost-of-miss and --calibrate choose on each client's validation data,
+    in place of what was chosen before. It is saved beside the model for `ramet predict`, `explain`
+    and `export`; the metrics are those of the model without it.
 
     \b
     Examples:
@@ -68,7 +72,7 @@ def evaluate(
     from ramet.prediction import Source, Trained, Wanted, beside_test, decide, evaluations
     from ramet.prediction.files import check_output
 
-    wanted, source = Wanted(recall, precision, calibrate), Source(site, new, context)
+    wanted, source = Wanted(recall, precision, cost_of_miss, calibrate), Source(site, new, context)
     if figure is not None:
         check_output(figure, (".png", ".svg"))
     trained = Trained.open(folder, best)
