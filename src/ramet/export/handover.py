@@ -145,6 +145,10 @@ def _write_form(form: Form, found: Standalone, inputs: list[str], folder: Path) 
     encoding.pop("spectrum")  # no network that reads it can be exported
     encodings = {"structure_encoding": encoding} if form.encoding.width else {}
     config = {**found.config, **encodings, "inputs": inputs, "classes": form.classes}
+    if form.decision is not None:
+        config["decision"] = form.decision.model_dump(
+            include={"temperature", "threshold", "wanted"}
+        )
     _write_json(folder / "config.json", config)
     if form.tables is not None:
         _write_json(folder / "tables.json", form.tables)

@@ -10,8 +10,11 @@ from typing import Any, get_args
 
 from ramet.data.sources.planted_targets import TargetTaskName
 from ramet.errors import RametError
-from ramet.experiment import RunSettings, checked_settings
+from ramet.experiment import RunSettings
+from ramet.experiment.capabilities import chosen
+from ramet.experiment.checks import check_extras
 from ramet.experiment.code import user_files
+from ramet.experiment.compatibility import check_together, names_of
 from ramet.experiment.named import NamedParts, activation_from, merging_from, release_from
 from ramet.experiment.named_tasks import task_named
 from ramet.options import absolute_file, allow_code, without_folder
@@ -70,10 +73,11 @@ class Candidate:
             raise
         except Exception as error:
             raise RametError(f"cannot build the run: {_in_user_code(error, given)}") from error
-        chosen = {**given, "setting": setting, "options": options}
-        if self.task is not None and (reason := _why_not(chosen)):
-            raise RametError(reason)
-        return chosen
+        if self.task is not None:
+            reason = _why_not(self._parts(given, setting, options), given)
+            if reason is not None:
+                raise RametError(reason)
+        return {**given, "setting": setting, "options": options}
 
     def on_every_task(self) -> list[Candidate]:
         """The same method on each task that it suits; an error if a setting or a task is chosen."""
@@ -134,7 +138,7 @@ class Candidate:
             }
         given = self._given()
         found = {
-            task: _why_not({**given, "setting": name, "options": {**options, **self.options}})
+            task: _why_not(self._parts(given, name, {**options, **self.options}), given)
             for task, (name, options) in _OFFLINE.items()
         }
         return {task: reason for task, reason in found.items() if reason is not None}
@@ -151,10 +155,12 @@ class Candidate:
         return NamedParts(*names, options, self.data, given.get("task"))
 
 
-def _why_not(given: Mapping[str, Any]) -> str | None:
+def _why_not(parts: NamedParts, given: Mapping[str, Any]) -> str | None:
     """Why the method and the network are not for the task of the setting; None if they are."""
     try:
-        checked_settings(**given)
+        method = parts.assembled()
+        check_extras(method, parts.same_schema, parts.setting_name)
+        check_together(chosen(method), names_of(method))
     except Exception as error:  # noqa: BLE001 - whatever user-defined code raises
         return _in_user_code(error, given)
     return None
