@@ -74,6 +74,8 @@ RUN = {
     "ramet predict clinics --site june/site.toml --out june.csv",
     "ramet predict clinics --new july --client north --out july.csv",
     "ramet evaluate clinics --new july --client north",
+    "ramet data drift north/site.toml --new july --figure drift.png",
+    "ramet data drift clinics --new july --client north",
     "ramet explain clinics --site june/site.toml --id p0 --top 5 --out p0.png",
 }
 NOT_STARTED = {

@@ -235,8 +235,8 @@ for bank in BANKS:
     truth[bank].to_csv(root / bank / "july" / "transfers.csv", index=False)
     beside = together.beside_test(bank, new=root / bank / "july")
     first = next(one for one in beside.lines if one.metric == "average-precision")
-    assert first.test is not None
-    test, month = 100 * first.test.value, 100 * first.new.value
+    assert first.other is not None
+    test, month = 100 * first.other.value, 100 * first.new.value
     print(f"{bank}: average precision {test:.1f} in the test, {month:.1f} in July")
 
 # %% [markdown]

@@ -143,7 +143,7 @@ def test_a_site_scores_in_its_own_folder_also_after_july_was_added(
     shutil.copytree(state, site)
     folder = tmp_path / "hospitals-north"
     done = command("evaluate", folder, "--new", new, "--json")
-    assert json.loads(done.stdout)["lines"] == [line.to_json() for line in before.lines]
+    assert json.loads(done.stdout)["lines"] == [line.to_json("test") for line in before.lines]
     plain = command("evaluate", folder, "--recall", "0.8", "--json")
     tests = json.loads(plain.stdout)["north"]["test"]
     assert tests["metrics"] == result.evaluation("north")["test"].metrics
@@ -159,8 +159,8 @@ def test_a_site_scores_in_its_own_folder_also_after_july_was_added(
             path.write_text(text)
     assert later["new"]["samples"] == 55
     line = before.lines[0]
-    assert line.test is not None
-    assert later["lines"][0]["test"]["value"] == pytest.approx(line.test.value, abs=0.1)
+    assert line.other is not None
+    assert later["lines"][0]["test"]["value"] == pytest.approx(line.other.value, abs=0.1)
 
 
 @pytest.mark.parametrize("task", ["regression", "multilabel"])

@@ -1,4 +1,4 @@
-"""Commands for the clients' data: `ramet data inspect` and `ramet data check`."""
+"""Commands for the clients' data: `ramet data inspect`, `check` and `drift`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ramet.cli.arguments import (
+    Context,
     Data,
     Json,
+    New,
+    NewSite,
     Options,
     Setting,
     Sites,
     data_folder,
     setting_and_options,
 )
-from ramet.cli.console import print_error, print_json, print_line, print_table
+from ramet.cli.console import print_error, print_json, print_line, print_status, print_table
 from ramet.errors import RametError
 
 if TYPE_CHECKING:
@@ -182,6 +185,59 @@ def check_data(
         more = f" The first {len(checked.problems):,} are shown." if checked.omitted else ""
         print_error(f"{file} and its files have {count}.{more}")
         raise typer.Exit(1)
+
+
+@data_app.command("drift")
+def drift_data(
+    place: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SITE_OR_RUN",
+            help="A site's TOML file, the folder of a finished run, or a site's own folder.",
+        ),
+    ],
+    new: New = None,
+    site: NewSite = None,
+    client: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Client of the run. Default: the site's name."),
+    ] = None,
+    context: Context = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw a .png or .svg file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell whether new rows are like those of before, at the site alone.
+
+    For each column, and for the links of each node by edge type: a two-sample test with Holm's
+    correction, the population stability index, the range, new categories, and the share missing.
+    Nothing is sent.
+
+    \b
+    Examples:
+    ramet data drift north/site.toml --new july --figure drift.png
+    ramet data drift hospitals-north --new july
+    """
+    from ramet.prediction import Source
+    from ramet.prediction.files import check_output
+    from ramet.report.drawing import save_as
+    from ramet.report.drift import drift_figure, drift_table
+    from ramet.studies.drift import drift_of
+
+    if not place.exists():
+        raise RametError(f"there is no {place}. Give a site's TOML file or the folder of a run.")
+    if figure is not None:
+        check_output(figure, (".png", ".svg"))
+    found = drift_of(place, Source(site, new, context), client)
+    for note in found.notes:
+        print_status(f"{note}.")
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_table(drift_table(found))
+        print_line(f"{found.verdict}.")
+    if figure is not None:
+        save_as(drift_figure(found), figure)
+        print_status(f"picture: {figure}")
 
 
 def _rarity(rare: bool) -> str:

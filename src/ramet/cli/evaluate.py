@@ -14,7 +14,7 @@ from ramet.errors import RametError
 
 if TYPE_CHECKING:
     from ramet.metrics.evaluation import Evaluation
-    from ramet.prediction import BesideTest, Trained
+    from ramet.prediction import Against, BesideTest, Trained
 
 app = typer.Typer()
 
@@ -29,6 +29,13 @@ def evaluate(
     ] = None,
     best: Best = False,
     context: Context = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Compare with the models of this run, on new rows that neither has seen.",
+        ),
+    ] = None,
     recall: Annotated[
         float | None,
         typer.Option(help="Choose a threshold for this recall of the last of two classes."),
@@ -53,7 +60,8 @@ def evaluate(
     same metric for always predicting the most frequent class or the mean. Needs the clients' data.
 
     With --new, or --site, new data is scored whose classes are known by now, as far as they are:
-    beside the test, with 95 % intervals, and by the threshold that was chosen.
+    beside the test, with 95 % intervals, and by the threshold that was chosen. With --against, a
+    new model is compared with the one that is in use, and the last line says which one to use.
 
     --recall, --precision and --calibrate choose on each client's validation data, in place of what
     was chosen before. It is saved beside the model, and `ramet predict` uses it; the metrics are
@@ -64,8 +72,10 @@ def evaluate(
     ramet evaluate runs/together --client north
     ramet evaluate runs/together --recall 0.9 --calibrate --figure curves.png
     ramet evaluate hospitals-north --new july
+    ramet evaluate runs/july --new august --against runs/june
     """
     from ramet.prediction import Source, Trained, Wanted, beside_test, decide, evaluations
+    from ramet.prediction import against as compared
     from ramet.prediction.files import check_output
 
     wanted, source = Wanted(recall, precision, calibrate), Source(site, new, context)
@@ -77,11 +87,17 @@ def evaluate(
         if wanted != Wanted():
             with warnings_as_lines():
                 decide(trained, [source.client_in(trained, given)], wanted)
-        _show_beside(beside_test(trained, source, given), figure, as_json)
+        if against is not None:
+            found = compared(trained, Trained.open(against, best), source, given)
+            _show_against(found, figure, as_json)
+        else:
+            _show_beside(beside_test(trained, source, given), figure, as_json)
         return
+    if against is not None:
+        raise RametError("--against compares on new rows. Name their folder with --new.")
     clients = client or [*(trained.experiment.clients if trained.run else trained.clients)]
     with warnings_as_lines():
-        found = {name: evaluations(trained, name) for name in clients}
+        scores = {name: evaluations(trained, name) for name in clients}
         chosen = decide(trained, clients, wanted) if wanted != Wanted() else {}
     if figure is not None:
         _draw(trained, clients, figure)
@@ -90,11 +106,11 @@ def evaluate(
         print_json(
             {
                 name: {part: e.to_json() for part, e in parts.items()} | decisions.get(name, {})
-                for name, parts in found.items()
+                for name, parts in scores.items()
             }
         )
         return
-    _show(found)
+    _show(scores)
     for name, one in chosen.items():
         print_line(f"{name}: {one}. {one.reached}.")
 
@@ -134,6 +150,24 @@ def _show_beside(found: BesideTest, figure: Path | None, as_json: bool) -> None:
         tests = {} if found.test is None else {"test": (found.test, found.decision)}
         save_as(decision_figure({**tests, found.name: (found.new, found.decision)}), figure)
         print_status(f"curves of the test and of {found.name}: {figure}")
+
+
+def _show_against(found: Against, figure: Path | None, as_json: bool) -> None:
+    from ramet.report.beside import against_table
+    from ramet.report.decisions import decision_figure
+    from ramet.report.drawing import save_as
+
+    for note in found.notes:
+        print_status(f"{note}.")
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_table(against_table(found))
+        print_line(f"{found.verdict}.")
+    if figure is not None:
+        both = zip(found.runs, found.scored, strict=True)
+        save_as(decision_figure({run: (one[0], one.decision) for run, one in both}), figure)
+        print_status(f"curves of both models on {found.name}: {figure}")
 
 
 def _draw(trained: Trained, clients: list[str], path: Path) -> None:

@@ -31,6 +31,8 @@ from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 
 Table: TypeAlias = dict[str, list[str]]
 """The cells of each column."""
+_LATEST = 20_000
+"""The last invented date of which there is an age, in days since 1970."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,8 @@ def _features(
         name: parsed(part, np.array(cells[name], dtype=object), _refuse)
         for name, part in parts.items()
     }
-    features = form.preparation.features(node_type, ColumnValues(parts, read, nodes))
+    table = ColumnValues(parts, read, nodes).as_of()
+    features = form.preparation.features(node_type, table)
     return features, {node_type: {**ids, **cells}}
 
 
@@ -243,7 +246,9 @@ def _cells(column: PreparedColumn, nodes: int, draw: np.random.Generator) -> lis
         cells = draw.choice(["yes", "no"], size=nodes).tolist()
     else:
         values = column.mean + column.scale * draw.normal(size=nodes)
-        cells = [_date(v) if column.kind == "date" else f"{v:.6g}" for v in values.tolist()]
+        values = _LATEST - np.abs(values) if column.kind == "age" else values
+        is_date = column.kind in ("date", "age")
+        cells = [_date(v) if is_date else f"{v:.6g}" for v in values.tolist()]
     return ["", *cells[1:]] if column.marked else cells
 
 

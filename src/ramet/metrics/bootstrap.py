@@ -92,7 +92,10 @@ class Resampled:
         return Score(self.value, *self._percentiles(self.draws))
 
     def minus(self, other: Resampled) -> Score:
-        """The difference to the score of independent samples, whose draws have another seed."""
+        """The difference to another score.
+
+        Of independent samples, the draws have another seed; of the same samples, the same one.
+        """
         difference = self.value - other.value
         if None in (self.score.low, other.score.low):
             return Score(difference)
@@ -125,6 +128,26 @@ def exchangeable(
     every, count = np.arange(len(labels)), len(one[0])
     how: Any = {"n_resamples": _RESAMPLES, "vectorized": False, "rng": np.random.default_rng(0)}
     found = permutation_test((every[:count], every[count:]), difference, **how)
+    return float(found.pvalue)
+
+
+def swappable(labels: Labels, pair: tuple[Predicted, Predicted], metric: Metric) -> float:
+    """The p-value that two models are alike, from the difference of their scores.
+
+    A paired permutation test: the models' predictions of each sample are swapped or not.
+    """
+    from scipy.stats import permutation_test
+
+    count, both = len(labels), np.concatenate(pair)
+
+    def difference(first: Any, second: Any) -> float:
+        scores = (_score(metric, labels, both[part]) for part in (first, second))
+        return next(scores) - next(scores)
+
+    every = np.arange(2 * count)
+    how: Any = {"n_resamples": _RESAMPLES, "vectorized": False, "rng": np.random.default_rng(0)}
+    given = every[:count], every[count:]
+    found = permutation_test(given, difference, permutation_type="samples", **how)
     return float(found.pvalue)
 
 

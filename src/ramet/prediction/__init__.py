@@ -9,11 +9,13 @@
 ``candidates``         the likeliest links of each node, for one relation
 ``predicted``          a table of either, with ids
 ``beside_test``        scores on new data whose classes are known, beside those of the test
+``against``            the same for two models on rows that neither has seen
 ``evaluations``        all metrics of a client's model on what was held out
 ``decide``             a threshold and a temperature for clients' models, which ``predicted`` uses
 =====================  ===========================================================================
 """
 
+from ramet.prediction.against import Against, against
 from ramet.prediction.beside import BesideTest, beside_test
 from ramet.prediction.decision import Decision, Wanted, decide
 from ramet.prediction.frames import Links, Prediction, predicted
@@ -25,6 +27,7 @@ from ramet.prediction.trained import Trained
 
 __all__ = [
     "TRAINING",
+    "Against",
     "BesideTest",
     "Candidates",
     "Decision",
@@ -34,6 +37,7 @@ __all__ = [
     "Source",
     "Trained",
     "Wanted",
+    "against",
     "beside_test",
     "candidates",
     "client_input",

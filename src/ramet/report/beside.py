@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.table import Table
 
 from ramet.metrics.bootstrap import Score
-from ramet.prediction import BesideTest
+from ramet.prediction import Against, BesideTest
+from ramet.prediction.lines import Line
 from ramet.report.plain_table import plain_table
 from ramet.scale import Scale
+
+_INTERVALS = "intervals: of other samples for the same model"
 
 
 def beside_table(found: BesideTest) -> Table:
     """A row per metric: the test, the new data, and their difference, with 95 % intervals."""
-    has_test = found.test is not None
-    table = plain_table(f"{found.client}: {found.name}{' beside the test' if has_test else ''}")
+    if found.test is None:
+        heads = {found.name: len(found.new.labels)}
+        return _table(f"{found.client}: {found.name}", heads, found.lines)
+    heads = {"test": len(found.test.labels), found.name: len(found.new.labels)}
+    table = _table(f"{found.client}: {found.name} beside the test", heads, found.lines)
+    table.caption = f"{_INTERVALS}; p: a permutation test that both have samples of the same kind"
+    return table
+
+
+def against_table(found: Against) -> Table:
+    """A row per metric: the model in use, the new one, and their difference, with intervals."""
+    new, other = found.runs
+    samples = len(found.scored[0].predictions.labels)
+    table = _table(
+        f"{found.client}: {new} against {other} on {found.name}",
+        {other: samples, new: samples},
+        found.lines,
+    )
+    table.caption = f"{_INTERVALS}; p: a paired permutation test that the models are equally good"
+    return table
+
+
+def _table(title: str, heads: Mapping[str, int], lines: Sequence[Line]) -> Table:
+    """A row per metric, with 95 % intervals; two heads with their numbers of samples, or one."""
+    table, are_two = plain_table(title), len(heads) == 2
     table.add_column("metric", overflow="fold")
-    heads = ["test", found.name, "difference"] if has_test else [found.name]
-    for head in heads:
+    for head in (*heads, *(["difference"] if are_two else [])):
         table.add_column(head, justify="right")
         table.add_column("95 % interval", justify="right", no_wrap=True)
-    if found.test is not None:
-        samples = [f"{len(one.labels):,}" for one in (found.test, found.new)]
-        table.add_row("samples", samples[0], "", samples[1], "", "", "")
-    else:
-        table.add_row("samples", f"{len(found.new.labels):,}", "")
-    for line in found.lines:
-        scores = [line.test, line.new, line.difference] if has_test else [line.new]
+    counts = (cell for samples in heads.values() for cell in (f"{samples:,}", ""))
+    table.add_row("samples", *counts, *(["", ""] if are_two else []))
+    for line in lines:
+        scores = [line.other, line.new, line.difference] if are_two else [line.new]
         cells = [cell for score in scores for cell in _cells(score, line.scale)]
-        if line.difference is not None and has_test:
+        if line.difference is not None and are_two:
             cells[4] = line.scale.change(line.difference.value)
         table.add_row(f"{line.metric}{line.scale.suffix}", *cells)
-    table.caption = "intervals: of other samples for the same model"
-    if found.test is not None:
-        table.caption += "; p: a permutation test that both have samples of the same kind"
+    table.caption = _INTERVALS
     return table
 
 

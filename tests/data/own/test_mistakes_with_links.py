@@ -170,8 +170,8 @@ COLUMNS: dict[str, Mistake] = {
     "misspelt kind": (
         'columns = { amount = "numbr" }',
         "1",
-        "edges.transfer.columns.amount.kind: Input should be 'number', 'category', 'date', 'flag' "
-        "or 'ignored'.",
+        "edges.transfer.columns.amount.kind: Input should be 'number', 'category', 'date', 'age', "
+        "'flag' or 'ignored'.",
     ),
     "a list": ('columns = ["amount"]', "1", f"{E}.columns: is not understood. {LINES}"),
     "a text": ('columns = "amount"', "1", f"{E}.columns: is not understood. {LINES}"),

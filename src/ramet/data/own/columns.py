@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
@@ -71,11 +71,39 @@ class ColumnValues:
     rows: int
     markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By column: how often a cell that is not empty counted as missing."""
+    last: Mapping[str, Values] = field(default_factory=dict)
+    """By column of ages, and row: the date that they count to."""
 
     def only(self, rows: NDArray[Any]) -> ColumnValues:
         """The same columns of some rows; ``rows`` says of each whether it is kept."""
         values = {name: of_all[rows] for name, of_all in self.values.items()}
-        return ColumnValues(self.parts, values, int(rows.sum()), self.markers)
+        last = {name: of_all[rows] for name, of_all in self.last.items()}
+        return ColumnValues(self.parts, values, int(rows.sum()), self.markers, last)
+
+    def first(self, rows: int) -> ColumnValues:
+        """The same columns of the first rows."""
+        return self if rows == self.rows else self.only(np.arange(self.rows) < rows)
+
+    def dates(self, name: str) -> Values:
+        """The dates of a column of dates or ages."""
+        values = self.values[name]
+        return self.last[name] - values if name in self.last else values
+
+    def as_of(self, end: float = np.inf, groups: Values | None = None) -> ColumnValues:
+        """The same, with ages that count to the last date before ``end``, of the row's group."""
+        ages = [name for name, part in self.parts.items() if part.kind == "age"]
+        dates = {name: self.dates(name) for name in ages}
+        last = {name: _last(one, end, groups) for name, one in dates.items()}
+        values = {**self.values, **{name: last[name] - one for name, one in dates.items()}}
+        return replace(self, values=values, last=last)
+
+
+def _last(dates: Values, end: float, groups: Values | None) -> Values:
+    """For each row the last date before ``end`` in its group; its own if there is none."""
+    of_row = np.zeros(dates.size, dtype=np.int64) if groups is None else groups
+    latest = np.full(int(of_row.max(initial=0)) + 1, -np.inf)
+    np.maximum.at(latest, of_row, np.where(dates < end, dates, -np.inf))
+    return np.where(np.isinf(latest[of_row]), dates, latest[of_row])
 
 
 def found_markers(part: ColumnPart, cells: Values) -> dict[str, int]:
@@ -129,6 +157,18 @@ def days_since_1970(text: str) -> float:
     return (when - EPOCH).total_seconds() / _SECONDS_PER_DAY
 
 
+def latest_date() -> float:
+    """Days since 1970 until tomorrow, since a date without a time of day may be ahead of UTC."""
+    return (datetime.now(UTC) - EPOCH).total_seconds() / _SECONDS_PER_DAY + 1
+
+
+def _past_date(text: str) -> float:
+    when = days_since_1970(text)
+    if when > latest_date():
+        raise ValueError(text)
+    return when
+
+
 def _flag(text: str) -> float:
     if text.lower() not in _FLAGS:
         raise ValueError(text)
@@ -138,10 +178,12 @@ def _flag(text: str) -> float:
 _READERS: dict[str, Callable[[str], float]] = {
     "number": _number,
     "date": days_since_1970,
+    "age": _past_date,
     "flag": _flag,
 }
 _EXPECTED = {
     "number": "is not a finite number. Write 3.5, without units or thousands separators",
     "date": "is not a date. Write 2026-03-31, or 2026-03-31T08:15",
+    "age": "is not a date until today. Write 2026-03-31, or 2026-03-31T08:15",
     "flag": "is not a flag. Write true or false, yes or no, 1 or 0",
 }

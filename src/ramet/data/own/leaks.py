@@ -58,10 +58,11 @@ class _Leaks:
             if times is None:
                 continue
             for name, part in columns.parts.items():
-                if part.kind != "date" or part.absent:
+                if part.kind not in ("date", "age") or part.absent:
                     continue
-                both = ~(np.isnan(columns.values[name]) | np.isnan(times))
-                later = np.floor(columns.values[name][both]) > np.floor(times[both])
+                dates = columns.dates(name)
+                both = ~(np.isnan(dates) | np.isnan(times))
+                later = np.floor(dates[both]) > np.floor(times[both])
                 if later.any():
                     yield (
                         f"{table}: {name} is after the time of the row in {later.sum():,} of "

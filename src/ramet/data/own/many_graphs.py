@@ -66,7 +66,7 @@ class ManyGraphs(GraphReader):
         edges.note_unused({*edge_part.known, edge_part.graph})
         of_node = nodes.references(node_part.graph, listed.rows, "graph")
         rows = nodes.keys([nodes.texts(node_part.graph), nodes.texts(node_part.id)], node_part.id)
-        features = features_of(nodes, self._node_name, node_part, self.preparer)
+        features = features_of(nodes, self._node_name, node_part, self.preparer, of_node)
         graph_of_edge = edges.texts(edge_part.graph)
         heads, tails = (
             edges.references(column, rows, self._node_name, graph_of_edge)

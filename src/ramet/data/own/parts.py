@@ -200,6 +200,11 @@ class EdgePart(_Rows):
 
     def errors(self, where: str, obstacle: str) -> Iterator[str]:
         yield from super().errors(where, obstacle)
+        for column in (name for name, one in self.columns.items() if one.kind == "age"):
+            yield (
+                f"'{column}' of {where} is an age, which columns of nodes can be. Name the column "
+                "as 'time', and write age = true"
+            )
         yield from self._age_errors(where, obstacle)
         if obstacle and self.unknown != "refuse":
             yield f"{where} has 'unknown', {obstacle}"

@@ -86,7 +86,10 @@ class ByTime:
         )
         listed = ", ".join(f"{part} until {end} has {count:,} {what}" for part, end, count in named)
         none = int((self.parts < 0).sum())
-        return f"split by time: {listed}; {none:,} are in no part"
+        labels = _samples(self.content)[1]
+        lacking = 0 if labels is None else int((~are_known(labels)).sum())
+        why = f", {lacking:,} of them without a class" if lacking else ""
+        return f"split by time: {listed}; {none:,} are in no part{why}"
 
     @property
     def times_of_links(self) -> bool:
@@ -118,7 +121,7 @@ class ByTime:
         """The graph as it was at the end of a period."""
         links = None if self.content.graphs is not None or self.times_of_links else self._links(end)
         nodes = {
-            name: replace(own, features=preparer.features(name, self.columns[name]))
+            name: replace(own, features=preparer.features(name, self._as_of(end, name)))
             if name in self.columns
             else own
             for name, own in self.content.nodes.items()
@@ -131,6 +134,11 @@ class ByTime:
         done = completed(content, self.description, preparer)
         built, _ = BUILDERS[self.description.level](done, self.description)
         return built
+
+    def _as_of(self, end: float, name: str) -> ColumnValues:
+        """The columns of nodes; ages in many graphs count to the last date of each anyway."""
+        columns = self.columns[name]
+        return columns if self.content.graphs is not None else columns.as_of(end)
 
     def _links(self, end: float) -> dict[str, Tensor]:
         """By edge type, which links there are before ``end``."""

@@ -92,7 +92,7 @@ class SiteSums(_Frozen):
             f"{node_type}.{column}": sums
             for node_type, of_type in self.types.items()
             for column, sums in of_type.items()
-            if sums.kind in ("number", "date")
+            if sums.kind in ("number", "date", "age")
         }
 
     def without_numbers(self) -> SiteSums:

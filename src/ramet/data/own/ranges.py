@@ -34,7 +34,7 @@ def ranges(site: Site) -> Ranges:
     """The ranges of a site's columns and features."""
     found: Ranges = {
         node_type: {
-            name: _range(columns.values[name]) if part.kind in ("number", "date") else None
+            name: _range(columns.values[name]) if part.kind in ("number", "date", "age") else None
             for name, part in columns.parts.items()
             if not part.absent
         }
@@ -65,16 +65,23 @@ def check_scales(site: Site, preparation: Preparation) -> None:
 
 
 def novelties(site: Site, seen: Ranges, preparation: Preparation) -> list[str]:
-    """How a site's new data differs from what its model has seen, each with a number of rows."""
+    """How a site's new rows differ from what its model has seen, each with a number of rows."""
+    own = site.own_rows.count
     texts = [
         text
         for node_type, columns in site.columns.items()
-        for text in _column_novelties(node_type, columns, seen.get(node_type, {}), preparation)
+        for text in _column_novelties(
+            node_type,
+            columns.first(own.get(node_type, columns.rows)),
+            seen.get(node_type, {}),
+            preparation,
+        )
     ]
     for node_type, names, values in plain_features(site):
         for name, column in zip(names, values.T, strict=True):
             known = seen.get(node_type, {}).get(name)
-            texts += _outside(f"{node_type}: {name}", column.numpy(), known, "number")
+            new = column.numpy()[: own.get(node_type)]
+            texts += _outside(f"{node_type}: {name}", new, known, "number")
     return texts + [
         f"{what}: no links in {_of(alone, total)}. Check that the ids of the edges match"
         for what, (alone, total) in unlinked(site).items()

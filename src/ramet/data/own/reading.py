@@ -19,11 +19,18 @@ from ramet.data.own.tensors import Tensors
 from ramet.data.own.times import TimeReader
 
 
-def features_of(table: Table, node_type: str, part: NodePart, preparer: Preparer) -> Tensor:
-    """The features of the nodes in a table."""
+def features_of(
+    table: Table,
+    node_type: str,
+    part: NodePart,
+    preparer: Preparer,
+    graphs: Tensor | None = None,
+) -> Tensor:
+    """The features of the nodes in a table, of which each may be in another graph."""
     if not part.columns:
         return table.numbers(part.names)
-    return preparer.features(node_type, table.values(part.prepared))
+    groups = None if graphs is None else graphs.numpy().clip(min=0)  # -1 is reported already
+    return preparer.features(node_type, table.values(part.prepared).as_of(groups=groups))
 
 
 def edges_of(

@@ -44,7 +44,7 @@ def target_kind(task: TaskName) -> TargetKind:
 
 
 Aspect: TypeAlias = Literal["features", "classes", "types", "links"]
-Kind: TypeAlias = Literal["number", "category", "date", "flag", "ignored"]
+Kind: TypeAlias = Literal["number", "category", "date", "age", "flag", "ignored"]
 _MAX_LENGTH = 2**22
 Told = TypeVar("Told", bound=BaseModel)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,13 @@ from ramet.data.own.description import Description, read_description
 from ramet.data.own.files import described
 from ramet.data.own.many_graphs import ManyGraphs
 from ramet.data.own.one_graph import OneGraph, Purpose
+from ramet.data.own.own_rows import OwnRows
 from ramet.data.own.past import Past
 from ramet.data.own.periods import ByTime
 from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.preparer import Preparer
-from ramet.data.own.problems import Problem, Problems, SiteDataError, shown
+from ramet.data.own.problems import Problem, Problems, SiteDataError
+from ramet.data.own.remarks import merged_links, unused_columns
 from ramet.data.own.schema import TARGETS, Schema, TaskName
 from ramet.data.own.scoring import scored_parts, scored_times
 from ramet.data.own.tables import NO_PART, Ids
@@ -62,6 +64,7 @@ class Site:
     """What other sites learn about the columns and classes."""
     ids: Mapping[str, Ids] = field(default_factory=dict)
     """The ids of nodes by type, in the order of the graph."""
+    own_rows: OwnRows = OwnRows()  # noqa: RUF009
     new: Mapping[str, int] = field(default_factory=dict)
     """By type, how many nodes are of new data, if they come before those of an earlier period."""
     sample_ids: Ids | None = None
@@ -242,6 +245,7 @@ def build_site(
         parts=parts,
         columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),
+        own_rows=OwnRows.of(content, description, by_time),
         new=content.new(description.labelled),
         sample_ids=content.sample_ids(description.labelled),
         remarks=tuple(problems.notes),
@@ -260,8 +264,8 @@ def build_site(
     sums = preparer.sums(*sorted(preparer.columns)).model_copy(update={"rare_classes": rare})
     remarks = (
         *site.remarks,
-        *_unused(problems),
-        *_merged_links(content, description, built.later.get("test", built.graph)),
+        *unused_columns(problems),
+        *merged_links(content, description, built.later.get("test", built.graph)),
         *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
     )
     return replace(site, sums=sums, remarks=remarks)
@@ -277,42 +281,6 @@ def _ids(content: Content) -> dict[str, Ids]:
         return ids
     order = torch.argsort(content.graphs.of_node, stable=True).numpy()
     return {name: of_type[order] for name, of_type in ids.items()}
-
-
-def _unused(problems: Problems) -> Iterator[str]:
-    for file, columns in problems.unused.items():
-        verb = "is" if len(columns) == 1 else "are"
-        yield f"{file}: {', '.join(map(shown, columns))} {verb} not used"
-
-
-def _merged_links(content: Content, description: Description, graph: Graph) -> Iterator[str]:
-    """Where fewer links are left than the files have; for link prediction that is a problem."""
-    if isinstance(graph, HeteroGraph):
-        return
-    for kind, (name, edges) in enumerate(sorted(content.edges.items())):
-        links = graph.links // 2
-        if isinstance(graph, NodeGraph):
-            links = int((graph.kinds == kind).sum())
-        rows, directed = edges.ends.size(1), description.edges[name].directed
-        loops = int((edges.ends[0] == edges.ends[1]).sum())
-        once = rows - links - loops
-        in_both_ways = not directed and 2 * links == rows and _in_both_ways(edges.ends)
-        if links == rows or in_both_ways:
-            continue
-        repeated = f"{once:,} repeat a link in {'its' if directed else 'either'} direction"
-        yield (
-            f"{name}: {rows:,} rows give {links:,} links. {repeated}, {loops:,} link a node to "
-            "itself; neither counts"
-        )
-
-
-def _in_both_ways(ends: Tensor) -> bool:
-    """Whether each link is listed in both directions, equally often."""
-    forward = ends[:, ends[0] < ends[1]]
-    backward = ends[:, ends[0] > ends[1]].flip(0)
-    if forward.size(1) != backward.size(1):
-        return False
-    return torch.equal(*(torch.unique(one, dim=1) for one in (forward, backward)))
 
 
 def _indices(parts: Tensor) -> list[Tensor]:
@@ -382,6 +350,13 @@ def statistics(site: Site, seed: int) -> dict[str, Any]:
     counted["labels" if site.classes is None else "classes"] = dict(
         zip(site.schema.classes, counts, strict=True)
     )
+    if site.classes is not None:
+        names, kinds = site.schema.classes, len(site.schema.classes)
+        by_part = (counts_of(graph.labels[getattr(held.split, p)], kinds).tolist() for p in PARTS)
+        counted["classes by part"] = {
+            part: dict(zip(names, own, strict=True))
+            for part, own in zip(PARTS, by_part, strict=True)
+        }
     return {**counted, "split": {part: getattr(held.split, part).numel() for part in PARTS}}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import accumulate, pairwise
 from math import inf, isclose
 from typing import Annotated, Any, Literal, TypeAlias
@@ -130,8 +130,3 @@ def _moment(days: float) -> str:
     if days == int(days):
         return f"{when - timedelta(days=1):%Y-%m-%d}"
     return f"{when:%Y-%m-%d %H:%M}"
-
-
-def now() -> float:
-    """Days since 1970."""
-    return (datetime.now(UTC) - EPOCH) / timedelta(days=1)

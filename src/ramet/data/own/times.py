@@ -9,15 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ramet.data.own.columns import ColumnPart, Values
+from ramet.data.own.columns import ColumnPart, Values, latest_date
 from ramet.data.own.hints import TIME_HINT
 from ramet.data.own.problems import shown
 from ramet.data.own.tables import Table
-from ramet.data.own.time_split import now
 
 _TIME = ColumnPart(kind="date")
-_TOLERANCE = 1.0
-"""In days, because a date without a time of day may be ahead of UTC."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class TimeReader:
         """
         times = replace(table, place="").values({column: _TIME}).values[column]
         given = [text.lower() for text in table.texts(column)]
-        latest = now() + _TOLERANCE
+        latest = latest_date()
         for row in np.flatnonzero(np.isnan(times)).tolist():
             if given[row] in _TIME.markers and (needed is None or bool(needed[row])):
                 table.report(row, column, f"the time is missing. {TIME_HINT}")

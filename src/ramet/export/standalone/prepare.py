@@ -79,7 +79,8 @@ def _graph_inputs(
         [*zip(of_edge, texts(edges[edge_part[end]]), strict=True)] for end in ("source", "target")
     )
     edge_index = links(sources, targets, [ids[index] for index in order.tolist()])
-    x, batch, config = features(nodes, node_type)[order], batch[order], _json("config.json")
+    x = features(nodes, node_type, batch.tolist())[order]
+    batch, config = batch[order], _json("config.json")
     inputs = {"x": x, "edge_index": edge_index, "batch": batch}
     if "structure" in config["inputs"]:
         encoding = import_module("ramet_code.structure").StructureEncoding
@@ -137,10 +138,13 @@ def read_csv(path: str | Path) -> dict[str, list[str]]:
     return {name.strip(): [row[n] for row in rows if row] for n, name in enumerate(header)}
 
 
-def features(table: Any, node_type: str) -> Tensor:  # [rows, features]
+def features(
+    table: Any, node_type: str, graphs: list[int] | None = None
+) -> Tensor:  # [rows, features]
     """The features of a node type, or of ``edges.TYPE``, in the order of ``schema.json``.
 
     A column that the table does not have counts as missing in every row, if values may be missing.
+    ``graphs``: the graph of each row, if there are many; ages count to the last date of each.
     """
     schema, preparation = _json("schema.json"), _json("preparation.json")
     rows = len(table[next(iter(table))])
@@ -156,6 +160,7 @@ def features(table: Any, node_type: str) -> Tensor:  # [rows, features]
                 table[name] if name in table or not prepared[name]["marked"] else [""] * rows,
                 prepared[name],
                 _missing_values(node_type, name),
+                graphs or [0] * rows,
             )
         ]
     if not columns:
@@ -200,7 +205,7 @@ def _missing_values(node_type: str, column: str) -> set[str]:
 
 
 def _prepared(
-    cells: Iterable[Any], column: Mapping[str, Any], missing: set[str]
+    cells: Iterable[Any], column: Mapping[str, Any], missing: set[str], graphs: list[int]
 ) -> list[list[float]]:
     """The features of one column: scaled values, or one for each category; then marks of gaps."""
     given = texts(cells)
@@ -217,6 +222,12 @@ def _prepared(
         math.nan if gap else _value(text, column["kind"])
         for text, gap in zip(given, gaps, strict=True)
     ]
+    if column["kind"] == "age":
+        last: dict[int, float] = {}
+        for graph, value in zip(graphs, values, strict=True):
+            if not math.isnan(value):
+                last[graph] = max(value, last.get(graph, value))
+        values = [last.get(graph, 0) - v for graph, v in zip(graphs, values, strict=True)]
     scaled = [
         0.0 if math.isnan(value) else (value - column["mean"]) / column["scale"] for value in values
     ]
@@ -226,7 +237,7 @@ def _prepared(
 def _value(text: str, kind: str) -> float:
     if kind == "flag":
         return FLAGS[text.lower()]
-    if kind == "date":
+    if kind in ("date", "age"):
         when = datetime.fromisoformat(text)
         when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
         return (when - EPOCH).total_seconds() / 86400
