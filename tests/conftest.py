@@ -29,10 +29,11 @@ from ramet.engine.site.client import Client
 from ramet.engine.store.checkpoint import Snapshots
 from ramet.partition import Reading
 from ramet.partition.by_relation import Sampling, planted_hetero
+from ramet.partition.by_target import by_target
 from ramet.rules.method import Method, assembled
 from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRuns
-from ramet.tasks import GraphSamples, LinkPrediction, NodeClassification
+from ramet.tasks import EdgeClassification, GraphSamples, LinkPrediction, NodeClassification
 from ramet.user_code import LIST_VARIABLE
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
@@ -64,6 +65,9 @@ def tiny_samples() -> Callable[[str, Method], Any]:
             return task.samples(_small_planted(TINY.index(name)))
         if isinstance(task, LinkPrediction):
             return task.samples(_small_hetero(TINY.index(name)))
+        if isinstance(task, EdgeClassification):
+            edges = by_target("edge-classification")
+            return task.samples(edges.client_data(edges.clients[TINY.index(name)], READING))
         block = read_block(f"tiny:{name}", method.inputs, Path())
         return GraphSamples(block, stratified(block.labels, 123))
 
@@ -71,6 +75,7 @@ def tiny_samples() -> Callable[[str, Method], Any]:
 
 
 TINY = ("rings", "trees", "blocks")
+READING = Reading(Path(), 123, StructureEncoding(0, 0))
 
 
 def _small_planted(seed: int) -> ClientData[NodeGraph, Split]:
@@ -83,7 +88,7 @@ def _small_planted(seed: int) -> ClientData[NodeGraph, Split]:
 def _small_hetero(part: int) -> ClientData[HeteroGraph, HeldOutPairs]:
     """160 nodes of two types, and three relations."""
     setting = planted_hetero(Sampling(clients=3), nodes=80, links=300)
-    return setting.client_data(setting.clients[part], Reading(Path(), 123, StructureEncoding(0, 0)))
+    return setting.client_data(setting.clients[part], READING)
 
 
 @pytest.fixture
