@@ -1,7 +1,8 @@
 """A site with many accounts and transfers: seconds and peak memory of check, round and prediction.
 
-``python benchmarks/many_transfers.py [accounts] [transfers]``. Each command is a process of its own
-and reads the tables again. The labels are the sign of the net amount.
+``python benchmarks/many_transfers.py [accounts] [transfers] [task]``. Each command is a process of
+its own and reads the tables again. With ``node-classification`` the label is the sign of a node's
+net amount, and with ``edge-classification`` whether a transfer goes to an older person.
 """
 
 from __future__ import annotations
@@ -17,40 +18,48 @@ import pandas as pd
 
 TOML = """\
 site = "bank"
-task = "node-classification"
-classes = ["sender", "receiver"]
+task = "{task}"
+classes = ["no", "yes"]
 
 [nodes.account]
 file = "accounts.csv"
-columns = { age = "number" }
-label = "state"
-
+columns = {{ age = "number" }}
+{of_nodes}
 [edges.transfer]
 file = "transfers.csv"
-columns = { amount = "number", channel = "category" }
+columns = {{ amount = "number", channel = "category" }}
 directed = true
+{of_edges}
 """
+LABEL = 'label = "state"\n'
 COMMAND = [sys.executable, "-m", "ramet"]
 
 
-def written(folder: Path, accounts: int, transfers: int) -> Path:
+def written(folder: Path, accounts: int, transfers: int, task: str) -> Path:
     draw = np.random.default_rng(0)
     source = draw.integers(accounts, size=transfers)
     target = (source + draw.integers(1, accounts, size=transfers)) % accounts
     amount = draw.exponential(100.0, size=transfers).round(2)
     net = np.bincount(target, amount, accounts) - np.bincount(source, amount, accounts)
     ids = np.array([f"a{number:07d}" for number in range(accounts)])
-    states = np.where(net > 0, "receiver", "sender")
     ages = draw.normal(45, 15, accounts).round()
-    of_accounts = {"id": ids, "age": ages, "state": states}
+    of_accounts = {"id": ids, "age": ages}
     channel = draw.choice(["card", "wire", "cash"], size=transfers)
     ends = {"source": ids[source], "target": ids[target]}
     of_transfers = {**ends, "amount": amount, "channel": channel}
+    of_nodes = task == "node-classification"
+    if of_nodes:
+        of_accounts["state"] = np.where(net > 0, "yes", "no")
+    else:
+        of_transfers["state"] = np.where(ages[target] > ages[source], "yes", "no")
     folder.mkdir()
     pd.DataFrame(of_accounts).to_csv(folder / "accounts.csv", index=False)
     pd.DataFrame(of_transfers).to_csv(folder / "transfers.csv", index=False)
     toml = folder / "site.toml"
-    toml.write_text(TOML)
+    labels = (
+        {"of_nodes": LABEL, "of_edges": ""} if of_nodes else {"of_nodes": "", "of_edges": LABEL}
+    )
+    toml.write_text(TOML.format(task=task, **labels))
     return toml
 
 
@@ -65,9 +74,11 @@ def measured(name: str, *command: object) -> None:
         raise SystemExit(f"{name} failed")
 
 
-def main(accounts: int = 200_000, transfers: int = 2_000_000) -> None:
+def main(
+    accounts: str = "200000", transfers: str = "2000000", task: str = "node-classification"
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        toml = written(Path(folder) / "bank", accounts, transfers)
+        toml = written(Path(folder) / "bank", int(accounts), int(transfers), task)
         run = Path(folder) / "run"
         measured("check", "data", "check", toml)
         for network in ("gine", "gcn"):
@@ -78,4 +89,4 @@ def main(accounts: int = 200_000, transfers: int = 2_000_000) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -110,7 +110,7 @@ def outcome(claim: Claim, runs: RunsByFolder) -> Outcome:
     def status(found: Gain) -> Status:
         if too_many:
             return "fails"
-        return found.at_least(claim.at_least / 100) if found.has_enough_pairs else "undecided"
+        return status_of(found, claim.at_least)
 
     others = {
         choice: status(found)
@@ -127,6 +127,11 @@ def outcome(claim: Claim, runs: RunsByFolder) -> Outcome:
         share_of_bytes=share if claim.share_of_bytes is not None else None,
         other_rounds=others,
     )
+
+
+def status_of(gain: Gain, at_least: float = 0.0) -> Status:
+    """Whether a gain is this many points or more, if there are enough pairs to say so."""
+    return gain.at_least(at_least / 100) if gain.has_enough_pairs else "undecided"
 
 
 def _gain(claim: Claim, choice: Choice, own: Runs, other: Runs) -> Gain | None:

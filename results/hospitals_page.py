@@ -102,8 +102,8 @@ def _more(found: Study) -> str:
     averaged = extended_gain(found, "fedavg, linear", ALONE)
     return (
         f"**With {gain.pairs - len(SPLITS)} more splits**, which were added after these ten had "
-        f"been seen, the gain of `{method_of(found.chosen)}` is {words(gain)} points and that of `fedavg` "
-        f"{words(averaged)} ({gain.pairs} splits).\n\n"
+        f"been seen, the gain of `{method_of(found.chosen)}` is {words(gain)} points and that of "
+        f"`fedavg` {words(averaged)} ({gain.pairs} splits).\n\n"
     )
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import banks_page
 import hospitals_kernel
 import hospitals_page
 import hospitals_people
@@ -89,6 +90,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "people": hospitals_people.table(),
             "outside": hospitals_kernel.table(),
         },
+        DOCS / "banks.md": banks_page.blocks(),
         HERE.parent / "README.md": {"hospitals": hospitals_page.short_answer()},
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {
@@ -118,6 +120,7 @@ def main() -> None:
     for panel in board(BOARD):
         drawing.save_as(panel_figure(panel), DOCS / "figures" / f"{figure_name(panel)}.png")
     drawing.save_as(hospitals_page.figure(), DOCS / "figures" / "hospitals.png")
+    drawing.save_as(banks_page.figure(), DOCS / "figures" / "banks.png")
     for page, text in pages().items():
         page.write_text(text)
         print(page.relative_to(HERE.parent))

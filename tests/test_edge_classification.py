@@ -186,6 +186,15 @@ def test_a_month_of_new_transfers_is_predicted(tmp_path: Path) -> None:
     assert result.predict("a", sites[0]).columns[0] == "source"
 
 
+def test_a_rare_class_decides_the_metric(tmp_path: Path) -> None:
+    (site,) = banks(tmp_path)[:1]
+    table = pd.read_csv(site.parent / "transfers.csv")
+    rare = (table["state"] == "fraud") & (table.groupby("state").cumcount() < 60)
+    table["state"] = rare.map({True: "fraud", False: "fine"})
+    table.to_csv(site.parent / "transfers.csv", index=False)
+    assert run(tmp_path, [site], rounds=1).summary.metric == "balanced-accuracy"
+
+
 def test_a_threshold_is_chosen_and_used(tmp_path: Path) -> None:
     result = run(tmp_path, banks(tmp_path), rounds=5)
     words = ("evaluate", result.folder, "--recall", "0.9", "--json")

@@ -256,11 +256,11 @@ def test_methods_that_compute_with_classes_are_refused(tmp_path: Path) -> None:
         run(tmp_path, people(tmp_path), method="fedproto", rounds=1)
 
 
-def test_a_method_for_numbers_is_tried_on_a_named_setting(tmp_path: Path) -> None:
+def test_a_method_for_numbers_is_tried_on_numbers(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OF_NUMBERS)
-    candidate = Candidate(f"{tmp_path}/mine.py:mine", tmp_path)
-    with pytest.raises(RametError, match=r"node-regression, for which .* a setting with --setting"):
-        candidate.arguments()
+    given = Candidate(f"{tmp_path}/mine.py:mine", tmp_path).arguments()
+    assert given["setting"] == "planted-targets"
+    assert given["options"] == {"predicts": "node-regression"}
 
 
 def test_sites_with_other_units_cannot_train_together(tmp_path: Path) -> None:

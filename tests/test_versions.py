@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
+
+import pytest
 
 import ramet
 
 ROOT = Path(__file__).parents[1]
+KEPT = Path(__file__).parent / "kept_run"
+"""A folder of a run, by the version that made it."""
 
 
 def test_citation_and_changelog_have_the_version_of_the_package() -> None:
@@ -29,3 +34,14 @@ def test_ci_and_make_install_every_extra() -> None:
         installed = re.search(r"-e '\.\[(.+)\]'", (ROOT / file).read_text())
         assert installed
         assert set(installed[1].split(",")) == set(extras)
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in KEPT.iterdir()))
+def test_a_run_of_each_version_is_read_and_goes_on(version: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(KEPT / version, folder)
+    kept = ramet.resume(folder)
+    expected = ramet.run("fedavg", "tiny", seed=5, hidden=4, layers=2, rounds=3, out=tmp_path / "n")
+    assert kept.summary.rounds == 1
+    assert kept.evaluation("rings")["test"].metrics
+    assert ramet.resume(folder, rounds=3).summary.sha256 == expected.summary.sha256

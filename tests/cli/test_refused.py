@@ -141,6 +141,12 @@ REFUSALS: dict[str, dict[str, str]] = {
     "data check": causes(
         ANEW, "data check north/patients.csv", "data check north/site.toml", NO_EXTRA
     ),
+    "data drift": causes(
+        READS,
+        "data drift north/patients.csv --new north",
+        "data drift north/site.toml --new north --figure drift.png",
+        "data drift north/site.toml --new north --figure drift.png",
+    ),
     "app": causes(READS, "app app", "app new", NO_EXTRA),
     "guard": causes(READS, "guard north/site.toml", "guard guard", "guard guard"),
     "audit show": causes(READS, "audit show nowhere", Works("audit show run"), NO_EXTRA),
@@ -150,6 +156,21 @@ REFUSALS: dict[str, dict[str, str]] = {
         READS, "charter sign 0123456789ab site", WRITES_NOTHING, Never("says so")
     ),
     "charter verify": causes(READS, "charter verify run", WRITES_NOTHING, Never("says so")),
+    "watch": causes(
+        READS, "watch nowhere", "watch run --once --html watched.html", Never("needs no extra")
+    ),
+    "forget": causes(
+        ANEW,
+        "forget run --site west",
+        "forget run --site south --out new",
+        NO_EXTRA,
+    ),
+    "certificate sign": causes(
+        READS, "certificate sign north/site.toml site", WRITES_NOTHING, Never("says so")
+    ),
+    "certificate verify": causes(
+        READS, "certificate verify north/site.toml", WRITES_NOTHING, Never("says so")
+    ),
     "audit export": causes(
         READS,
         "audit export run --cursor north/site.toml",

@@ -163,12 +163,9 @@ def processes_of(folder: Path) -> list[int]:
     return pids
 
 
-@pytest.mark.thorough
-def test_a_killed_run_over_ray_resumes(local_runs: str, tmp_path: Path) -> None:
-    """kill -9 of the command leaves Flower's processes behind; `resume` kills them first."""
-    out = tmp_path / "r"
-    command = [sys.executable, "-m", "ramet", "run", "fedstar", "--rounds", str(ROUNDS)]
-    command += ["--seed", "3", "--engine", "ray", "--out", str(out)]
+def kill_after_two_rounds(out: Path, *words: str) -> None:
+    """Kill a run over Ray with signal 9 when two rounds are committed."""
+    command = [sys.executable, "-m", "ramet", "run", *words, "--engine", "ray", "--out", str(out)]
     with subprocess.Popen(command, start_new_session=True) as running:
         lines = out / "rounds.jsonl"
         end = time.monotonic() + 300
@@ -177,6 +174,39 @@ def test_a_killed_run_over_ray_resumes(local_runs: str, tmp_path: Path) -> None:
             assert running.poll() is None
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("task", ["node-regression", "node-multilabel", "edge-classification"])
+def test_every_way_of_running_agrees_on_a_task(task: str, tmp_path: Path) -> None:
+    """Worker processes, Ray, a SuperLink, and a run that was killed and resumed."""
+    given: dict[str, Any] = {"rounds": ROUNDS, "seed": 3, "predicts": task}
+    ways: dict[str, dict[str, Any]] = {
+        "local": {},
+        "workers": {"workers": 2},
+        "ray": {"engine": "ray"},
+        "superlink": {"engine": "superlink"},
+    }
+    results = {
+        way: ramet.run("fedavg", "planted-targets", out=tmp_path / way, **given, **how)
+        for way, how in ways.items()
+    }
+    expected = results["local"]
+    for result in results.values():
+        for fact in ("sha256", "scores", "traffic", "model"):
+            assert getattr(result.summary, fact) == getattr(expected.summary, fact)
+        assert result.frame.equals(expected.frame)
+    out = tmp_path / "killed"
+    words = ("--setting", "planted-targets", "--set", f"predicts={task}", "--seed", "3")
+    kill_after_two_rounds(out, "fedavg", *words, "--rounds", str(ROUNDS))
+    assert ramet.resume(out).summary.sha256 == expected.summary.sha256
+
+
+@pytest.mark.thorough
+def test_a_killed_run_over_ray_resumes(local_runs: str, tmp_path: Path) -> None:
+    """kill -9 of the command leaves Flower's processes behind; `resume` kills them first."""
+    out = tmp_path / "r"
+    kill_after_two_rounds(out, "fedstar", "--rounds", str(ROUNDS), "--seed", "3")
     result = ramet.resume(out)
     assert result.summary.sha256 == locally("fedstar", local_runs).summary.sha256
     assert not processes_of(out)

@@ -55,7 +55,7 @@ def patients(folder: Path, first: int, rows: int, seed: int) -> Path:
 
 @pytest.fixture(scope="module")
 def months(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Path]:
-    """A run on ages of the wrong sign; one that goes on, with July and the right sign; August."""
+    """A run on ages of the wrong sign, one that goes on with July and the right one, and August."""
     root = tmp_path_factory.mktemp("months")
     june = node_site(root / "north", 1, 120)
     july = root / "july" / "north"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +50,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (Wanted(recall=0.6), 0.8),
         (Wanted(precision=1.0), 0.8),
         (Wanted(precision=0.7), 0.3),
+        (Wanted(cost_of_miss=3), 0.3),
+        (Wanted(cost_of_miss=0.5), 0.8),
     ],
 )
 def test_a_threshold_by_hand(wanted: Wanted, threshold: float) -> None:
-    """At 0.3, recall 3/3 and precision 3/4; at 0.8, recall 2/3 and precision 1."""
+    """At 0.3, recall 3/3 and one false alarm of 4; at 0.8, recall 2/3, one miss and no alarm."""
     assert best_threshold(LABELS, BOTH, wanted) == pytest.approx(threshold)
+
+
+def test_no_alarm_is_raised_if_that_is_cheapest() -> None:
+    cheapest = best_threshold(np.array([0, 1, 0, 0, 0, 0]), BOTH, Wanted(cost_of_miss=2))
+    assert 0.9 < cheapest < 0.9 + 1e-9
 
 
 def test_a_temperature_lowers_the_loss_and_finds_the_one_that_was_planted() -> None:
@@ -100,6 +110,41 @@ def test_calibration_lowers_the_loss_and_replaces_the_threshold(folder: Path) ->
     assert (after["p_fraud"].rank() == before["p_fraud"].rank()).all()
 
 
+def test_explanations_and_exports_use_what_was_chosen(folder: Path, tmp_path: Path) -> None:
+    words = ("--cost-of-miss", "30", "--calibrate", "--json")
+    done = command("evaluate", folder, *words)
+    assert done.code == 0, done.stderr
+    chosen = json.loads(done.stdout)["a"]["decision"]
+    assert chosen["wanted"] == "a miss that costs 30 false alarms"
+    table = pd.read_csv(StringIO(command("predict", folder, "--client", "a").stdout))
+    differs = (table["class"] == "fraud") != (table["p_fraud"] > 0.5)
+    row = table[differs].iloc[0]
+    explained = command("explain", folder, "--client", "a", "--id", row["id"], "--json")
+    assert explained.code == 0, explained.stderr
+    assert "a miss that costs 30 false alarms" in explained.stderr
+    shown = json.loads(explained.stdout)
+    assert shown["output"] == row["class"] == "fraud"
+    assert shown["value"] == pytest.approx(row["p_fraud"], abs=1e-5)
+    assert shown["decision"] == chosen
+    model = tmp_path / "model"
+    assert command("export", folder, model, "--site", "a", "--no-programs").code == 0
+    config = json.loads((model / "config.json").read_text())
+    kept = ("temperature", "threshold", "wanted")
+    assert config["decision"] == {name: chosen[name] for name in kept}
+    assert "a miss that costs 30 false alarms" in (model / "README.md").read_text()
+    code = "import json, predict as p\nmodel, (given, _) = p.load(), p.example()\n"
+    code += "print(json.dumps([p.probabilities(model, **given)[:, 1].tolist(), "
+    code += "p.predicted(model, **given)]))"
+    done_there = subprocess.run(
+        [sys.executable, "-c", code], cwd=model, capture_output=True, text=True, check=True
+    )
+    chances, classes = json.loads(done_there.stdout)
+    raw = np.array(chances)
+    odds = (raw / (1 - raw)) ** (1 / chosen["temperature"])
+    expected = odds / (1 + odds) >= chosen["threshold"]
+    assert classes == ["fraud" if one else "honest" for one in expected]
+
+
 def test_a_threshold_of_an_earlier_model_is_not_used(folder: Path) -> None:
     assert command("evaluate", folder, "--recall", "0.5").code == 0
     assert command("resume", folder, "--rounds", "42").code == 0
@@ -113,6 +158,8 @@ def test_a_threshold_of_an_earlier_model_is_not_used(folder: Path) -> None:
     ("words", "detail"),
     [
         (("--recall", "0.9", "--precision", "0.9"), "Give one of them"),
+        (("--cost-of-miss", "3", "--precision", "0.9"), "Give one of them"),
+        (("--cost-of-miss", "0"), "Give a number above 0"),
         (("--recall", "90"), "is not a share"),
         (("--precision", "0"), "is not a share"),
         (("--recall", "0.9", "--figure", "curves.pdf"), "ends neither in .png nor in .svg"),

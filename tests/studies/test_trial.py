@@ -12,6 +12,7 @@ from ramet.errors import RametError
 from ramet.methods import METHODS
 from ramet.studies.trial.candidate import Candidate
 from ramet.studies.trial.checks import Outcome, try_method
+from ramet.tasks import TASKS
 
 TESTS = Path(__file__).parents[1]
 QUICK = ("reference", "cold", "resumed", "reversed", "missing", "declared")
@@ -31,6 +32,50 @@ def test_built_in_methods_keep_all_promises(name: str, tmp_path: Path) -> None:
     candidate = Candidate(name, tmp_path, options={"hidden": "8"}, rounds=2)
     report = try_method(candidate, ["local"], QUICK)
     assert report.checks("ok") == [*QUICK], report.outcomes
+
+
+GENERAL = ("fedavg", "scaffold", "ditto", "gcfl+", "fedda", f"{TESTS}/own_methods.py:decaying")
+OFTEN = (("scaffold", "node-regression"), ("fedavg", "edge-classification"))
+
+
+@pytest.mark.parametrize(
+    ("method", "task"),
+    [
+        pytest.param(method, task, marks=() if (method, task) in OFTEN else SLOW)
+        for method in GENERAL
+        for task in TASKS
+    ],
+)
+def test_general_methods_keep_all_promises_on_every_task(
+    method: str, task: str, tmp_path: Path
+) -> None:
+    candidate = Candidate(method, tmp_path, task=task, options={"hidden": "4"}, rounds=2)
+    report = try_method(candidate, ["local"], QUICK)
+    assert report.checks("ok") == [*QUICK], report.outcomes
+    assert report.options.get("predicts", task) == task
+
+
+def test_a_method_is_tried_on_each_task_that_suits(tmp_path: Path) -> None:
+    every = Candidate("gcfl+", tmp_path).on_every_task()
+    assert {one.task for one in every} == {*TASKS}
+    prototypes = Candidate("fedproto", tmp_path)
+    suited = {one.task for one in prototypes.on_every_task()}
+    assert suited == {"node-classification", "edge-classification"}
+    assert prototypes.unsuited.keys() == {*TASKS} - suited
+    for task in ("node-regression", "graph-multilabel"):
+        assert "computes with classes, and the task has none" in prototypes.unsuited[task]
+    star = Candidate("fedstar", tmp_path)
+    assert star.on_every_task() == [star]
+    assert star.unsuited["edge-classification"] == "fedstar is for graph-classification."
+
+
+def test_a_task_that_cannot_be_tried_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match=r"fedstar is for graph-classification. Omit --task"):
+        Candidate("fedstar", tmp_path, task="edge-classification").arguments()
+    with pytest.raises(RametError, match="chooses a setting for each task"):
+        Candidate("fedavg", tmp_path, setting="tiny").on_every_task()
+    with pytest.raises(RametError, match="computes with classes"):
+        try_method(Candidate("fedproto", tmp_path, task="node-regression"))
 
 
 @pytest.mark.thorough

@@ -50,6 +50,10 @@ def evaluate(
     precision: Annotated[
         float | None, typer.Option(help="Choose a threshold for this precision of that class.")
     ] = None,
+    cost_of_miss: Annotated[
+        float | None,
+        typer.Option(help="Choose the cheapest threshold if a miss costs this many false alarms."),
+    ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Calibrate probabilities by a temperature.")
     ] = False,
@@ -70,9 +74,9 @@ def evaluate(
     beside the test, with 95 % intervals, and by the threshold that was chosen. With --against, a
     new model is compared with the one that is in use, and the last line says which one to use.
 
-    --recall, --precision and --calibrate choose on each client's validation data, in place of what
-    was chosen before. It is saved beside the model, and `ramet predict` uses it; the metrics are
-    those of the model without it.
+    --recall, --precision, --cost-of-miss and --calibrate choose on each client's validation data,
+    in place of what was chosen before. It is saved beside the model for `ramet predict`, `explain`
+    and `export`; the metrics are those of the model without it.
 
     \b
     Examples:
@@ -86,7 +90,7 @@ def evaluate(
     from ramet.prediction import against as compared
     from ramet.prediction.files import check_output
 
-    wanted = Wanted(recall, precision, calibrate)
+    wanted = Wanted(recall, precision, cost_of_miss, calibrate)
     sources = [Source(site, month, context) for month in new or (None,)]
     if figure is not None:
         check_output(figure, (".png", ".svg"))

@@ -18,6 +18,7 @@ from ramet.cli import (
     deploy,
     evaluate,
     export,
+    forget,
     leak,
     link,
     new,
@@ -28,6 +29,7 @@ from ramet.cli import (
     site,
     trial,
     tune,
+    watch,
 )
 from ramet.cli.console import out, print_error, print_line
 from ramet.errors import RametError
@@ -41,11 +43,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PANELS = {
-    "Run": (run, trial, new),
+    "Run": (run, watch, trial, new),
     "Use the model": (evaluate, predict, export),
     "Study": (compare, tune, report, board, reproduce),
     "Your data": (data, link),
-    "Privacy and consortium": (leak, site, charter, deploy),
+    "Privacy and consortium": (leak, site, charter, forget, deploy),
     "Lists": (catalogue,),
 }
 for panel, modules in PANELS.items():

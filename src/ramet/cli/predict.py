@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from ramet.cli.arguments import Best, Context, Json, Model, New, NewSite
-from ramet.cli.console import print_error, print_json, print_line, print_status, print_table
+from ramet.cli.console import (
+    print_error,
+    print_json,
+    print_line,
+    print_status,
+    print_table,
+    warnings_as_lines,
+)
 
 app = typer.Typer()
 
@@ -114,7 +121,10 @@ def explain(
 
     if out is not None:
         check_output(out, (".png", ".svg"))
-    found = explained(Trained.open(folder, best), id_, Source(site, new, context), client, of)
+    with warnings_as_lines():
+        found = explained(Trained.open(folder, best), id_, Source(site, new, context), client, of)
+    if found.decision is not None:
+        print_status(f"the class by {found.decision}.")
     if as_json:
         print_json(found.to_json())
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -13,6 +14,7 @@ from ramet.cli.console import print_json, print_line, print_list, print_status
 
 if TYPE_CHECKING:
     from ramet.studies.trial.checks import Report
+    from ramet.tasks import TaskName
 
 app = typer.Typer()
 _SHOWN = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
@@ -28,6 +30,14 @@ def try_method(
             autocompletion=completion.setting,
             help="A name from `ramet list settings`, or file.py:setting. Default: a small one, "
             "without downloads, for the method's task.",
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is predicted: a name such as node-regression, file.py:task, or `all`. "
+            "Default: that of the method or the setting, or else the first that suits.",
         ),
     ] = None,
     options: Options = None,
@@ -52,9 +62,12 @@ def try_method(
     \b
     Examples:
     ramet try fedstar
+    ramet try fedavg --task all --engine local
     ramet try mine.py:mine --set count=2 --engine local
     ramet try fedavg --merge momentum.py:Momentum,beta=0.3
     """
+    from dataclasses import asdict, replace
+
     from ramet.computing import check_engine
     from ramet.studies.trial.candidate import Candidate
     from ramet.studies.trial.checks import ENGINES, try_method
@@ -64,10 +77,22 @@ def try_method(
     _, chosen = setting_and_options(setting, None, options)
     given["data"] = data_folder(given["data"])
     candidate = Candidate(method=method, setting=setting, options=chosen, rounds=rounds, **given)
+    candidates = [replace(candidate, task=task)]
+    if task == "all":
+        candidates = candidate.on_every_task()
     engines = [name for name in ENGINES if not engine or name in engine]
-    report = try_method(candidate, engines, announce=_announce)
-    _show(report, as_json)
-    if report.checks("failed"):
+    reports = []
+    for one in candidates:
+        reports.append(try_method(one, engines, announce=_announce))
+        if not as_json:
+            _show(reports[-1])
+    if as_json:
+        tried = [asdict(report) for report in reports]
+        every = {"tried": tried, "unsuited": candidate.unsuited}
+        print_json(every if task == "all" else tried[0])
+    elif len(reports) > 1:
+        _show_unsuited(candidate.unsuited)
+    if any(report.checks("failed") for report in reports):
         raise typer.Exit(1)
 
 
@@ -75,22 +100,23 @@ def _announce(check: str) -> None:
     print_status(f"checking: {check}")
 
 
-def _show(report: Report, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    if as_json:
-        print_json(asdict(report))
-        return
+def _show(report: Report) -> None:
     rows = [(one.check, _SHOWN[one.verdict], one.detail) for one in report.outcomes]
     print_list(("check", "outcome", "detail"), rows)
-    for task, reason in report.unsuited.items():
-        print_line(f"Not tried on {task}: {reason}")
+    _show_unsuited(report.unsuited)
     print_line(_conclusion(report))
 
 
+def _show_unsuited(unsuited: Mapping[TaskName, str]) -> None:
+    for reason in dict.fromkeys(unsuited.values()):
+        tasks = [task for task, own in unsuited.items() if own == reason]
+        print_line(f"Not tried on {', '.join(tasks)}: {reason}")
+
+
 def _conclusion(report: Report) -> str:
+    where = ", ".join(filter(None, (report.setting, report.options.get("predicts"))))
     failed, skipped = report.checks("failed"), report.checks("skipped")
-    runs = f"in {report.rounds} rounds on {report.setting}"
+    runs = f"in {report.rounds} rounds on {where}"
     rest = f" Not checked: {', '.join(skipped)}." if skipped else ""
     if failed:
         return f"{report.method} fails {runs}: {', '.join(failed)}.{rest}"

@@ -26,6 +26,7 @@ from ramet.models.node_hops import NodeHops
 from ramet.models.shape import SHAPES, GraphShape
 from ramet.options import absolute_file, is_user_defined
 from ramet.partition import SETTINGS, absolute_sites
+from ramet.partition.by_target import TargetSetting
 from ramet.partition.given import GivenSetting
 from ramet.partition.own import SITES
 from ramet.privacy.accounting import check_installed
@@ -291,7 +292,8 @@ def _check_repeatable(experiment: Experiment) -> None:
 def _check_no_sums(experiment: Experiment) -> None:
     """Check that no sums of columns or numbers were exchanged, which no noise covers."""
     task = experiment.method.task
-    if isinstance(experiment.setting, GivenSetting) and isinstance(task, TargetTask):
+    with_means = GivenSetting | TargetSetting
+    if isinstance(experiment.setting, with_means) and isinstance(task, TargetTask):
         _check_no_means(task)
     for site, schema in experiment.raw_schemas.items():
         if schema.columns:

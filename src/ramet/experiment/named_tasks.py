@@ -13,6 +13,7 @@ from ramet.rules.method import AssembledMethod
 from ramet.tasks import (
     TASK_METRICS,
     TASKS,
+    EdgeClassification,
     GraphClassification,
     NodeClassification,
     TargetTask,
@@ -29,7 +30,9 @@ def with_metric(
     """
     task = method.task
     if metric is None:
-        if default is None or not isinstance(task, GraphClassification | NodeClassification):
+        if default is None or not isinstance(
+            task, GraphClassification | NodeClassification | EdgeClassification
+        ):
             return method
         metric = default
     if isinstance(task, TargetTask):

@@ -33,7 +33,8 @@ from ramet.experiment.site_record import save_parts
 from ramet.metrics import Summary
 from ramet.payload import Array, Arrays, under
 
-_FILE = "start.json"
+START_FILE = "start.json"
+"""The file in a run's folder that says from which one it was started."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
         for client in experiment.clients:
             _keep_parts(source, folder, experiment, client, taken)
         samples = {client: asdict(one) for client, one in taken.samples.items()}
-        folder.write(_FILE, {**source.provenance, "fresh": taken.fresh, "samples": samples})
+        folder.write(START_FILE, {**source.provenance, "fresh": taken.fresh, "samples": samples})
 
     kept_in = source.folder.clients
     experiment = Experiment(settings, None, agreement, kept_in)

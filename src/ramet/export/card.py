@@ -86,6 +86,7 @@ def card(facts: Facts) -> str:
         usual=_USUAL[form.target],
         relations=[" → ".join(relation) for relation in form.relations],
         usage=_usage(form),
+        decision=form.decision,
         file=facts.found.file,
         tables=form.tables,
         inputs=facts.inputs,

@@ -28,6 +28,7 @@ from ramet.data.own.schema import TARGETS, Schema, TargetKind
 from ramet.export.inputs import Graph
 from ramet.models.pyg import EdgeType
 from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
+from ramet.prediction import Decision
 
 Table: TypeAlias = dict[str, list[str]]
 """The cells of each column."""
@@ -45,13 +46,14 @@ class Form:
         relations: the edge types, for link prediction; else empty.
         fixed: number of nodes of the types that have no features, by name.
         kinds: number of edge types, for networks that read them.
-    weighted: whether links have weights.
+        weighted: whether links have weights.
         schema: of the site's own tables; None for built-in data.
         preparation: of the columns in the schema.
         tables: files and columns of the site's tables, if they are available.
         target: what is predicted.
         scale: the means and deviations of numbers [2, outputs], if they have any.
         unit: that of numbers.
+        decision: how classes follow from probabilities, if that was chosen.
     """
 
     shape: GraphShape | NodeShape | LinkShape
@@ -66,6 +68,7 @@ class Form:
     target: TargetKind = "class"
     scale: Tensor | None = None
     unit: str = ""
+    decision: Decision | None = None
 
     @property
     def classes(self) -> list[str]:

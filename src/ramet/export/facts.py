@@ -22,6 +22,7 @@ from ramet.leak import stored_audit
 from ramet.metrics.evaluation import Evaluation
 from ramet.models.shape import LinkShape, NodeShape
 from ramet.prediction import Trained
+from ramet.prediction.decision import saved
 from ramet.tasks import Predictions
 from ramet.version import versions
 
@@ -34,7 +35,9 @@ def form_of(trained: Trained, client: str) -> Form:
     form, task = _taken(trained, client), trained.experiment.method.task
     kind = predicted_kind(task)
     scale = scale_of(trained.experiment, client) if kind == "number" else None
-    return replace(form, target=kind, scale=scale, unit=getattr(task, "unit", ""))
+    decision, _ = saved(trained, client, trained.model(client))
+    unit = getattr(task, "unit", "")
+    return replace(form, target=kind, scale=scale, unit=unit, decision=decision)
 
 
 def _taken(trained: Trained, client: str) -> Form:

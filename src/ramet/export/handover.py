@@ -31,6 +31,9 @@ from ramet.tasks import TargetTask, Task
 _SCRIPTS = ("prepare.py", "predict.py")
 _EXAMPLE, _OTHER = (12, 0), (17, 1)
 """Size and seed of the example, and of another one that programs are checked with."""
+MODEL_FILE = "model.safetensors"
+RUN = "run"
+"""The name of the run that a model was trained in, among the facts of its file."""
 _CONTENTS = {
     "README.md": "this card",
     "network.py": "the network, in PyTorch and PyTorch Geometric",
@@ -78,7 +81,7 @@ def export(trained: Trained, client: str, folder: Path, programs: bool = True) -
     other = _inputs(found, invented(form, *_OTHER))
     with filling(folder):
         (folder / "example").mkdir()
-        _write_code(found, "structure" in inputs, folder)
+        _write_code(found, "structure" in inputs, trained.states.name, folder)
         _write_form(form, found, [*inputs], folder)
         _write_example(example, {**inputs, "probabilities": expected}, folder / "example")
         left_out = write_programs(found.network, inputs, other, folder) if programs else {}
@@ -126,7 +129,7 @@ def _check(found: Standalone, inputs: Inputs, expected: Any) -> None:
         )
 
 
-def _write_code(found: Standalone, structure: bool, folder: Path) -> None:
+def _write_code(found: Standalone, structure: bool, run: str, folder: Path) -> None:
     encoding = copied(StructureEncoding.__module__) if structure else {}
     for path, text in {**found.code, **encoding}.items():
         (folder / path).parent.mkdir(exist_ok=True)
@@ -134,7 +137,7 @@ def _write_code(found: Standalone, structure: bool, folder: Path) -> None:
     for script in _SCRIPTS:
         shutil.copyfile(Path(predict.__file__).with_name(script), folder / script)
     arrays = {name: array.contiguous() for name, array in found.model.state_dict().items()}
-    save_file(arrays, folder / "model.safetensors")
+    save_file(arrays, folder / MODEL_FILE, {RUN: run})
 
 
 def _write_form(form: Form, found: Standalone, inputs: list[str], folder: Path) -> None:
@@ -142,6 +145,10 @@ def _write_form(form: Form, found: Standalone, inputs: list[str], folder: Path) 
     encoding.pop("spectrum")  # no network that reads it can be exported
     encodings = {"structure_encoding": encoding} if form.encoding.width else {}
     config = {**found.config, **encodings, "inputs": inputs, "classes": form.classes}
+    if form.decision is not None:
+        config["decision"] = form.decision.model_dump(
+            include={"temperature", "threshold", "wanted"}
+        )
     _write_json(folder / "config.json", config)
     if form.tables is not None:
         _write_json(folder / "tables.json", form.tables)

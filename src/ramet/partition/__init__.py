@@ -21,6 +21,7 @@ from ramet.partition.by_dataset import (
 from ramet.partition.by_hospital import abide
 from ramet.partition.by_link_kind import acm_links, planted_links
 from ramet.partition.by_relation import amazon, planted_hetero, typed_parts_of
+from ramet.partition.by_target import by_target
 from ramet.partition.given import given
 from ramet.partition.own import absolute_sites, own
 
@@ -59,6 +60,7 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
     "acm-hetero": typed_parts_of("ACM papers, their authors and subjects", "acm"),
     "imdb-hetero": typed_parts_of("IMDB films, directors, actors and keywords", "imdb"),
     "planted-hetero": planted_hetero,
+    "planted-targets": by_target,
     "own": own,
     "given": given,
 }

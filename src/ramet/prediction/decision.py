@@ -31,22 +31,33 @@ _COOLEST, _HOTTEST = 0.05, 20.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is chosen on the validation samples: a share to reach, and whether to calibrate."""
+    """What is chosen on the validation samples: a threshold, and whether to calibrate.
+
+    The threshold is for a ``recall``, a ``precision``, or where a ``cost_of_miss`` is the number of
+    false alarms that are as bad as one miss.
+    """
 
     recall: float | None = None
     precision: float | None = None
+    cost_of_miss: float | None = None
     calibrate: bool = False
 
     def __post_init__(self) -> None:
-        if self.recall is not None and self.precision is not None:
+        if sum(one is not None for one in (self.recall, self.precision, self.cost_of_miss)) > 1:
             raise RametError(
-                "one threshold cannot be chosen for a recall and for a precision. Give one of them."
+                "one threshold is chosen for a recall, a precision or a cost. Give one of them."
+            )
+        if self.cost_of_miss is not None and not 0 < self.cost_of_miss < float("inf"):
+            raise RametError(
+                f"a miss cannot cost {self.cost_of_miss:g} false alarms. Give a number above 0."
             )
         for name, share in (("recall", self.recall), ("precision", self.precision)):
             if share is not None and not 0 < share <= 1:
                 raise RametError(f"a {name} of {share:g} is not a share. Give one up to 1, as 0.9.")
 
     def __str__(self) -> str:
+        if self.cost_of_miss is not None:
+            return f"a miss that costs {self.cost_of_miss:g} false alarms"
         shares = (("recall", self.recall), ("precision", self.precision))
         return "".join(f"{name} {share:g}" for name, share in shares if share is not None)
 
@@ -61,7 +72,7 @@ class Decision(BaseModel):
     temperature: float = Field(1.0, gt=0)
     threshold: float | None = None
     wanted: str = ""
-    """For which share the threshold was chosen."""
+    """For which share or cost the threshold was chosen."""
     scores: dict[str, dict[str, float]] = {}
     """By part of the split: the loss and, with a threshold, recall and precision."""
 
@@ -178,19 +189,24 @@ def best_temperature(validation: Predictions) -> float:
 def best_threshold(
     labels: Labels, probabilities: Predicted, wanted: Wanted, client: str = "the client"
 ) -> float:
-    """The threshold that reaches one share with as much as possible of the other."""
+    """The threshold that costs least, or reaches one share with as much as possible of the other.
+
+    Of several the highest.
+    """
     from sklearn.metrics import precision_recall_curve
 
     if probabilities.shape[1] != 2:
         raise RametError(
             f"a threshold is for two classes, but there are {probabilities.shape[1]}. Leave out "
-            "--recall and --precision."
+            "--recall, --precision and --cost-of-miss."
         )
     if not labels.any():
         raise RametError(
             f"no validation sample of {client} has the last class, so no threshold can be chosen. "
             "Name other clients with --client."
         )
+    if wanted.cost_of_miss is not None:
+        return _cheapest(labels, probabilities[:, 1], wanted.cost_of_miss)
     precision, recall, thresholds = precision_recall_curve(labels, probabilities[:, 1])
     precision, recall = precision[:-1], recall[:-1]
     by_recall = wanted.recall is not None
@@ -204,6 +220,19 @@ def best_threshold(
         )
     last_of_best = enough[other[enough] == other[enough].max()][-1]
     return float(thresholds[last_of_best])
+
+
+def _cheapest(labels: Labels, scores: Predicted, cost_of_miss: float) -> float:
+    """The threshold with the least cost; above all scores if it is best never to raise alarm."""
+    order = np.argsort(-scores, kind="stable")
+    ranked, is_positive = scores[order], labels[order] == 1
+    found, alarms = is_positive.cumsum(), (~is_positive).cumsum()
+    cost = cost_of_miss * (is_positive.sum() - found) + alarms
+    ends = np.flatnonzero(np.append(np.diff(ranked) != 0, True))
+    best = ends[cost[ends].argmin()]
+    if cost_of_miss * is_positive.sum() <= cost[best]:
+        return float(np.nextafter(ranked[0], np.inf))
+    return float(ranked[best])
 
 
 def _logits(probabilities: Any) -> torch.Tensor:

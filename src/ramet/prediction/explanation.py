@@ -8,6 +8,7 @@ with features of zero, which for prepared numbers is their mean, and without lin
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -18,10 +19,11 @@ from torch import Tensor, nn
 
 from ramet.data import EdgeGraph, GraphBlock, NodeGraph
 from ramet.data.graphs.link_values import Edges, HasEdges
-from ramet.errors import RametError, unknown
+from ramet.errors import RametError, RametWarning, unknown
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.link_reading import values_read
 from ramet.models.pyg import PyGGraphNetwork, PyGNodeNetwork
+from ramet.prediction.decision import Decision, saved
 from ramet.prediction.inputs import Input
 from ramet.prediction.scores import outputs
 from ramet.prediction.source import TRAINING, Source
@@ -59,6 +61,8 @@ class Explanation:
     """Of these and of contributions: that of shares for probabilities, else with the unit."""
     features: pd.DataFrame
     links: pd.DataFrame
+    decision: Decision | None = None
+    """How the class follows from probabilities, if that was chosen."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +74,7 @@ class Explanation:
             "unit": "probability" if self.scale == SHARE else self.scale.unit,
             "features": self.features.to_dict(orient="records"),
             "links": self.links.to_dict(orient="records"),
+            "decision": self.decision and self.decision.model_dump(),
         }
 
 
@@ -96,11 +101,20 @@ def explained(
 ) -> Explanation:
     """Explain the prediction for a node or graph of a site's data."""
     name = source.client_in(trained, client)
-    return explain(trained, source.input(trained, name), trained.model(name), id_, of)
+    given, model = source.input(trained, name), trained.model(name)
+    decision, warning = saved(trained, name, model)
+    if warning:
+        warnings.warn(warning, RametWarning, stacklevel=3)
+    return explain(trained, given, model, id_, of, decision)
 
 
 def explain(
-    trained: Trained, given: Input, model: nn.Module, id_: str, of: str | None = None
+    trained: Trained,
+    given: Input,
+    model: nn.Module,
+    id_: str,
+    of: str | None = None,
+    decision: Decision | None = None,
 ) -> Explanation:
     """Explain a model's prediction for the node or graph with this id.
 
@@ -117,8 +131,10 @@ def explain(
         local = _around_node(model, given.target, given.graph, row)
     else:
         local = _one_graph(model, given.graph, row)
-    column = _column(given, local, of)
-    network = _Predictions(local.network, given.target, given.graph.label_scale, column).eval()
+    chosen = decision or Decision(model="")
+    column, heat = _column(given, local, of, chosen), chosen.temperature
+    scale = given.graph.label_scale
+    network = _Predictions(local.network, given.target, scale, column, heat).eval()
     found = _credits(network, local)
     return Explanation(
         client=given.client,
@@ -129,6 +145,7 @@ def explain(
         scale=Scale(unit=given.unit) if isinstance(given.target, Numbers) else SHARE,
         features=_features(trained, given, local, found.node_mask),
         links=_links(given, local, found.edge_mask),
+        decision=decision,
     )
 
 
@@ -136,18 +153,24 @@ class _Predictions(nn.Module):
     """A network whose only output is a probability, or a number in its unit."""
 
     def __init__(
-        self, network: nn.Module, target: Target, scale: Tensor | None, column: int
+        self,
+        network: nn.Module,
+        target: Target,
+        scale: Tensor | None,
+        column: int,
+        temperature: float,
     ) -> None:
         super().__init__()
         self.network, self.target, self.scale, self.column = network, target, scale, column
+        self.temperature = temperature
 
     def forward(self, *inputs: Any, **more: Any) -> Tensor:  # [samples]
-        values = self.target.values(self.network(*inputs, **more), self.scale)
+        values = self.target.values(self.network(*inputs, **more) / self.temperature, self.scale)
         return values[:, self.column]
 
 
 @torch.no_grad()
-def _column(given: Input, local: _Local, of: str | None) -> int:
+def _column(given: Input, local: _Local, of: str | None, decision: Decision) -> int:
     """The output that is explained."""
     if of is not None and of not in given.classes:
         raise unknown("class, label or number", of, given.classes)
@@ -155,8 +178,11 @@ def _column(given: Input, local: _Local, of: str | None) -> int:
         return given.classes.index(of)
     if len(given.classes) > 1 and isinstance(given.target, Numbers):
         raise RametError(f"which number? Add --of: {', '.join(given.classes)}.")
-    logits = local.network(local.x, local.edge_index, **local.more)
-    return int(logits[local.index or 0].argmax())
+    logits = local.network(local.x, local.edge_index, **local.more)[[local.index or 0]]
+    if not given.target.has_classes:
+        return int(logits.argmax())
+    probabilities = given.target.predicted(logits)
+    return int(decision.classes(decision.calibrated(probabilities))[0])
 
 
 def _row(given: Input, id_: str) -> int:

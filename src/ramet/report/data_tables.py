@@ -23,6 +23,9 @@ from ramet.report.text import plural
 
 _BY_CLASS = "graphs by class"
 
+_MOST_CLASSES = 5
+"""Of more classes, the parts of the split are counted as a whole."""
+
 
 def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
     """Counts of a site's graphs, nodes, edges, classes and split."""
@@ -42,7 +45,10 @@ def site_table(name: str, task: str, statistics: Mapping[str, Any]) -> Table:
         for kind, count in statistics.get(what, {}).items():
             table.add_row(f"{word}: {kind}", f"{count:,}")
     for part, count in statistics["split"].items():
-        table.add_row(f"split: {part}", f"{count:,}")
+        classes = statistics.get("classes by part", {}).get(part, {})
+        named = ", ".join(f"{name} {own:,}" for name, own in classes.items())
+        few = f" ({named})" if 0 < len(classes) <= _MOST_CLASSES else ""
+        table.add_row(f"split: {part}{few}", f"{count:,}")
     return table
 
 

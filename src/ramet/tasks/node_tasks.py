@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from ramet.data import ClientData, NodeGraph, Split, StructureEncoding
 from ramet.data.graphs.copies import copy_on
 from ramet.data.graphs.neighbour_sampling import sample_batches
-from ramet.data.own.schema import Schema, TaskName, check_task
+from ramet.data.own.schema import Schema, TaskName, check_task, level_of
+from ramet.errors import RametError
 from ramet.models.link_kinds import FindsLinkKinds
 from ramet.models.shape import NodeShape
 from ramet.tasks.base import Scores, TargetTask, mismatch
@@ -136,6 +137,11 @@ class NodeTask(TargetTask):
 
     def loss(self, output: Tensor, graph: NodeGraph) -> Tensor:
         """The loss of the training nodes; 0 without any."""
+        if len(output) != len(graph.labels):
+            raise RametError(
+                f"the network returns {len(output)} rows of outputs for {len(graph.labels)} "
+                f"labels. {self.name} needs a row for each {level_of(self.name)}."
+            )
         if not graph.trained_nodes.numel():
             return output.sum() * 0.0
         chosen = output[graph.trained_nodes]

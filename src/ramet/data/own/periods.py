@@ -86,7 +86,10 @@ class ByTime:
         )
         listed = ", ".join(f"{part} until {end} has {count:,} {what}" for part, end, count in named)
         none = int((self.parts < 0).sum())
-        return f"split by time: {listed}; {none:,} are in no part"
+        labels = _samples(self.content)[1]
+        lacking = 0 if labels is None else int((~are_known(labels)).sum())
+        why = f", {lacking:,} of them without a class" if lacking else ""
+        return f"split by time: {listed}; {none:,} are in no part{why}"
 
     @property
     def times_of_links(self) -> bool:

@@ -350,6 +350,13 @@ def statistics(site: Site, seed: int) -> dict[str, Any]:
     counted["labels" if site.classes is None else "classes"] = dict(
         zip(site.schema.classes, counts, strict=True)
     )
+    if site.classes is not None:
+        names, kinds = site.schema.classes, len(site.schema.classes)
+        by_part = (counts_of(graph.labels[getattr(held.split, p)], kinds).tolist() for p in PARTS)
+        counted["classes by part"] = {
+            part: dict(zip(names, own, strict=True))
+            for part, own in zip(PARTS, by_part, strict=True)
+        }
     return {**counted, "split": {part: getattr(held.split, part).numel() for part in PARTS}}
 
 

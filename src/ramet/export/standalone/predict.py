@@ -57,6 +57,19 @@ def probabilities(model: nn.Module, **inputs: Any) -> Any:
     return output.double().softmax(dim=1)
 
 
+def predicted(model: nn.Module, folder: Path = HERE, **inputs: Any) -> list[str]:
+    """The class of each sample, by the threshold and the temperature that were chosen, if any."""
+    found, config = probabilities(model, **inputs), _config(folder)
+    if isinstance(found, dict) or "target" in config:
+        raise TypeError("this model predicts no classes")
+    decision = config.get("decision", {})
+    calibrated = (found.log() / decision.get("temperature", 1)).softmax(dim=1)
+    rows = calibrated.argmax(dim=1)
+    if decision.get("threshold") is not None:
+        rows = (calibrated[:, 1] >= decision["threshold"]).long()
+    return [classes(folder)[row] for row in rows.tolist()]
+
+
 def example(folder: Path = HERE) -> tuple[dict[str, Any], Any]:
     """Invented inputs, and what ``probabilities`` gave for them when it was exported."""
     given: dict[str, Any] = {}

@@ -1,0 +1,125 @@
+"""`ramet forget` and `ramet certificate`: repeat runs without a site, and certify it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ramet.cli.arguments import PartyFolder
+from ramet.cli.console import print_line, print_status
+from ramet.errors import RametError
+
+app = typer.Typer()
+certificate_app = typer.Typer(
+    help="Sign or verify the certificate that a site was forgotten.",
+    no_args_is_help=True,
+    suggest_commands=False,
+)
+app.add_typer(certificate_app, name="certificate")
+File = Annotated[Path, typer.Argument(metavar="FILE", help="forgotten.json of a repeated run.")]
+
+
+@app.command()
+def forget(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    site: Annotated[str, typer.Option(help="Who is forgotten.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the repeated run. Default: beside RUN.")
+    ] = None,
+    search: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where copies of the old models may be. Default: the folder of RUN."
+        ),
+    ] = None,
+    repeated: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Certify this repetition, which was made elsewhere, such as in a consortium.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be repeated, and what it costs.")
+    ] = False,
+) -> None:
+    """Repeat the run in RUN without a site, exactly as if it had never taken part.
+
+    If RUN was started from other runs that the site took part in, they are repeated first. The new
+    run has the SHA-256 of a run that never had the site, and a certificate, forgotten.json, which
+    also lists the runs and exports that still have the old model. Nothing is deleted.
+
+    Example: ramet forget runs/together --site north
+    """
+    from ramet.forget import Repetition
+    from ramet.forget import forget as repeat
+    from ramet.report.text import plural
+
+    repetition = Repetition.of(run, site, out)
+    names = ", ".join(one.path.name for one in repetition.runs)
+    seconds = repetition.seconds
+    took = "" if seconds is None else f"; with {site}, they took {seconds:.0f} s"
+    start = f", from {repetition.base.path.name}" if repetition.base else ""
+    print_status(f"To repeat: {names}{start}, {plural(repetition.rounds, 'round')}{took}.")
+    if dry_run:
+        return
+    certificate, path = repeat(run, site, out, search, repeated or ())
+    for pair in certificate.runs:
+        print_line(f"{pair.before.name} → {pair.after.name}, sha256 {pair.after.learnt}")
+    for one in certificate.descendants:
+        print_line(f"still has the old model: the {one.kind} {one.folder}")
+    print_line(f"certificate: {path}")
+
+
+@certificate_app.command("sign")
+def sign_certificate(file: File, folder: PartyFolder = Path()) -> None:
+    """Sign the certificate FILE with the key of the site in FOLDER.
+
+    The site's own copies of the chains must end where the certificate says. Only repetitions of
+    verified runs can be signed.
+
+    Example: ramet certificate sign forgotten.json hospitals-south
+    """
+    from ramet.deploy.site import NODE_KEY, STATE, Site
+    from ramet.flower.chain_copies import chain_copies
+    from ramet.forget import Certificate
+    from ramet.secure.identity import Identity
+
+    site = Site.open(folder.absolute())
+    name, certificate = site.settings.site, Certificate.read(file)
+    certificate.check()
+    for run in (pair.after for pair in certificate.runs if name in pair.after.sites):
+        run.check_chain(chain_copies([site.folder / STATE], run.chain))
+    certificate.signed_by(name, Identity.read(site.folder / NODE_KEY)).write(file)
+    print_line(f"{name} has signed that {certificate.site} was forgotten.")
+
+
+@certificate_app.command("verify")
+def verify_certificate(
+    file: File,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders with copies of the chains, as of `ramet audit verify`."),
+    ] = None,
+) -> None:
+    """Check the certificate FILE, its signatures, and the copies of chains in FOLDERS.
+
+    Example: ramet certificate verify forgotten.json runs/star-without-north south/state
+    """
+    from ramet.flower.chain_copies import chain_copies
+    from ramet.forget import Certificate
+
+    certificate = Certificate.read(file)
+    certificate.check_signatures()
+    if not folders:
+        raise RametError(
+            "the signatures are valid, but no copy of a chain was compared. Name the folders of "
+            "the repeated runs, or of sites' state."
+        )
+    print_line(f"{certificate.site} was forgotten: signed by {', '.join(certificate.signatures)}.")
+    for run in (pair.after for pair in certificate.runs):
+        copies = chain_copies(folders, run.chain)
+        run.check_chain(copies)
+        print_line(f"chain of {run.name}: {', '.join(copy.holder for copy in copies)} agree.")

@@ -1,0 +1,7 @@
+"""Forget a site: repeat what it has taken part in without it, and certify the repetition."""
+
+from ramet.forget.certificate import Certificate, Descendant, ForgettingError
+from ramet.forget.descendants import descendants
+from ramet.forget.repetition import Repetition, forget
+
+__all__ = ["Certificate", "Descendant", "ForgettingError", "Repetition", "descendants", "forget"]

@@ -1,0 +1,171 @@
+"""Which runs a site has taken part in, and their repetition without it.
+
+A run knows a site if the site was among its clients, or if it started from a run that knows it. The
+earliest such run is repeated without the site, and then each that was started from it. What they
+started from stays: it never had the site. So the numbers are those of somebody who has never heard
+of the site, to the last bit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ramet.data.own.site import site_name
+from ramet.errors import RametError, unknown
+from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.continuing import check_same
+from ramet.experiment.files import read_json
+from ramet.experiment.settings import RunSettings
+from ramet.experiment.start_from import START_FILE
+from ramet.forget.certificate import FILE, Certificate, Pair, RunFacts
+from ramet.forget.descendants import descendants
+from ramet.metrics import Record
+from ramet.partition.own import ENDING, SITES
+from ramet.runs import resume, start
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What is to be repeated without a site, the earliest run first."""
+
+    site: str
+    runs: tuple[RunFolder, ...]
+    base: RunFolder | None
+    """What the earliest run started from, which has never known the site."""
+    out: Path | None = None
+    """The folder of the last repeated run; default: beside the old one."""
+
+    @staticmethod
+    def of(folder: Path, site: str, out: Path | None = None) -> Repetition:
+        last = RunFolder.open(folder.absolute())
+        line = [*_ancestry(last)][::-1]
+        first = next((n for n, run in enumerate(line) if site in run.experiment().clients), None)
+        if first is None:
+            raise unknown("client", site, last.experiment().clients)
+        for run in line[first:]:
+            _check(run, site)
+        return Repetition(site, tuple(line[first:]), line[first - 1] if first else None, out)
+
+    @cached_property
+    def rounds(self) -> int:
+        return sum(run.experiment().settings.rounds for run in self.runs)
+
+    @property
+    def seconds(self) -> float | None:
+        """What the runs took; None if one of them is not finished."""
+        summaries = [run.summary() for run in self.runs]
+        return sum(one.seconds for one in summaries if one) if all(summaries) else None
+
+    def path_of(self, run: RunFolder) -> Path:
+        """The folder of a run's repetition."""
+        if self.out is not None and run is self.runs[-1]:
+            return self.out.absolute()
+        return run.path.parent / f"{run.path.name}-without-{self.site}"
+
+    def repeated(self, observe: Callable[[Record], None] | None = None) -> list[RunFolder]:
+        """The repeated runs; those that exist are continued, if they were stopped."""
+        found: list[RunFolder] = []
+        before = self.base
+        for run in self.runs:
+            path = self.path_of(run)
+            if RunFolder(path).started:
+                self.check(run, RunFolder.open(path))
+                result = resume(path, observe=observe)
+            else:
+                settings = without(run.experiment().settings, self.site)
+                origin = None if before is None else before.path
+                fresh = Experiment(settings.model_copy(update={"start_from": None}))
+                result = start(fresh, path, start_from=origin, observe=observe)
+            before = RunFolder.open(result.folder)
+            found.append(before)
+        return found
+
+    def check(self, run: RunFolder, repeated: RunFolder) -> None:
+        """Refuse a run that is not the one without the site."""
+        settings = without(run.experiment().settings, self.site)
+        origin = repeated.experiment().settings.start_from
+        if (origin is None) != (run is self.runs[0] and self.base is None):
+            raise RametError(f"{repeated.path} did not start from what {run.path} did.")
+        check_same(repeated, settings.model_copy(update={"start_from": origin}))
+
+
+def forget(
+    folder: Path,
+    site: str,
+    out: Path | None = None,
+    search: Path | None = None,
+    repeated: Sequence[Path] = (),
+    observe: Callable[[Record], None] | None = None,
+) -> tuple[Certificate, Path]:
+    """Repeat a run, and what it was started from, without a site; and write a certificate.
+
+    Args:
+        folder: the run.
+        site: who is forgotten.
+        out: folder of the repeated run; default: beside the old one.
+        search: where copies of the old models may be; default: the folder that the run is in.
+        repeated: folders of the repeated runs if they were made elsewhere, the earliest first.
+        observe: called with the record of each round.
+
+    Returns:
+        The certificate, and its file in the folder of the repeated run.
+    """
+    repetition = Repetition.of(folder, site, out)
+    if repeated and len(repeated) != len(repetition.runs):
+        raise RametError(
+            f"{len(repetition.runs)} runs know {site}, but {len(repeated)} repetitions were given."
+        )
+    new = [RunFolder.open(path.absolute()) for path in repeated] or repetition.repeated(observe)
+    for old, one in zip(repetition.runs, new, strict=True):
+        repetition.check(old, one)
+    pairs = [
+        Pair(before=RunFacts.of(old), after=RunFacts.of(one))
+        for old, one in zip(repetition.runs, new, strict=True)
+    ]
+    left = descendants(search or repetition.runs[-1].path.parent, repetition.runs)
+    certificate = Certificate.of(site, pairs, left)
+    certificate.check()
+    path = new[-1].path / FILE
+    certificate.write(path)
+    return certificate, path
+
+
+def without(settings: RunSettings, site: str) -> RunSettings:
+    """The settings of the run that never had the site."""
+    files = [one for one in shlex.split(settings.options[SITES]) if _name(one) != site]
+    return settings.model_copy(update={"options": {**settings.options, SITES: shlex.join(files)}})
+
+
+def _name(given: str) -> str:
+    """The site of an option, which is its file or its name."""
+    return site_name(Path(given)) if given.endswith(ENDING) else given
+
+
+def _check(run: RunFolder, site: str) -> None:
+    experiment = run.experiment()
+    if not experiment.setting.user_defined:
+        raise RametError(
+            f"{run.path} is a run on {experiment.settings.shown_setting}, whose clients are made "
+            "from public data. Sites with data of their own can be forgotten."
+        )
+    if not {*experiment.clients} - {site}:
+        raise RametError(f"{run.path} has no site but {site}. Delete it instead.")
+
+
+def _ancestry(run: RunFolder) -> Iterator[RunFolder]:
+    """A run, what it was started from, and so on."""
+    yield run
+    if not (run.path / START_FILE).exists():
+        return
+    origin = read_json(run.path / START_FILE)
+    path = run.path.parent / origin["folder"]
+    if not RunFolder(path).started or RunFolder(path).run_name != origin["run"]:
+        raise RametError(
+            f"{run.path} started from the run {origin['folder']}, which is not beside it, so that "
+            f"nobody can say whether it knows the site. Put it at {path}."
+        )
+    yield from _ancestry(RunFolder(path))
