@@ -19,7 +19,7 @@ randomness events payload secure user_code options privacy
 metrics policy data/graphs data data/sources data/own partition models tasks training rules methods
 engine/store engine engine/server engine/site engine/processes experiment prediction flower tracking
 computing
-leak export notebook runs forget deploy studies report papers cli __main__ __init__
+leak export notebook runs forget deploy studies report dossier papers cli __main__ __init__
 """
 LAYERS = _LAYERS.split()
 """The units of the package. Each imports only units before it; `__init__` is what users import."""

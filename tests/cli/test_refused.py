@@ -156,6 +156,9 @@ REFUSALS: dict[str, dict[str, str]] = {
         READS, "charter sign 0123456789ab site", WRITES_NOTHING, Never("says so")
     ),
     "charter verify": causes(READS, "charter verify run", WRITES_NOTHING, Never("says so")),
+    "dossier": causes(
+        READS, "dossier nowhere --for card", "dossier run --for card --out card.md", NO_EXTRA
+    ),
     "watch": causes(
         READS, "watch nowhere", "watch run --once --html watched.html", Never("needs no extra")
     ),

@@ -16,6 +16,7 @@ from ramet.cli import (
     compare,
     data,
     deploy,
+    dossier,
     evaluate,
     export,
     forget,
@@ -47,7 +48,7 @@ PANELS = {
     "Use the model": (evaluate, predict, export),
     "Study": (compare, tune, report, board, reproduce),
     "Your data": (data, link),
-    "Privacy and consortium": (leak, site, charter, forget, deploy),
+    "Privacy and consortium": (leak, site, charter, forget, dossier, deploy),
     "Lists": (catalogue,),
 }
 for panel, modules in PANELS.items():

@@ -1,0 +1,94 @@
+"""Every sentence of a dossier cites files that exist and have the SHA-256 that it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import ramet
+from command_line import ramet as command
+from own_sites import node_site
+from ramet.dossier import PURPOSES, Evidence, Sentence, dossier
+from ramet.errors import RametError
+from ramet.experiment import RunFolder
+from ramet.leak import NAME, Effort, audit
+
+NAMES = ("north", "south", "east")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    sites = [node_site(folder / name, number) for number, name in enumerate(NAMES)]
+    options = {"secure": True, "verified": True, "rounds": 2}
+    return ramet.run("fedavg", "own", sites=sites, out=folder / "together", **options).folder  # type: ignore[arg-type]
+
+
+def test_there_is_no_sentence_without_evidence(tmp_path: Path) -> None:
+    with pytest.raises(RametError, match="no file shows this"):
+        Sentence("The model is safe.", ())
+    with pytest.raises(RametError, match="cannot be read"):
+        Evidence.of(tmp_path, tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_what_is_cited_exists_and_has_this_sha256(run: Path, purpose: str) -> None:
+    found = dossier(run, purpose)
+    assert len([*found.sentences()]) > 8
+    assert [*found.missing()]
+    for sentence in found.sentences():
+        for one in sentence.evidence:
+            content = (run / one.path).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == one.sha256
+    bullets = re.findall(r"^- (.+)$", found.markdown(), re.MULTILINE)
+    assert all("Missing:" in line or re.search(r"\[`.+` [0-9a-f]{12}\]$", line) for line in bullets)
+
+
+def test_what_it_says_is_what_the_files_have(run: Path) -> None:
+    text = dossier(run, "annex-iv").markdown()
+    result = json.loads((run / "result.json").read_text())
+    assert result["sha256"] in text
+    assert f"{100 * result['scores']['test']:.2f}" in text
+    for name in NAMES:
+        site = json.loads((run / "split.json").read_text())["clients"][name]
+        assert f"{name} trained with {len(site['train'])} samples" in text
+        assert site["data_sha256"] in text
+    assert "All sites signed its charter" in text
+    assert "sums of replies under masks, and no single reply" in text
+    assert "complian" not in text.lower()
+
+
+def test_an_audit_is_cited_if_it_is_of_this_model(tmp_path: Path) -> None:
+    sites = [node_site(tmp_path / name, number) for number, name in enumerate(NAMES)]
+    folder = ramet.run("fedavg", "own", sites=sites, rounds=1, out=tmp_path / "run").folder
+    assert "`ramet leak run` attacks the run" in dossier(folder, "egress").markdown()
+    found = audit(RunFolder(folder), Effort(references=0, canaries=0))
+    (folder / NAME).write_text(json.dumps(found.to_json()))
+    told = dossier(folder, "egress").markdown()
+    assert "The attack membership, by model:" in told
+    assert "`leak.json`" in told
+    other = {**found.to_json(), "sha256": "0" * 64}
+    (folder / NAME).write_text(json.dumps(other))
+    assert "the one in the folder is of another" in dossier(folder, "egress").markdown()
+
+
+def test_a_run_that_is_not_finished_has_no_dossier(tmp_path: Path) -> None:
+    def stop(record: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ramet.run("fedavg", "tiny", rounds=2, out=tmp_path / "run", observe=stop)
+    with pytest.raises(RametError, match="not finished"):
+        dossier(tmp_path / "run", "card")
+
+
+def test_the_command_writes_markdown_or_html(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "card.html"
+    done = command("dossier", run, "--for", "card", "--out", page)
+    assert done.code == 0, done.stderr
+    assert "<h1>Model card: together</h1>" in page.read_text()
+    assert command("dossier", run, "--for", "card", "--out", tmp_path / "card.txt").code == 2
