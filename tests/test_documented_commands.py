@@ -74,8 +74,7 @@ RUN = {
     "ramet predict clinics --site june/site.toml --out june.csv",
     "ramet predict clinics --new july --client north --out july.csv",
     "ramet evaluate clinics --new july --client north",
-    "ramet data drift north/site.toml --new july --figure drift.png",
-    "ramet data drift clinics --new july --client north",
+    "ramet data drift north/until-march/site.toml --new north/june --figure drift.png",
     "ramet explain clinics --site june/site.toml --id p0 --top 5 --out p0.png",
 }
 NOT_STARTED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,18 @@ def test_graphs_are_explained(method: str, tmp_path: Path) -> None:
     assert _total(found) == pytest.approx(found.value - found.baseline, abs=0.02)
     frame = result.predict(site=files[0]).set_index("id")
     assert found.value == pytest.approx(frame.loc["g3", f"p_{found.output}"], abs=1e-5)
+
+
+@pytest.mark.parametrize("write", [_by_dose, lambda folder, _: graph_site(folder, ("mass",))])
+def test_links_that_a_network_does_not_read_contribute_nothing(
+    write: Callable[[Path, int], Path], tmp_path: Path
+) -> None:
+    files = [write(tmp_path / name, seed) for seed, name in enumerate(("north", "south"))]
+    result = _run(tmp_path, files, "fedavg", network="mlp")
+    found = result.explain("p0" if write is _by_dose else "g3", site=files[0])
+    assert len(found.links)
+    assert not found.links["contribution"].any()
+    assert _total(found) == pytest.approx(found.value - found.baseline, abs=0.02)
 
 
 def test_the_command_prints_tables_json_and_a_picture(tmp_path: Path) -> None:

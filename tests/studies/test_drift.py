@@ -20,7 +20,7 @@ from ramet.data.own.preparation import agreed
 from ramet.data.own.site import read_site
 from ramet.errors import RametError
 from ramet.prediction import Source
-from ramet.studies.drift import Drift, drift, drift_of
+from ramet.studies.drift import Drift, _contingency, _frequent, drift, drift_of
 
 TOML = """\
 site = "{site}"
@@ -130,6 +130,15 @@ def test_numbers_are_those_of_scipy_and_of_the_definition(bank: Path, tmp_path: 
     smallest, next_one = sorted(p_values)
     adjusted = sorted((balance.values.p_value, found["account.risk"].gaps.p_value))
     assert adjusted == pytest.approx([2 * COLUMNS * smallest, (2 * COLUMNS - 1) * next_one])
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.3, 0.15, 0.03, 0.01, 0.01], [1 / 30] * 30])
+def test_categories_are_called_different_as_often_as_they_should_be(shares: list[float]) -> None:
+    draw, told = np.random.default_rng(0), 0
+    for _ in range(600):
+        counts = np.stack([draw.multinomial(rows, shares) for rows in (180, 60)])
+        told += _contingency(_frequent(counts[:, counts.any(axis=0)]))[0] < 0.05
+    assert 10 < told < 48  # of 30 expected; binomial: 49 or more happen in 0.04 % of all cases
 
 
 def test_the_command_tells_draws_and_writes(bank: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from ramet.run_options import CODE, STUDY_KEYWORDS, Computing
 
 if TYPE_CHECKING:
     from ramet.studies.comparison import Standing
+    from ramet.studies.finished_run import FinishedRuns
     from ramet.studies.sites import SiteStandings
     from ramet.studies.sweep import Sweep
 
@@ -89,6 +90,14 @@ def compare(
             help="Keep a small file per finished run in DIR; runs kept there are not repeated.",
         ),
     ] = None,
+    without_links: Annotated[
+        bool,
+        typer.Option(
+            "--without-links",
+            help="Also run every method without links, and gradient boosting at each site, to see "
+            "whether the graph helps.",
+        ),
+    ] = False,
     match: Annotated[
         bool,
         typer.Option(
@@ -149,6 +158,10 @@ def compare(
         computing=computing,
         kept=() if archive is None else kept(archive),
     )
+    if without_links:
+        from ramet.studies.table_only import with_tables
+
+        sweep = with_tables(sweep)
     failed = _checked_and_run(sweep, jobs)
     if match and not failed:
         sweep = with_equal_sizes(sweep, winner(sweep))
@@ -160,6 +173,7 @@ def compare(
         None if target is None else target / 100,
         None if as_good is None else as_good / 100,
         as_json,
+        without_links,
     )
     fail_if_any(failed)
 
@@ -186,7 +200,7 @@ def _with_local(methods: list[str], setting: str) -> list[str]:
 
 
 def _print_comparison(
-    sweep: Sweep, target: float | None, margin: float | None, as_json: bool
+    sweep: Sweep, target: float | None, margin: float | None, as_json: bool, without_links: bool
 ) -> None:
     from ramet.options import without_folder
     from ramet.studies.choice import reversals
@@ -197,23 +211,31 @@ def _print_comparison(
     finished = sweep.finished()
     rows, by_site = standings(finished, target, margin), site_standings(finished)
     reversed_pairs = reversals(finished)
+    tables = _beside_tables(finished) if without_links else {}
     if as_json:
-        print_json(_json(rows, by_site, reversed_pairs))
+        print_json(_json(rows, {"sites": by_site, **tables}, reversed_pairs))
         return
     _print_standings(rows, reversed_pairs, without_folder(sweep.setting), target, margin)
     explain_metric(sweep.given["metric"], next((row.metric for row in rows), ""))
     _print_sites(by_site)
+    for question, found in tables.items():
+        _print_answers(question, found)
     if by_site and sweep.splits > 1:
         _print_own_splits(sites_with_own_split(sweep))
     print_line(f"runs: {sweep.folder}")
 
 
 def _json(
-    rows: list[Standing], by_site: list[SiteStandings], reversed_pairs: list[tuple[str, str]]
+    rows: list[Standing],
+    by_site: dict[str, list[SiteStandings]],
+    reversed_pairs: list[tuple[str, str]],
 ) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    sites = {one.label: [site.to_json() for site in one.sites] for one in by_site}
+    sites = {
+        key: {one.label: [site.to_json() for site in one.sites] for one in found}
+        for key, found in by_site.items()
+    }
     return [
         {
             **asdict(row),
@@ -224,7 +246,7 @@ def _json(
                 for other in pair
                 if other != row.label
             ],
-            "sites": sites.get(row.label, []),
+            **{key: found.get(row.label, []) for key, found in sites.items()},
         }
         for row in rows
     ]
@@ -260,6 +282,27 @@ def _print_sites(by_site: list[SiteStandings]) -> None:
         print_line(f"each site, compared with local; {about(by_site[0])}:")
     for one in by_site:
         print_line(sentence(one))
+
+
+def _beside_tables(finished: FinishedRuns) -> dict[str, list[SiteStandings]]:
+    """What links add, and the methods beside gradient boosting."""
+    from ramet.studies.table_only import link_standings, tree_standings
+
+    return {"links": link_standings(finished), "trees": tree_standings(finished)}
+
+
+def _print_answers(question: str, found: list[SiteStandings]) -> None:
+    from ramet.report.site_tables import MOST_SITES, QUESTIONS, sentence, sites_table
+
+    asked = QUESTIONS[question]
+    if not found:
+        print_line(f"{asked.title}: {asked.nothing}.")
+        return
+    if len(found[0].sites) <= MOST_SITES:
+        print_table(sites_table(found, asked))
+    print_line(asked.title)
+    for one in found:
+        print_line(f"  {sentence(one)}")
 
 
 def _print_own_splits(sites: list[str]) -> None:

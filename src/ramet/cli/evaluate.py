@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ramet.cli.arguments import Best, Context, Json, Model, New, NewSite
+from ramet.cli.arguments import Best, Context, Json, Model, NewSite
 from ramet.cli.console import print_json, print_line, print_status, print_table, warnings_as_lines
 from ramet.errors import RametError
 
@@ -23,7 +23,14 @@ app = typer.Typer()
 def evaluate(
     folder: Model,
     site: NewSite = None,
-    new: New = None,
+    new: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with tables of new rows and links, which continue the graph of training; "
+            "repeatable with --against.",
+        ),
+    ] = None,
     client: Annotated[
         list[str] | None, typer.Option(help="Evaluate only this client; repeatable.")
     ] = None,
@@ -77,22 +84,28 @@ def evaluate(
     ramet evaluate runs/together --recall 0.9 --calibrate --figure curves.png
     ramet evaluate hospitals-north --new july
     ramet evaluate runs/july --new august --against runs/june
+    ramet evaluate together --new may --new june --against alone --figure months.png
     """
     from ramet.prediction import Source, Trained, Wanted, beside_test, decide, evaluations
     from ramet.prediction import against as compared
     from ramet.prediction.files import check_output
 
-    wanted, source = Wanted(recall, precision, cost_of_miss, calibrate), Source(site, new, context)
+    wanted = Wanted(recall, precision, cost_of_miss, calibrate)
+    sources = [Source(site, month, context) for month in new or (None,)]
     if figure is not None:
         check_output(figure, (".png", ".svg"))
     trained = Trained.open(folder, best)
+    source = sources[0]
+    if len(sources) > 1 and against is None:
+        raise RametError("several months are for two models: name the other run with --against.")
     if source.path is not None:
         given = _only(client)
         if wanted != Wanted():
             with warnings_as_lines():
                 decide(trained, [source.client_in(trained, given)], wanted)
         if against is not None:
-            found = compared(trained, Trained.open(against, best), source, given)
+            other = Trained.open(against, best)
+            found = [compared(trained, other, one, given) for one in sources]
             _show_against(found, figure, as_json)
         else:
             _show_beside(beside_test(trained, source, given), figure, as_json)
@@ -156,22 +169,29 @@ def _show_beside(found: BesideTest, figure: Path | None, as_json: bool) -> None:
         print_status(f"curves of the test and of {found.name}: {figure}")
 
 
-def _show_against(found: Against, figure: Path | None, as_json: bool) -> None:
+def _show_against(found: list[Against], figure: Path | None, as_json: bool) -> None:
     from ramet.report.beside import against_table
     from ramet.report.decisions import decision_figure
     from ramet.report.drawing import save_as
+    from ramet.report.months import months_figure, months_table
+    from ramet.studies.months import Months
 
-    for note in found.notes:
+    for note in (note for one in found for note in one.notes):
         print_status(f"{note}.")
+    shown = found[0] if len(found) == 1 else Months((*found,))
     if as_json:
-        print_json(found.to_json())
+        print_json(shown.to_json())
     else:
-        print_table(against_table(found))
-        print_line(f"{found.verdict}.")
+        print_table(months_table(shown) if isinstance(shown, Months) else against_table(shown))
+        print_line(f"{shown.verdict}.")
     if figure is not None:
-        both = zip(found.runs, found.scored, strict=True)
-        save_as(decision_figure({run: (one[0], one.decision) for run, one in both}), figure)
-        print_status(f"curves of both models on {found.name}: {figure}")
+        if isinstance(shown, Months):
+            drawn = months_figure(shown)
+        else:
+            both = zip(shown.runs, shown.scored, strict=True)
+            drawn = decision_figure({run: (one[0], one.decision) for run, one in both})
+        save_as(drawn, figure)
+        print_status(f"picture: {figure}")
 
 
 def _draw(trained: Trained, clients: list[str], path: Path) -> None:

@@ -11,7 +11,7 @@ from ramet.data.graphs.edge_graph import EdgeGraph, LabelledEdges
 from ramet.models.layers import Dropout
 from ramet.models.link_aware import NodeDirSAGE, NodeGATv2, NodeGINE
 from ramet.models.link_reading import Value
-from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
+from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, NodeMLP, PlainNodeSAGE
 from ramet.models.settings import NodeAttentionNetwork, NodeNetwork
 from ramet.models.shape import EdgeShape, NodeShape
 
@@ -65,6 +65,13 @@ class _EdgeNetwork(nn.Module):
     def forward(self, graph: EdgeGraph) -> Tensor:  # [asked, classes]
         logits: Tensor = self.classify(self.dropout(self.encode(graph)))
         return logits
+
+
+class EdgeMLP(_EdgeNetwork):
+    """Multilayer perceptron on both ends of each edge and its attributes, without other links."""
+
+    def __init__(self, shape: EdgeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, NodeMLP)
 
 
 class EdgeGIN(_EdgeNetwork):

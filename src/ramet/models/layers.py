@@ -120,6 +120,17 @@ class GINLayer(nn.Module):
         return result
 
 
+class UnlinkedLayer(nn.Module):
+    """Linear: W x + b, whatever a node is linked to."""
+
+    def __init__(self, in_width: int, out_width: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(in_width, out_width)
+
+    def forward(self, values: Rows, links: Linked) -> Tensor:  # noqa: ARG002
+        return multiply(values, self.own.weight) + self.own.bias
+
+
 class SAGELayer(nn.Module):
     """GraphSAGE's mean layer: W₁ · mean over neighbours + b + W₂ x. No neighbours, mean 0."""
 

@@ -34,6 +34,7 @@ from ramet.models.edge_networks import (
     EdgeGCN,
     EdgeGIN,
     EdgeGINE,
+    EdgeMLP,
     EdgeSAGE,
 )
 from ramet.models.link_aware import (
@@ -48,11 +49,11 @@ from ramet.models.link_reading import Value, values_read
 from ramet.models.multi_channel_gcn import GCN
 from ramet.models.node_hops import NodeHops
 from ramet.models.node_sage import NodeSAGE
-from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkSAGE
-from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, PlainNodeSAGE
+from ramet.models.plain_link import LinkGAT, LinkGCN, LinkGIN, LinkMLP, LinkSAGE
+from ramet.models.plain_node import NodeGAT, NodeGCN, NodeGIN, NodeMLP, PlainNodeSAGE
 from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
 from ramet.models.simple_hgn import SimpleHGN
-from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphSAGE
+from ramet.models.single_channel import GIN, GraphGAT, GraphGCN, GraphMLP, GraphSAGE
 
 
 def embedding_size(model: nn.Module) -> tuple[int, int]:
@@ -76,6 +77,7 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
         LinkShape: LinkSAGE,
     },
     "gat": {GraphShape: GraphGAT, NodeShape: NodeGAT, EdgeShape: EdgeGAT, LinkShape: LinkGAT},
+    "mlp": {GraphShape: GraphMLP, NodeShape: NodeMLP, EdgeShape: EdgeMLP, LinkShape: LinkMLP},
     "linear": {GraphShape: Linear},
     "aligned-gcn": {GraphShape: AlignedGCN},
     "gine": {GraphShape: GraphGINE, NodeShape: NodeGINE, EdgeShape: EdgeGINE},
@@ -87,6 +89,8 @@ NETWORKS: dict[str, dict[type[Any], Callable[..., nn.Module]]] = {
     "simple-hgn": {LinkShape: SimpleHGN},
 }
 
+UNLINKED = "mlp"
+"""The network that sees no links, to tell what they add."""
 ALIGNED = ("linear", "aligned-gcn")
 """Networks for graphs that all have the same nodes."""
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from ramet.data.graphs.hetero_graph import HeteroGraph
 from ramet.models.attention import GATLayer
-from ramet.models.layers import Dropout, GCNLayer, GINLayer, SAGELayer
+from ramet.models.layers import Dropout, GCNLayer, GINLayer, SAGELayer, UnlinkedLayer
 from ramet.models.link_scorer import LinkScorer, inputs_of_types, vectors_of_kinds
 from ramet.models.settings import LinkAttentionNetwork, LinkNetwork
 from ramet.models.shape import LinkShape
@@ -45,6 +45,13 @@ class _PlainLink(LinkScorer):
             h = self.dropout.after(self.activation, layer(h, graph.whole))
         vectors: Tensor = self.layers[-1](h, graph.whole)
         return vectors
+
+
+class LinkMLP(_PlainLink):
+    """Multilayer perceptron on the features of both ends, without other links."""
+
+    def __init__(self, shape: LinkShape, settings: LinkNetwork = LinkNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, UnlinkedLayer)
 
 
 class LinkGIN(_PlainLink):

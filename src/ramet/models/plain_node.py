@@ -13,7 +13,15 @@ from torch.nn import functional
 
 from ramet.data.graphs.node_graph import NodeGraph
 from ramet.models.attention import GATLayer
-from ramet.models.layers import Dropout, GCNLayer, GINLayer, Linked, MaskedGCNLayer, SAGELayer
+from ramet.models.layers import (
+    Dropout,
+    GCNLayer,
+    GINLayer,
+    Linked,
+    MaskedGCNLayer,
+    SAGELayer,
+    UnlinkedLayer,
+)
 from ramet.models.link_reading import Value
 from ramet.models.settings import NodeAttentionNetwork, NodeNetwork
 from ramet.models.shape import NodeShape
@@ -61,6 +69,13 @@ class _PlainNode(nn.Module):
 
     def _links(self, graph: NodeGraph) -> Linked:
         return graph.weighted if "weights" in self.reads else graph.whole
+
+
+class NodeMLP(_PlainNode):
+    """Multilayer perceptron on a node's own features, without links."""
+
+    def __init__(self, shape: NodeShape, settings: NodeNetwork = NodeNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, UnlinkedLayer)
 
 
 class NodeGIN(_PlainNode):

@@ -12,7 +12,15 @@ from torch.nn import functional
 
 from ramet.data.graphs.graph_block import Batch
 from ramet.models.attention import GATLayer
-from ramet.models.layers import Dropout, GCNLayer, GINLayer, InputLinear, SAGELayer, graph_sums
+from ramet.models.layers import (
+    Dropout,
+    GCNLayer,
+    GINLayer,
+    InputLinear,
+    SAGELayer,
+    UnlinkedLayer,
+    graph_sums,
+)
 from ramet.models.link_reading import Value
 from ramet.models.settings import GraphAttentionNetwork, GraphNetwork
 from ramet.models.shape import GraphShape
@@ -61,6 +69,13 @@ class SingleChannel(nn.Module):
     def forward(self, batch: Batch) -> Tensor:  # [graphs, classes]
         logits: Tensor = self.classify(self.dropout(self.encode(batch)))
         return logits
+
+
+class GraphMLP(SingleChannel):
+    """Multilayer perceptron on each node's features, summed over the graph, without links."""
+
+    def __init__(self, shape: GraphShape, settings: GraphNetwork = GraphNetwork()) -> None:  # noqa: B008
+        super().__init__(shape, settings, UnlinkedLayer)
 
 
 class GIN(SingleChannel):

@@ -271,12 +271,26 @@ def _credits(network: nn.Module, local: _Local) -> Any:
         CaptumExplainer("IntegratedGradients", n_steps=_STEPS),
         explanation_type="model",
         node_mask_type="attributes",
-        edge_mask_type="object",
+        edge_mask_type="object" if _reads_links(network, local) else None,
         model_config=ModelConfig(
             mode="regression", task_level="graph" if local.index is None else "node"
         ),
     )
-    return explainer(local.x, local.edge_index, index=local.index, **local.more)
+    found = explainer(local.x, local.edge_index, index=local.index, **local.more)
+    if "edge_mask" not in found:
+        found.edge_mask = torch.zeros(local.edge_index.size(1))
+    return found
+
+
+def _reads_links(network: nn.Module, local: _Local) -> bool:
+    """Whether the prediction depends on messages at all; if not, links have no gradient."""
+    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+
+    mask = torch.ones(local.edge_index.size(1), requires_grad=True)
+    set_masks(network, mask, local.edge_index, apply_sigmoid=False)
+    values = network(local.x, local.edge_index, **local.more)
+    clear_masks(network)
+    return torch.autograd.grad(values.sum(), mask, allow_unused=True)[0] is not None
 
 
 @torch.no_grad()

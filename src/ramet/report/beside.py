@@ -12,7 +12,7 @@ from ramet.prediction.lines import Line
 from ramet.report.plain_table import plain_table
 from ramet.scale import Scale
 
-_INTERVALS = "intervals: of other samples for the same model"
+INTERVALS = "intervals: of other samples for the same model"
 
 
 def beside_table(found: BesideTest) -> Table:
@@ -22,7 +22,7 @@ def beside_table(found: BesideTest) -> Table:
         return _table(f"{found.client}: {found.name}", heads, found.lines)
     heads = {"test": len(found.test.labels), found.name: len(found.new.labels)}
     table = _table(f"{found.client}: {found.name} beside the test", heads, found.lines)
-    table.caption = f"{_INTERVALS}; p: a permutation test that both have samples of the same kind"
+    table.caption = f"{INTERVALS}; p: a permutation test that both have samples of the same kind"
     return table
 
 
@@ -35,7 +35,7 @@ def against_table(found: Against) -> Table:
         {other: samples, new: samples},
         found.lines,
     )
-    table.caption = f"{_INTERVALS}; p: a paired permutation test that the models are equally good"
+    table.caption = f"{INTERVALS}; p: a paired permutation test that the models are equally good"
     return table
 
 
@@ -50,15 +50,15 @@ def _table(title: str, heads: Mapping[str, int], lines: Sequence[Line]) -> Table
     table.add_row("samples", *counts, *(["", ""] if are_two else []))
     for line in lines:
         scores = [line.other, line.new, line.difference] if are_two else [line.new]
-        cells = [cell for score in scores for cell in _cells(score, line.scale)]
+        row = [cell for score in scores for cell in cells(score, line.scale)]
         if line.difference is not None and are_two:
-            cells[4] = line.scale.change(line.difference.value)
-        table.add_row(f"{line.metric}{line.scale.suffix}", *cells)
-    table.caption = _INTERVALS
+            row[4] = line.scale.change(line.difference.value)
+        table.add_row(f"{line.metric}{line.scale.suffix}", *row)
+    table.caption = INTERVALS
     return table
 
 
-def _cells(score: Score | None, scale: Scale) -> tuple[str, str]:
+def cells(score: Score | None, scale: Scale) -> tuple[str, str]:
     if score is None:
         return "", ""
     if score.low is None or score.high is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -23,21 +24,49 @@ _VERDICTS = {
 }
 
 
-def sites_table(standings: Sequence[SiteStandings]) -> Table:
+@dataclass(frozen=True)
+class Question:
+    """What two columns of a table are, and what their difference answers."""
+
+    title: str
+    heads: tuple[str, str]
+    legend: str
+    nothing: str = ""
+    """Why there is no answer."""
+
+
+JOINING = Question("Does joining help?", ("alone", "together"), "alone: local")
+QUESTIONS = {
+    "links": Question(
+        "Does the graph help? Each method, compared with itself without links:",
+        ("without links", "with links"),
+        "without links: the network mlp",
+        "no method takes another network",
+    ),
+    "trees": Question(
+        "Is a table enough? Each method, compared with gradient boosting at the site alone:",
+        ("trees", "network"),
+        "trees: scikit-learn's histogram gradient boosting with its defaults, on the site's rows",
+        "links to predict have no rows, and runs from elsewhere no data",
+    ),
+}
+
+
+def sites_table(standings: Sequence[SiteStandings], asked: Question = JOINING) -> Table:
     """A row per method and site."""
     scale = standings[0].scale
     name = f"{standings[0].metric}{scale.suffix}"
-    table = plain_table(f"each site: test {name}, alone and together")
+    table = plain_table(f"each site: test {name}, {' and '.join(asked.heads)}")
     for head in ("method", "site"):
         table.add_column(head, overflow="fold")
-    for head in ("constant", "alone", "together", "gain", "95 % interval"):
+    for head in ("constant", *asked.heads, "gain", "95 % interval"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for method in standings:
         for row in method.sites:
             table.add_row(method.label, row.site, *site_cells(row, method.scale))
     table.caption = (
-        f"constant: always predicting {constant(standings[0].scale)}; alone: local; "
+        f"constant: always predicting {constant(standings[0].scale)}; {asked.legend}; "
         f"{about(standings[0])}"
     )
     return table

@@ -30,8 +30,8 @@ LEVEL = 0.05
 SMALL, LARGE = 0.1, 0.25
 """PSI below the first is no change, and from the second a large one, as is usual in credit risk."""
 _BINS = 10
-_FEWEST = 5
-"""Expected rows of a category, without which the chi-squared test is not exact enough."""
+_FEWEST = 1
+"""Expected rows of a category, with fewer of which the chi-squared test is not exact enough."""
 _UNSEEN = 0.5
 """Added to the rows of each bin, since PSI is infinite if one is empty."""
 

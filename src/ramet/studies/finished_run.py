@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from ramet.experiment import SPLIT_SEED, MethodSpec, RunFolder
+from ramet.experiment.run_models import predictor
 from ramet.metrics import Round, Summary
+from ramet.metrics.metric import Metric
 from ramet.metrics.summary import tensors_sent
+from ramet.tasks import Predictions, TargetTask
 
 
 class Draw(NamedTuple):
@@ -23,6 +26,8 @@ class Draw(NamedTuple):
 
 FinishedRuns: TypeAlias = Mapping[str, Mapping[Draw, "FinishedRun"]]
 """Runs by the method's label, then by split seed and seed."""
+Predictor: TypeAlias = Callable[[str], Mapping[str, Predictions]]
+"""What a client's model predicts for its held-out samples, by part of its split."""
 _NOT_A_VERSION = ("run", "started")
 
 
@@ -136,6 +141,16 @@ class FinishedRun:
         """Like ``score``, for the mean reciprocal rank of link prediction."""
         scores = self.summary.scores
         return (scores.overview or scores.besides)["mrr"]
+
+    @property
+    def chosen_metric(self) -> Metric | None:
+        """The metric of the run's predictions; None if they cannot be repeated."""
+        task = self.folder and self.folder.experiment().scored_method.task
+        return task.chosen if isinstance(task, TargetTask) else None
+
+    def predictor(self) -> Predictor | None:
+        """What the run's models predict for their clients; None without the run's folder."""
+        return None if self.folder is None else predictor(self.folder)
 
     def left_out_clients(self, last: int | None = None) -> bool:
         """Whether clients took no part in some round, or in some of the last ones.

@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 
 from ramet.experiment import MethodSpec
-from ramet.experiment.run_models import predictor
 from ramet.methods import PAPER_NAMES
 from ramet.metrics.bootstrap import bootstrap_error
-from ramet.metrics.metric import Metric
 from ramet.scale import Scale
 from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun, FinishedRuns
 from ramet.studies.gains import Gain, holm, paired_gain
-from ramet.tasks import TargetTask
 
 ALONE = "local"
 NOT_FINAL = "not final"
@@ -90,7 +87,7 @@ def site_standings(runs: FinishedRuns) -> list[SiteStandings]:
     """Each method's gain over `local` at each site; empty if `local` is not among the runs."""
     alone = [label for label in runs if _trains_alone(label)]
     found = (
-        _standings(label, runs[baseline], together)
+        standings_of(label, runs[baseline], together)
         for label, together in runs.items()
         if label not in alone and (baseline := _baseline(label, alone)) is not None
     )
@@ -117,9 +114,10 @@ def _baseline(label: str, alone: Sequence[str]) -> str | None:
     return next(same, None)
 
 
-def _standings(
+def standings_of(
     label: str, alone: Mapping[Draw, FinishedRun], together: Mapping[Draw, FinishedRun]
 ) -> SiteStandings:
+    """The second runs' gain over the first ones at each site."""
     draws = sorted(alone.keys() & together.keys())
     pairs = {draw: (alone[draw], together[draw]) for draw in draws}
     first = next(iter(together.values()), None)
@@ -172,7 +170,7 @@ def _standing(
 def _basis(pairs: Mapping[Draw, tuple[FinishedRun, FinishedRun]]) -> Basis:
     if len({draw.split_seed for draw in pairs}) > 1:
         return Basis.SPLITS
-    can_predict = all(_metric_of(run) is not None for pair in pairs.values() for run in pair)
+    can_predict = all(run.chosen_metric is not None for pair in pairs.values() for run in pair)
     if len(pairs) > 1:
         return Basis.SEEDS if can_predict else Basis.SEEDS_ALONE
     return Basis.TEST_SAMPLES if pairs and can_predict else Basis.NONE
@@ -182,17 +180,13 @@ class _Predictions:
     """What the models of all pairs of runs predict for the sites' test samples."""
 
     def __init__(self, wanted: bool, pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> None:
-        self._metric = _metric_of(pairs[0][1]) if pairs else None
-        folders = [(one.folder, other.folder) for one, other in pairs]
-        self._folders = [
-            (predictor(one), predictor(other))
-            for one, other in folders
-            if wanted and one is not None and other is not None
-        ]
+        self._metric = pairs[0][1].chosen_metric if pairs and wanted else None
+        both = [(one.predictor(), other.predictor()) for one, other in pairs if wanted]
+        self._models = [(a, b) for a, b in both if a is not None and b is not None]
 
     def error(self, site: str) -> float | None:
         """The error of the mean gain from the site's test samples, if all have the same ones."""
-        tests = [tuple(folder(site)["test"] for folder in pair) for pair in self._folders]
+        tests = [tuple(model(site)["test"] for model in pair) for pair in self._models]
         if not tests or self._metric is None:
             return None
         labels, floats = tests[0][0].labels, tests[0][0].labels.dtype.kind == "f"
@@ -201,9 +195,3 @@ class _Predictions:
             return None
         predicted = [(one.predicted, other.predicted) for one, other in tests]
         return bootstrap_error(labels, predicted, self._metric)
-
-
-def _metric_of(run: FinishedRun) -> Metric | None:
-    """The metric of the run's predictions; None if they cannot be repeated."""
-    task = run.folder and run.folder.experiment().scored_method.task
-    return task.chosen if isinstance(task, TargetTask) else None

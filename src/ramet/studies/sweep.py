@@ -188,11 +188,15 @@ class Sweep:
     def _network_for(self, method: MethodSpec) -> str | None:
         """The sweep's network, unless the method has its own."""
         network: str | None = self.given.get("network")
-        if network is None or method.method in PAPER_NAMES:
-            return None
+        return network if network is not None and self.takes_network(method) else None
+
+    def takes_network(self, method: MethodSpec) -> bool:
+        """Whether the method has no network of its own."""
+        if method.method in PAPER_NAMES:
+            return False
         data = self.given.get("data") or default_data()
         parts = NamedParts(method.method, self.setting, None, method.options, data)
-        return network if parts.bare_method.model is None else None
+        return parts.bare_method.model is None
 
     def _progress(self) -> tuple[int, int]:
         rounds, finished = 0, 0
