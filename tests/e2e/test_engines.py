@@ -174,6 +174,7 @@ def kill_after_two_rounds(out: Path, *words: str) -> None:
             assert running.poll() is None
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)
+    assert not (out / "result.json").exists(), "the run had finished before it was killed"
 
 
 @pytest.mark.thorough
@@ -196,10 +197,11 @@ def test_every_way_of_running_agrees_on_a_task(task: str, tmp_path: Path) -> Non
         for fact in ("sha256", "scores", "traffic", "model"):
             assert getattr(result.summary, fact) == getattr(expected.summary, fact)
         assert result.frame.equals(expected.frame)
-    out = tmp_path / "killed"
+    out, longer = tmp_path / "killed", {**given, "rounds": 60}
     words = ("--setting", "planted-targets", "--set", f"predicts={task}", "--seed", "3")
-    kill_after_two_rounds(out, "fedavg", *words, "--rounds", str(ROUNDS))
-    assert ramet.resume(out).summary.sha256 == expected.summary.sha256
+    kill_after_two_rounds(out, "fedavg", *words, "--rounds", "60")
+    whole = ramet.run("fedavg", "planted-targets", out=tmp_path / "whole", **longer)
+    assert ramet.resume(out).summary.sha256 == whole.summary.sha256
 
 
 @pytest.mark.thorough
