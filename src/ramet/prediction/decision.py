@@ -110,6 +110,7 @@ class Decision(BaseModel):
         found = self.calibrated(given.predicted)
         scores = {"samples": len(found), "loss": given.target.error(given.labels, found)}
         if self.threshold is not None:
+            scores["positives"] = int(given.labels.sum())
             for name, score in (("recall", recall_score), ("precision", precision_score)):
                 scores[name] = score(given.labels, self.classes(found), zero_division=0.0)
         return scores
