@@ -171,7 +171,7 @@ def test_samples_after_the_test_are_in_no_part_and_their_links_in_no_graph(tmp_p
     assert int(graphs_of(site)["test"].edge_index.max()) == 10
     assert site.remarks[-1] == (
         "split by time: training until 2025-06-30 has 6 nodes, validation until 2025-08-31 has 2 "
-        "nodes, test until 2025-10-31 has 2 nodes; 2 are in no part"
+        "nodes, test until 2025-10-31 has 2 nodes; 2 are in no part, 1 of them without a class"
     )
 
 
