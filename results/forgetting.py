@@ -2,7 +2,7 @@
 
 Five sites have parts of Cora by Louvain. One after the other is forgotten. An attacker who has the
 old model, the new one, or both, guesses which of its papers were trained on, by their loss or by
-how much the loss has grown. Writes `results/forgetting.json`.
+how much the loss has grown. Writes `results/forgetting.jsonl`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ramet.leak.intervals import Ranked, auc_estimate
 from ramet.runs import given_experiment
 from ramet.version import provenance, versions
 
-FILE = Path(__file__).with_suffix(".json")
+FILE = Path(__file__).with_suffix(".jsonl")
 ROUNDS = 50
 TOML = """site = "{site}"
 task = "node-classification"
@@ -57,7 +57,7 @@ def main() -> None:
             found[site]["same_as_never"] = _never(root, sites, site) == certificate.last.learnt
     same = sum(one["same_as_never"] for one in found.values())
     facts |= {"same_as_never": f"{same} of {len(found)}", "auc": _all(found)}
-    FILE.write_text(json.dumps(facts, indent=1) + "\n")
+    FILE.write_text(json.dumps(facts) + "\n")
     print(FILE.read_text())
 
 
