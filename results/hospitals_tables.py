@@ -259,7 +259,8 @@ def ages_table(found: Study) -> str:
         rows.append(
             (
                 f"`{method_of(name)}`",
-                f"{fmean(map(score, runs.values())):.2f} ± {_deviation(runs):.2f}",
+                str(len(runs)),
+                f"{fmean(map(score, runs.values())):.2f}{_deviation(runs)}",
                 f"{fmean(map(constant_score, runs.values())):.2f}",
                 "–" if name == "local, age" else _years(gain_between(runs, alone)),
                 "–" if sites is None else " / ".join(map(str, counts(sites))),
@@ -267,18 +268,19 @@ def ages_table(found: Study) -> str:
         )
     if not rows:
         return "Not run yet."
-    heads = ("method", "error, years", "always the mean of the training people")
+    heads = ("method", "splits", "error, years", "always the mean of the training people")
     return markdown_table((*heads, "gain over alone, years", "helped / hurt / undecided"), rows)
 
 
-def _deviation(runs: Runs) -> float:
+def _deviation(runs: Runs) -> str:
     values = [*map(score, runs.values())]
-    return stdev(values) if len(values) > 1 else 0.0
+    return f" ± {stdev(values):.2f}" if len(values) > 1 else ""
 
 
 def _years(gain: Gain) -> str:
-    low, high = (0.0 if end is None else end for end in (gain.low, gain.high))
-    return f"{gain.mean:+.2f} [{low:.2f}, {high:.2f}]"
+    if gain.low is None or gain.high is None:
+        return f"{gain.mean:+.2f} –"
+    return f"{gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}]"
 
 
 def _standings(alone: Runs, together: Runs) -> list[SiteStanding]:
