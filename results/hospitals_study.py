@@ -43,9 +43,7 @@ class Study:
 
     def hospitals(self, row: str) -> list[SiteStanding]:
         """Each hospital alone and together, with the same network."""
-        alone = self.rows[alone_of(row)]
-        (found,) = site_standings({"local": alone, "fedavg": self.rows[row]})
-        return found.sites
+        return standings(self.rows[alone_of(row)], self.rows[row])
 
 
 @cache
@@ -82,6 +80,12 @@ def _over_people(run: FinishedRun) -> FinishedRun:
     share = right / sum(one.test for one in sizes.values())
     changed = scores.model_copy(update={"test": share})
     return replace(run, summary=run.summary.model_copy(update={"scores": changed}))
+
+
+def standings(alone: Runs, together: Runs) -> list[SiteStanding]:
+    """Each hospital's gain by training together."""
+    (found,) = site_standings({"local": alone, "fedavg": together})
+    return found.sites
 
 
 def gain_between(own: Runs, other: Runs) -> Gain:

@@ -33,6 +33,7 @@ from hospitals_study import (
     method_of,
     score,
     sizes_of,
+    standings,
     words,
 )
 
@@ -46,7 +47,6 @@ from ramet.scale import SHARE
 from ramet.studies.convergence import not_converged
 from ramet.studies.finished_run import Draw, FinishedRun
 from ramet.studies.gains import Gain
-from ramet.studies.sites import SiteStanding, site_standings
 
 
 def methods_table(found: Study) -> str:
@@ -255,7 +255,7 @@ def ages_table(found: Study) -> str:
     for name, runs in found.ages.items():
         alone = found.ages["local, age"]
         pooled = name == "pooled, age"
-        sites = None if pooled or name == "local, age" else _standings(alone, runs)
+        sites = None if pooled or name == "local, age" else standings(alone, runs)
         rows.append(
             (
                 f"`{method_of(name)}`",
@@ -281,11 +281,6 @@ def _years(gain: Gain) -> str:
     if gain.low is None or gain.high is None:
         return f"{gain.mean:+.2f} –"
     return f"{gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}]"
-
-
-def _standings(alone: Runs, together: Runs) -> list[SiteStanding]:
-    (found,) = site_standings({"local": alone, "fedavg": together})
-    return found.sites
 
 
 def hospitals_table(found: Study) -> str:

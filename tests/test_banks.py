@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ import pandas as pd
 import pytest
 
 from ramet.studies.archive import kept
-
-RESULTS = Path(__file__).parents[1] / "results"
+from result_modules import RESULTS, imported
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,8 @@ class Modules:
 
 @pytest.fixture(scope="module")
 def modules() -> Iterator[Modules]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(RESULTS)
-        names = ("banks_data", "banks", "banks_study", "banks_page")
-        yield Modules(*map(importlib.import_module, names))
+    with imported("banks_data", "banks", "banks_study", "banks_page") as found:
+        yield Modules(*found)
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -13,8 +11,7 @@ import pytest
 
 from ramet.studies.archive import kept
 from ramet.studies.finished_run import FinishedRun
-
-RESULTS = Path(__file__).parents[1] / "results"
+from result_modules import RESULTS, imported
 
 
 @dataclass(frozen=True)
@@ -27,10 +24,8 @@ class Modules:
 
 @pytest.fixture(scope="module")
 def modules() -> Iterator[Modules]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(RESULTS)
-        names = ("hospitals", "hospitals_study", "hospitals_tables", "hospitals_page")
-        yield Modules(*map(importlib.import_module, names))
+    with imported("hospitals", "hospitals_study", "hospitals_tables", "hospitals_page") as found:
+        yield Modules(*found)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from command_line import ramet as command
 from own_sites import graph_site, link_site, messy_site, node_site
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
-from ramet.forget import Certificate, Repetition, forget
+from ramet.forget import Certificate, ForgettingError, Repetition, forget
 
 NAMES = ("north", "south", "east", "west")
 SITES: dict[str, Callable[[Path, int], Path]] = {
@@ -90,6 +90,27 @@ def test_runs_that_were_started_from_one_with_the_site_are_repeated(tmp_path: Pa
     assert certificate.last.learnt == never
     left = {(one.kind, one.folder) for one in certificate.descendants}
     assert left == {("run", "never"), ("run", "third-without-west")}
+
+
+def test_a_repetition_that_starts_from_a_run_with_the_site_is_refused(tmp_path: Path) -> None:
+    runs, tomls = tmp_path / "runs", sites(tmp_path / "data")
+    run(runs / "first", tomls[:2])
+    run(runs / "second", tomls[:3], start_from=runs / "first")
+    run(runs / "clean", tomls[1:2])
+    run(runs / "sly", tomls[1:3], start_from=runs / "first")
+    with pytest.raises(RametError, match="should start from"):
+        forget(runs / "second", "north", repeated=[runs / "clean", runs / "sly"])
+    (runs / "sly").rename(runs / "second-without-north")
+    with pytest.raises(RametError, match="should start from"):
+        forget(runs / "second", "north")
+    certificate, _ = forget(runs / "second", "north", tmp_path / "out")
+    (first, second) = certificate.runs
+    sly = second.after.model_copy(update={"started_from": first.before.name})
+    forged = certificate.model_copy(
+        update={"runs": (first, second.model_copy(update={"after": sly}))}
+    )
+    with pytest.raises(ForgettingError, match="did not start from"):
+        forged.check()
 
 
 def test_a_run_that_started_from_one_that_is_gone_is_refused(tmp_path: Path) -> None:

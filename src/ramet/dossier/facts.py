@@ -13,7 +13,7 @@ from ramet.dossier.evidence import Evidence, Line, Missing, Sentence
 from ramet.engine.site.audit import NAME as AUDIT
 from ramet.experiment import RunFolder
 from ramet.experiment.files import read_json
-from ramet.experiment.run_facts import BASELINES, PREPARATION, SPLIT, VERSIONS
+from ramet.experiment.run_facts import BASELINES, PREPARATION, SCHEMAS, SPLIT, VERSIONS
 from ramet.experiment.run_folder import RESULT
 from ramet.experiment.start_from import START_FILE
 from ramet.leak import NAME as LEAK
@@ -60,7 +60,8 @@ class Facts:
             VERSIONS,
         )
         task = self.folder.experiment().method.task.name
-        yield self._says(f"Its task is {task}.", _SETTINGS)
+        said = SCHEMAS if self._has(SCHEMAS) else _SETTINGS
+        yield self._says(f"Its task is {task}.", said)
         yield self._says(f"What was learnt has the SHA-256 {self.summary.sha256}.", RESULT)
         if self._has(START_FILE):
             origin = read_json(self.folder.path / START_FILE)
@@ -148,7 +149,8 @@ class Facts:
         if self._has(_CHARTER) and self._has(_CHAIN):
             links = len((self.folder.path / _CHAIN).read_text().splitlines())
             yield self._says(
-                f"All sites signed its charter, and each checked {links} links of its chain.",
+                f"All sites signed its charter, and its chain has {links} links with their "
+                "signatures.",
                 _CHARTER,
                 _CHAIN,
             )
@@ -178,9 +180,7 @@ class Facts:
                 f"{verdict}{power}.",
                 LEAK,
             )
-        yield self._says(
-            "An attack that finds nothing proves nothing: better ones may exist.", LEAK
-        )
+        yield Missing("what better attacks would find", "Nobody knows; repeat the audit with time.")
 
     def performance(self) -> Iterator[Line]:
         scale, scores = self.summary.scale, self.summary.scores

@@ -22,6 +22,7 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.files import read_json
 from ramet.experiment.run_facts import DATA_SHA256, SPLIT
+from ramet.experiment.start_from import START_FILE
 from ramet.version import __version__
 
 if TYPE_CHECKING:  # need an extra
@@ -41,6 +42,12 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def started_from(folder: RunFolder) -> str | None:
+    """The name of the run that a run was started from."""
+    path = folder.path / START_FILE
+    return str(read_json(path)["run"]) if path.exists() else None
+
+
 class RunFacts(_Frozen):
     """A run, and what its sites have signed if they verify it."""
 
@@ -49,6 +56,8 @@ class RunFacts(_Frozen):
     rounds: int
     sites: dict[str, str | None]
     """The SHA-256 of each site's data; None where it is on another machine."""
+    started_from: str | None
+    """The name of the run whose models it started with."""
     learnt: Digest | None
     """The SHA-256 of everything that was learnt; None of a run that was stopped."""
     charter: str | None = None
@@ -65,6 +74,7 @@ class RunFacts(_Frozen):
             command=settings.command,
             rounds=settings.rounds,
             sites={client: known[client].get(DATA_SHA256) for client in known},
+            started_from=started_from(folder),
             learnt=None if summary is None else summary.sha256,
         )
         if not settings.verified:
@@ -195,8 +205,14 @@ class Certificate(_Frozen):
             raise ForgettingError("the certificate has no runs.")
         if self.site not in self.runs[0].before.sites:
             raise ForgettingError(f"{self.site} was in no run of the certificate.")
+        origin = self.runs[0].before.started_from
         for pair in self.runs:
             pair.check(self.site)
+            if pair.after.started_from != origin:
+                raise ForgettingError(
+                    f"{pair.after.name} did not start from {origin or 'nothing'}."
+                )
+            origin = pair.after.name
 
     def check_signatures(self) -> None:
         """Raise ForgettingError unless every site of the last repetition has signed."""

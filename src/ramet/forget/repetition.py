@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ramet.data.own.site import site_name
 from ramet.errors import RametError, unknown
 from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.continuing import check_same
 from ramet.experiment.files import read_json
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.start_from import START_FILE
-from ramet.forget.certificate import FILE, Certificate, Pair, RunFacts
+from ramet.forget.certificate import FILE, Certificate, Pair, RunFacts, started_from
 from ramet.forget.descendants import descendants
 from ramet.metrics import Record
-from ramet.partition.own import ENDING, SITES
+from ramet.partition.own import SITES, OwnSetting
 from ramet.runs import resume, start
 
 
@@ -73,10 +72,10 @@ class Repetition:
         for run in self.runs:
             path = self.path_of(run)
             if RunFolder(path).started:
-                self.check(run, RunFolder.open(path))
+                self.check(run, RunFolder.open(path), before)
                 result = resume(path, observe=observe)
             else:
-                settings = without(run.experiment().settings, self.site)
+                settings = without(run.experiment(), self.site)
                 origin = None if before is None else before.path
                 fresh = Experiment(settings.model_copy(update={"start_from": None}))
                 result = start(fresh, path, start_from=origin, observe=observe)
@@ -84,13 +83,14 @@ class Repetition:
             found.append(before)
         return found
 
-    def check(self, run: RunFolder, repeated: RunFolder) -> None:
-        """Refuse a run that is not the one without the site."""
-        settings = without(run.experiment().settings, self.site)
-        origin = repeated.experiment().settings.start_from
-        if (origin is None) != (run is self.runs[0] and self.base is None):
-            raise RametError(f"{repeated.path} did not start from what {run.path} did.")
-        check_same(repeated, settings.model_copy(update={"start_from": origin}))
+    def check(self, run: RunFolder, repeated: RunFolder, before: RunFolder | None) -> None:
+        """Refuse a run that is not the one without the site, started from the one ``before`` it."""
+        if started_from(repeated) != (None if before is None else before.run_name):
+            expected = "no other run" if before is None else str(before.path)
+            raise RametError(f"{repeated.path} is no repetition: it should start from {expected}.")
+        label = repeated.experiment().settings.start_from
+        settings = without(run.experiment(), self.site)
+        check_same(repeated, settings.model_copy(update={"start_from": label}))
 
 
 def forget(
@@ -120,8 +120,8 @@ def forget(
             f"{len(repetition.runs)} runs know {site}, but {len(repeated)} repetitions were given."
         )
     new = [RunFolder.open(path.absolute()) for path in repeated] or repetition.repeated(observe)
-    for old, one in zip(repetition.runs, new, strict=True):
-        repetition.check(old, one)
+    for old, one, before in zip(repetition.runs, new, [repetition.base, *new], strict=False):
+        repetition.check(old, one, before)
     pairs = [
         Pair(before=RunFacts.of(old), after=RunFacts.of(one))
         for old, one in zip(repetition.runs, new, strict=True)
@@ -134,20 +134,17 @@ def forget(
     return certificate, path
 
 
-def without(settings: RunSettings, site: str) -> RunSettings:
+def without(experiment: Experiment, site: str) -> RunSettings:
     """The settings of the run that never had the site."""
-    files = [one for one in shlex.split(settings.options[SITES]) if _name(one) != site]
-    return settings.model_copy(update={"options": {**settings.options, SITES: shlex.join(files)}})
-
-
-def _name(given: str) -> str:
-    """The site of an option, which is its file or its name."""
-    return site_name(Path(given)) if given.endswith(ENDING) else given
+    setting, settings = experiment.setting, experiment.settings
+    assert isinstance(setting, OwnSetting)
+    rest = [str(file or name) for name, file in setting.files.items() if name != site]
+    return settings.model_copy(update={"options": {**settings.options, SITES: shlex.join(rest)}})
 
 
 def _check(run: RunFolder, site: str) -> None:
     experiment = run.experiment()
-    if not experiment.setting.user_defined:
+    if not isinstance(experiment.setting, OwnSetting):
         raise RametError(
             f"{run.path} is a run on {experiment.settings.shown_setting}, whose clients are made "
             "from public data. Sites with data of their own can be forgotten."
