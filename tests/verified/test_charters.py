@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -34,7 +36,7 @@ from ramet.flower.verified_site import verified
 from ramet.payload import Payload
 from ramet.policy import NO_RULES, Policy, PolicyError
 from ramet.secure.charter import Charter, CharterError, Member, SignedCharter
-from ramet.secure.identity import Identity, simulated_peers
+from ramet.secure.identity import Identity, is_signed, simulated_peers
 from verified_runs import created
 
 SITES = ("north", "south", "west")
@@ -260,3 +262,16 @@ def test_an_owner_signs_what_was_shown_and_not_what_came_after(
     assert ramet("charter", "sign", seen.agreement, str(folder)).code == 0
     assert charters.waiting() == [later]
     assert [path.stem for path in (charters.folder / "approved").iterdir()] == [seen.agreement]
+
+
+def test_an_altered_key_has_signed_nothing() -> None:
+    """Whatever the text is: a compressed point, another curve, or no key at all."""
+    signed, public = identity("north").sign(b"this"), identity("north").public
+    kind, content = public.split()
+    draw = random.Random(0)
+    for _ in range(3000):
+        raw = bytearray(base64.b64decode(content))
+        raw[draw.randrange(len(raw))] ^= draw.randrange(1, 256)
+        assert not is_signed(b"this", signed, f"{kind} {base64.b64encode(raw).decode()}")
+    assert not is_signed(b"this", signed, public.replace("A", "\ud800"))
+    assert is_signed(b"this", signed, public)

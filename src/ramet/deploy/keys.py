@@ -22,9 +22,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ramet.disk import create_private_file, write_atomically
 from ramet.errors import RametError
-from ramet.flower.key_files import private_key, public_key
 from ramet.flower.terms import COORDINATOR
 from ramet.secure.identity import fingerprint as fingerprint
+from ramet.secure.key_files import private_key, public_key
 
 _AUTHORITY_VALIDITY = timedelta(days=3650)
 _SERVER_VALIDITY = timedelta(days=397)

@@ -29,7 +29,6 @@ from ramet.deploy.services import Service, exporter, superexec
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError
 from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, app_hash, write_guard
-from ramet.flower.key_files import public_key
 from ramet.flower.programs import node_config_text
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
 from ramet.flower.terms import MEMBERS as NODE_MEMBERS
@@ -38,6 +37,7 @@ from ramet.flower.terms import SETTINGS as NODE_SETTINGS
 from ramet.flower.terms import Allow, SiteTerms
 from ramet.flower.thin_app import thin_app
 from ramet.policy import Policy, first_policy, read_policy
+from ramet.secure.key_files import public_key
 
 SETTINGS, NODE_KEY, CLIENT_CERTIFICATE = "site.toml", "node.key", "client.pem"
 STATE = "state"

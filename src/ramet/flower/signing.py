@@ -34,9 +34,9 @@ from filelock import FileLock
 from ramet.disk import sync
 from ramet.errors import RametError
 from ramet.flower.guard import KEY_VARIABLE, write_errors_kept_local
-from ramet.flower.key_files import private_key, public_key
 from ramet.flower.terms import AUTHORITY, COORDINATOR, SETTINGS
 from ramet.payload import Payload, digest
+from ramet.secure.key_files import private_key, public_key
 
 NONCE, SIGNATURE, CERTIFICATE = "nonce", "signature", "certificate"
 INTRODUCTION = 0

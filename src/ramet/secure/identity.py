@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_private_key,
-    load_ssh_public_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ramet.errors import RametError
+from ramet.secure.key_files import private_key, public_key
 from ramet.secure.masks import derived
 
 _ALGORITHM = ec.ECDSA(SHA384())
@@ -39,13 +35,7 @@ class Identity:
 
     @staticmethod
     def read(path: Path) -> Identity:
-        try:
-            key = load_ssh_private_key(path.read_bytes(), password=None)
-        except (OSError, ValueError, UnsupportedAlgorithm) as error:
-            raise RametError(f"{path} is not a private key ({error}).") from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise RametError(f"{path} is not a P-384 key.")
-        return Identity(key)
+        return Identity(private_key(path))
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -66,18 +56,11 @@ class Identity:
 def is_signed(statement: bytes, signature: bytes, public: str) -> bool:
     """Whether the holder of this public key has signed the statement."""
     try:
-        key = _loaded(public)
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            return False
+        key = public_key(public.encode(), "the key")
         key.verify(signature, statement, _ALGORITHM)
-    except (InvalidSignature, UnsupportedAlgorithm, ValueError):
+    except (InvalidSignature, RametError, ValueError):
         return False
     return True
-
-
-@lru_cache(maxsize=256)
-def _loaded(public: str) -> object:
-    return load_ssh_public_key(public.encode())
 
 
 @dataclass(frozen=True)

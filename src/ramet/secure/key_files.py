@@ -1,4 +1,4 @@
-"""P-384 keys in OpenSSH's format, with which Flower's nodes and Ramet's messages are signed."""
+"""P-384 keys in OpenSSH's format, with which Flower's nodes, messages and statements are signed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from ramet.errors import RametError
 
+_UNREADABLE = (ValueError, UnsupportedAlgorithm, NotImplementedError)
+"""What cryptography raises for a text that is no key: the last one for a compressed point."""
+
 
 def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """Read a P-384 key in OpenSSH's format."""
     try:
         key = _parsed(path.read_bytes())
-    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+    except (OSError, *_UNREADABLE) as error:
         raise RametError(f"{path} is not a private key ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP384R1):
         raise _wrong_curve(str(path))
@@ -33,7 +36,7 @@ def public_key(content: bytes, name: str) -> ec.EllipticCurvePublicKey:
     """Read the public part of a P-384 key in OpenSSH's format."""
     try:
         key = load_ssh_public_key(content)
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         raise RametError(f"{name} is not a public key ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
         raise _wrong_curve(name)
