@@ -71,9 +71,16 @@ def test_repetitions_have_the_numbers_of_one_process(tmp_path: Path) -> None:
     """Random methods and seeds, with and without secure sums; 20 runs in all."""
     draw = random.Random(40)
     cases = [(method, secure) for method in METHODS for secure in (False, True)]
-    settings = [
-        {"method": m, "secure": s, "rounds": draw.randint(1, 3), "seed": draw.randrange(999)}
-        for m, s in cases
+    task = {"task": "graph-classification"}
+    settings: list[dict[str, Any]] = [
+        {
+            "method": method,
+            "secure": secure,
+            "rounds": draw.randint(1, 3),
+            "seed": draw.randrange(999),
+            "options": {} if method in ("fedstar", "feddense") else task,
+        }
+        for method, secure in cases
     ]
     with consortium(tmp_path, FOUR, **settings[0]) as members:
         know_each_other(members)
