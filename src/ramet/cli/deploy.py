@@ -113,6 +113,18 @@ def deploy_member(
     print_line(f"accepted in secure sums, fingerprint {fingerprint}")
 
 
+@deploy_app.command("remove-member")
+def deploy_remove_member(
+    site: Annotated[str, typer.Argument(help="The name of the site that has left.")],
+    folder: PartyFolder = Path(),
+) -> None:
+    """At a site: no longer expect the site called SITE in secure sums."""
+    from ramet.deploy.site import remove_member
+
+    remove_member(site, folder.absolute())
+    print_line(f"{site}: no longer expected in secure sums")
+
+
 @deploy_app.command("revoke")
 def deploy_revoke(
     site: Annotated[str, typer.Argument(help="The site's name.")], folder: PartyFolder = Path()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from ramet.deploy.party import Party, Say, check_path, make_private_folder, priv
 from ramet.deploy.probes import Check, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.disk import all_or_nothing, write_atomically
-from ramet.errors import RametError
+from ramet.errors import RametError, unknown
 from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, app_hash, write_guard
 from ramet.flower.programs import node_config_text
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
@@ -327,10 +327,27 @@ def add_member(application: Path, folder: Path) -> str:
 
 
 def _write_member(folder: Path, site: str, public: str) -> str:
-    path, fingerprint = folder / MEMBERS, keys.fingerprint(public)
-    known = tomllib.loads(path.read_text()) if path.exists() else {}
-    write_atomically(path, tomli_w.dumps({**known, site: fingerprint}), mode=0o600)
+    fingerprint = keys.fingerprint(public)
+    _write_members(folder, {**_members(folder), site: fingerprint})
     return fingerprint
+
+
+def remove_member(site: str, folder: Path) -> None:
+    """No longer expect a site that has left in secure sums."""
+    known, own = _members(folder), Site.open(folder).settings.site
+    others = [name for name in known if name != own]
+    if site not in others:
+        raise unknown("member", site, others)
+    _write_members(folder, {name: one for name, one in known.items() if name != site})
+
+
+def _members(folder: Path) -> dict[str, str]:
+    path = folder / MEMBERS
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
+def _write_members(folder: Path, members: Mapping[str, str]) -> None:
+    write_atomically(folder / MEMBERS, tomli_w.dumps(members), mode=0o600)
 
 
 def _owners_changes(settings: Path) -> Allow:

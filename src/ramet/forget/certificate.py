@@ -23,6 +23,7 @@ from ramet.experiment import RunFolder
 from ramet.experiment.files import read_json
 from ramet.experiment.run_facts import DATA_SHA256, SPLIT
 from ramet.experiment.start_from import START_FILE
+from ramet.partition.own import SITES
 from ramet.version import __version__
 
 if TYPE_CHECKING:  # need an extra
@@ -143,7 +144,7 @@ class Pair(_Frozen):
         old, new = before.signed_charter(), after.signed_charter()
         if (old is None) != (new is None):
             raise ForgettingError("of a run and its repetition, only one is verified.")
-        if old is not None and new is not None and _terms(old.charter) != _terms(new.charter):
+        if old is not None and new is not None and not _same_terms(old.charter, new.charter):
             raise ForgettingError(f"{after.name} has other terms than {before.name}.")
 
 
@@ -247,11 +248,15 @@ class Certificate(_Frozen):
         return signed.charter
 
 
-def _terms(charter: Charter) -> object:
-    """What two runs of different sites have in common."""
-    settings = {**charter.terms["settings"]}
-    settings["options"] = {k: v for k, v in settings["options"].items() if k != "sites"}
-    return settings, charter.terms["version"]
+def _same_terms(old: Charter, new: Charter) -> bool:
+    """Whether two runs differ in their sites only, and in a quorum that these cannot reach."""
+    before, after = old.terms["settings"], new.terms["settings"]
+    fitting = {
+        "options": {**before["options"], SITES: after["options"].get(SITES)},
+        "quorum": min(before["quorum"], len(new.sites)),
+    }
+    same_version: bool = old.terms["version"] == new.terms["version"]
+    return same_version and {**before, **fitting} == after
 
 
 def _bytes(text: str) -> bytes:

@@ -139,7 +139,9 @@ def without(experiment: Experiment, site: str) -> RunSettings:
     setting, settings = experiment.setting, experiment.settings
     assert isinstance(setting, OwnSetting)
     rest = [str(file or name) for name, file in setting.files.items() if name != site]
-    return settings.model_copy(update={"options": {**settings.options, SITES: shlex.join(rest)}})
+    options = {**settings.options, SITES: shlex.join(rest)}
+    quorum = min(settings.quorum, len(rest))
+    return settings.model_copy(update={"options": options, "quorum": quorum})
 
 
 def _check(run: RunFolder, site: str) -> None:
