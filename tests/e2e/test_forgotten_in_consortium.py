@@ -84,6 +84,9 @@ def test_repetitions_have_the_numbers_of_one_process(tmp_path: Path) -> None:
     ]
     with consortium(tmp_path, FOUR, **settings[0]) as members:
         know_each_other(members)
+        members.stop()
+        members.allow(methods=METHODS, rounds=3)
+        members.start()
         for number, given in enumerate(settings):
             members.change_settings(**given)
             run(members, tmp_path / f"all-{number}")
