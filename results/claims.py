@@ -16,7 +16,7 @@ from ramet.papers.savings import bytes_both_ways
 from ramet.papers.wanted import RunsByFolder, Status
 from ramet.report.text import markdown_table, plural
 from ramet.studies.choice import Choice, differences, samples_ratio
-from ramet.studies.gains import MOST_PAIRS, Gain, paired_gain
+from ramet.studies.gains import FEWEST_PAIRS, MOST_PAIRS, Gain, paired_gain
 
 
 class Claim(BaseModel):
@@ -182,7 +182,9 @@ def _difference(one: Outcome) -> str:
     text = f"{100 * gain.mean:+.2f}"
     if gain.low is not None and gain.high is not None:
         text += f" [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
-    if one.status == "undecided" and gain.spread is not None:
+    if one.status == "undecided" and gain.spread is None:
+        text += f"; at least {FEWEST_PAIRS} splits would decide it"
+    elif one.status == "undecided":
         wanted = gain.pairs_to_decide(one.claim.at_least / 100) or f"over {MOST_PAIRS}"
         text += f"; {wanted} {'seeds' if one.splits == 1 else 'splits'} would decide it"
     if one.claim.at_least:

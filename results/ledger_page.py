@@ -54,8 +54,10 @@ def _queue(queue: Sequence[Command]) -> Iterator[str]:
     yield "## The queue"
     yield (
         "What would add most, cheapest first, and last what cannot be compared with print. "
-        "Core-hours are estimated from the seconds of kept runs; ? if there are none. A command "
-        "continues where it stopped, and kept runs are not repeated."
+        "Core-hours are estimated from the CPU-seconds of kept runs, or the seconds of those that "
+        "did not count them; ? if there are none. A command continues where it stopped, and kept "
+        "runs are not repeated. `python results/missing_runs.py SCRATCH` does one run after the "
+        "other, the main tables first."
     )
     yield markdown_table(
         ("core-hours", "runs", "now", "command"),

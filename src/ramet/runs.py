@@ -368,7 +368,7 @@ def _finish(folder: RunFolder, computing: Computing, observe: Observer | None) -
             if experiment.settings.engine == "local":
                 threads = torch_threads(experiment.settings.threads)
                 with threads, local_engine(folder, workers, computing.cores) as wire:
-                    execute(folder, wire, observer, wire.write)
+                    execute(folder, wire, observer, wire.write, elsewhere=wire.elsewhere)
             else:
                 from ramet.flower.launch import launch
 

@@ -15,7 +15,9 @@ from command_line import ramet as command
 from consortia import Members, consortium
 from federations import merged_sha256
 from ramet.deploy.coordinator import Coordinator
+from ramet.errors import RametError
 from ramet.experiment import RunFolder
+from ramet.forget import forget
 
 pytestmark = [
     pytest.mark.e2e,
@@ -90,15 +92,20 @@ def test_repetitions_have_the_numbers_of_one_process(tmp_path: Path) -> None:
         for number, given in enumerate(settings):
             members.change_settings(**given)
             run(members, tmp_path / f"all-{number}")
-        leave(members, draw.choice([*FOUR]))
+        gone = draw.choice([*FOUR])
+        leave(members, gone)
+        members.change_settings(**settings[1])
+        with pytest.raises(RametError, match="Start a new run with another seed"):
+            run(members, tmp_path / "refused")
         for number, given in enumerate(settings):
+            given["seed"] += 1000 * given["secure"]
             members.change_settings(**given)
             repeated = run(members, tmp_path / f"again-{number}")
             merge = {"merge": "fixed-point"} if given["secure"] else {}
             expected = never(members, repeated, tmp_path / f"alone-{number}", **merge)
-            summary = repeated.summary()
-            assert summary is not None
-            assert summary.sha256 == expected, given
+            path = tmp_path / f"all-{number}"
+            certificate, _ = forget(path, gone, repeated=[repeated.path])
+            assert certificate.last.learnt == expected, given
 
 
 def never(members: Members, repeated: RunFolder, out: Path, **options: Any) -> str:

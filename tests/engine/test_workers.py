@@ -143,6 +143,24 @@ def test_workers_give_the_numbers_of_one_process(case: str, pool: Pool, tmp_path
         assert ramet.resume(run.path).frame.equals(whole.frame)
 
 
+def test_the_cpu_seconds_of_a_run_are_those_of_all_its_processes(
+    pool: Pool, tmp_path: Path
+) -> None:
+    whole = in_one_process(tmp_path / "one", method="fedavg")
+    assert (whole.summary.cpu_seconds or 0) > 0
+    run = same_run(whole, tmp_path / "workers")
+    wire = workers_of(pool, run)
+    execute(run, wire, lambda _: None, wire.write, elsewhere=wire.elsewhere)
+    summary = run.summary()
+    assert summary is not None
+    assert 0 < wire.elsewhere() < (summary.cpu_seconds or 0)
+    run = same_run(whole, tmp_path / "unknown")
+    executed(run, workers_of(pool, run))
+    summary = run.summary()
+    assert summary is not None
+    assert summary.cpu_seconds is None
+
+
 def test_a_run_may_change_between_workers_and_one_process(pool: Pool, tmp_path: Path) -> None:
     whole = in_one_process(tmp_path / "one", method="fedstar", rounds=4)
     run = same_run(whole, tmp_path / "both")

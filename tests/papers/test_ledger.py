@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ramet.errors import RametError
-from ramet.papers.ledger import STATUSES, Ledger, _seconds, ledger
+from ramet.papers.ledger import STATUSES, Ledger, _duration, _seconds, ledger
 from ramet.papers.wanted import kept_by_folder
+from result_modules import imported
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -106,3 +108,40 @@ def test_an_unknown_folder_is_an_error() -> None:
         _print_ledger(Path("nowhere"), status=True, queue=False, as_json=False)
     with pytest.raises(RametError, match="either --status or --queue"):
         _print_ledger(RESULTS, status=True, queue=True, as_json=False)
+
+
+def test_the_queue_does_a_setting_split_by_split_and_the_main_tables_first(found: Ledger) -> None:
+    with imported("missing_runs") as (missing_runs,):
+        commands = missing_runs.commands(found)
+    assert len(commands) == sum(len(one.by_split) for one in found.queue)
+    main = sum(len(one.by_split) for one in found.queue if one.in_main_tables)
+    places = [_place(text) for text in commands[:main]]
+    assert places == sorted(places)
+    assert not any("authors" in text or "acm" in text for text in commands[:main])
+
+
+def _place(command: str) -> tuple[int, int]:
+    words = command.split()
+    settings = ["single", "bio-sm", "cross-diff", "bio-sn-cv", "cross-sim", "bio-sm-sn", "multi"]
+    return settings.index(words[words.index("--setting") + 1]), int(
+        words[words.index("--split-seed") + 1]
+    )
+
+
+def test_the_missing_runs_are_kept_and_stop_on_a_flag(tmp_path: Path) -> None:
+    command = f"ramet compare local --setting tiny --rounds 2 --seeds 1 --keep {tmp_path / 'kept'}"
+    with imported("missing_runs") as (missing_runs,):
+        assert missing_runs.run(command, tmp_path, tmp_path / "stop")
+        (kept,) = (tmp_path / "kept").iterdir()
+        (tmp_path / "stop").touch()
+        assert missing_runs.run(command.replace("seeds 1", "seeds 2"), tmp_path, tmp_path / "stop")
+        assert [*(tmp_path / "kept").iterdir()] == [kept]
+        (tmp_path / "stop").unlink()
+        assert not missing_runs.run(f"{command} --splits 0", tmp_path, tmp_path / "stop")
+
+
+def test_core_hours_are_cpu_seconds_where_runs_counted_them() -> None:
+    runs = kept_by_folder(RESULTS)["single"]["local"]
+    draw, run = next(iter(runs.items()))
+    counted = replace(run, summary=run.summary.model_copy(update={"cpu_seconds": 36.0}))
+    assert _duration({**runs, draw: counted}) == 36.0

@@ -143,6 +143,25 @@ def deploy_start(folder: PartyFolder = Path()) -> None:
     open_party(folder.absolute()).start(print_line)
 
 
+@deploy_app.command("answer")
+def deploy_answer(
+    messages: Annotated[
+        Path, typer.Argument(help="The folder that the coordinator and this site exchange.")
+    ],
+    folder: PartyFolder = Path(),
+) -> None:
+    """At a site: answer the requests in the folder MESSAGES, and end.
+
+    For a site where no program may connect to the coordinator, such as one of batch jobs.
+
+    Example: ramet deploy answer /exchange/north hospitals-north
+    """
+    from ramet.deploy.site import Site
+
+    for line in Site.open(folder.absolute()).answer(messages):
+        print_line(line)
+
+
 @deploy_app.command("status")
 def deploy_status(
     folder: PartyFolder = Path(),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tomli_w
+from filelock import FileLock
 
 from ramet.deploy import keys
 from ramet.deploy.alive import HEARTBEAT, describe, is_recent, last_heartbeat
@@ -28,7 +31,14 @@ from ramet.deploy.probes import Check, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError, unknown
-from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, app_hash, write_guard
+from ramet.flower.guard import (
+    CERTIFICATE_VARIABLE,
+    EVENTS_VARIABLE,
+    HEARTBEAT_VARIABLE,
+    LIST_VARIABLE,
+    app_hash,
+    write_guard,
+)
 from ramet.flower.programs import node_config_text
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
 from ramet.flower.terms import MEMBERS as NODE_MEMBERS
@@ -133,6 +143,19 @@ class Site(Party):
             replace(superexec(self.folder, runtime, ("--insecure",)), bin_folder=GUARD),
             *exporter(self.folder, self.settings.metrics_port),
         )
+
+    def answer(self, messages: Path) -> Iterator[str]:
+        """Answer the requests of the coordinator that are in a folder, and yield what was done."""
+        from ramet.flower.client_app import app
+        from ramet.flower.file_drop import answer_files
+
+        if not messages.is_dir():
+            raise RametError(f"{messages} is no folder. It is the one that the coordinator fills.")
+        os.environ[LIST_VARIABLE] = str(self.accepted)
+        os.environ[EVENTS_VARIABLE] = str(self.events)
+        lock = FileLock(self.folder / ".answer.lock")
+        with lock, chdir(self.folder):  # node configs have paths within it
+            yield from answer_files(app, messages.absolute(), node_config(self.settings))
 
     @property
     def last_heartbeat(self) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from logging import INFO, WARNING
 
@@ -27,11 +28,13 @@ def execute(
     observe: Observer,
     write: Callable[[], None] | None = None,
     seconds: float = SECONDS,
+    elsewhere: Callable[[], float] | None = None,
 ) -> None:
     """Run the remaining rounds over a wire, and write the result.
 
     If the run has regions, the wire is to their coordinators. If clients may stay in memory,
-    ``write`` writes their states, every few ``seconds``.
+    ``write`` writes their states, every few ``seconds``. ``elsewhere`` gives the CPU-seconds of
+    other processes so far; without it, the CPU-seconds of rounds are not known.
     """
     with (
         folder.locked("run"),
@@ -49,7 +52,11 @@ def execute(
             timed = TimedSnapshots(rounds.snapshots, write, seconds, exchanges)
             return replace(rounds, snapshots=timed)
 
+        cpu_seconds = None if elsewhere is None else _cpu_seconds_of_rounds(elsewhere)
+
         def record_round(record: Record) -> None:
+            if cpu_seconds is not None:
+                record = replace(record, cpu_seconds=next(cpu_seconds))
             log.append(record)
             _log_evaluated(record)
             observe(record)
@@ -68,6 +75,20 @@ def execute(
         simulated = any(ledger.exists() for ledger in ledgers)
         summary = summarise(experiment, log.read(), sha256, folder.baselines(), simulated)
         folder.write(RESULT, summary.to_json())
+
+
+def _cpu_seconds_of_rounds(elsewhere: Callable[[], float]) -> Iterator[float]:
+    """The CPU-seconds that each round has taken, in this process and elsewhere."""
+    begun = time.process_time() + elsewhere()
+
+    def rounds() -> Iterator[float]:
+        last = begun
+        while True:
+            now = time.process_time() + elsewhere()
+            yield round(now - last, 3)
+            last = now
+
+    return rounds()
 
 
 def _log_evaluated(record: Record) -> None:

@@ -75,7 +75,7 @@ def regional_wire(folder: RunFolder, clients: KeepingWire) -> LocalWire:
     """The regional coordinators of a run in this process."""
     rounds = rounds_of(folder.experiment(), folder.path / "server", regional=True)
     region = Region(rounds.direct(clients))
-    return LocalWire(lambda _: region, write=clients.write)
+    return LocalWire(lambda _: region, write=clients.write, elsewhere=clients.elsewhere)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ramet.metrics.summary import (
     Baseline,
     ModelSize,
     Privacy,
+    cpu_seconds,
     flops,
     merging,
     sample_interval,
@@ -64,6 +65,7 @@ def summarise(
         merging=merging(records),
         sha256=sha256,
         seconds=round(sum(record.seconds for record in records), 3),
+        cpu_seconds=cpu_seconds(records),
         peak_memory=max(record.memory for record in records),
     )
 

@@ -132,10 +132,14 @@ class Pair(_Frozen):
     before: RunFacts
     after: RunFacts
 
-    def check(self, site: str) -> None:
-        """Raise ForgettingError unless only the site is missing in the second run."""
+    def check(self, site: str, people: bool) -> None:
+        """Raise ForgettingError unless the second run lacks the site, or people of it, alone."""
         before, after = self.before, self.after
-        if site in after.sites or {*after.sites} != {*before.sites} - {site}:
+        if people:  # what others' columns are prepared with changes, so their data do as well
+            own = after.sites.get(site)
+            if {*after.sites} != {*before.sites} or own in (None, before.sites.get(site)):
+                raise ForgettingError(f"{after.name} is not {before.name} with less of {site}.")
+        elif site in after.sites or {*after.sites} != {*before.sites} - {site}:
             raise ForgettingError(f"{after.name} is not {before.name} without {site}.")
         if after.learnt is None:
             raise ForgettingError(f"{after.name} is not finished.")
@@ -165,6 +169,8 @@ class Certificate(_Frozen):
     ramet: str
     date: str
     site: str
+    people: int | None = None
+    """How many people of the site were forgotten; None for all of it."""
     runs: tuple[Pair, ...]
     """The earliest first; the last one is the run that was asked for."""
     descendants: tuple[Descendant, ...]
@@ -173,10 +179,17 @@ class Certificate(_Frozen):
     """Of the other sites."""
 
     @staticmethod
-    def of(site: str, runs: Sequence[Pair], found: Iterable[Descendant]) -> Certificate:
+    def of(
+        site: str, runs: Sequence[Pair], found: Iterable[Descendant], people: int | None = None
+    ) -> Certificate:
         date = datetime.now(UTC).date().isoformat()
         return Certificate(
-            ramet=__version__, date=date, site=site, runs=tuple(runs), descendants=tuple(found)
+            ramet=__version__,
+            date=date,
+            site=site,
+            people=people,
+            runs=tuple(runs),
+            descendants=tuple(found),
         )
 
     @staticmethod
@@ -208,7 +221,7 @@ class Certificate(_Frozen):
             raise ForgettingError(f"{self.site} was in no run of the certificate.")
         origin = self.runs[0].before.started_from
         for pair in self.runs:
-            pair.check(self.site)
+            pair.check(self.site, self.people is not None)
             if pair.after.started_from != origin:
                 raise ForgettingError(
                     f"{pair.after.name} did not start from {origin or 'nothing'}."

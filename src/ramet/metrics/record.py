@@ -27,6 +27,8 @@ class Record:
     down: Mapping[str, int]  # client -> bytes sent to it, even if it did not answer
     failed: Mapping[str, str]  # client -> reason
     seconds: float
+    cpu_seconds: float | None = field(default=None, kw_only=True, compare=False)
+    """Of all processes that computed the round; None if they are not all on this machine."""
     memory: int = 0  # bytes, the highest peak of any client's process
     overview: Mapping[str, float] = field(default_factory=dict)  # the server's model on all data
     merging: Mapping[str, float] = field(default_factory=dict)  # what the merging rule reported

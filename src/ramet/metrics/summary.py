@@ -155,6 +155,8 @@ class Summary(_Frozen):
     sha256: str
     """Hash of everything that was learned, including the arrays of the merging rule."""
     seconds: float
+    cpu_seconds: float | None = None
+    """Of all processes; None if they are not all on one machine, and in older runs."""
     peak_memory: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -258,6 +260,11 @@ def merging(records: Sequence[Record]) -> dict[str, dict[str, float]]:
         for when, numbers in reported.items()
         if numbers
     }
+
+
+def cpu_seconds(records: Sequence[Record]) -> float | None:
+    known = [one.cpu_seconds for one in records if one.cpu_seconds is not None]
+    return round(sum(known), 3) if len(known) == len(records) else None
 
 
 def traffic(records: Sequence[Record]) -> Traffic:

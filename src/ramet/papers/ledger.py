@@ -64,6 +64,10 @@ class Command:
     status: Status
     runs: int
     hours: float | None
+    setting: str
+    in_main_tables: bool
+    by_split: Mapping[int, str]
+    """Commands that do the same split by split."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,13 @@ class _Wanted:
 
     def missing(self, runs: RunsByFolder) -> int:
         """The number of runs up to the protocol's splits, or with one split its seeds."""
-        own = self.runs(runs)
         if self.protocol.splits > 1:
-            done = {draw.split_seed for draw in own}
-            return len(set(_split_seeds(self.protocol)) - done)
-        return max(0, self.protocol.seeds - len({draw.seed for draw in own}))
+            return len(self._missing_splits(runs))
+        return max(0, self.protocol.seeds - len({draw.seed for draw in self.runs(runs)}))
+
+    def _missing_splits(self, runs: RunsByFolder) -> list[int]:
+        done = {draw.split_seed for draw in self.runs(runs)}
+        return sorted({*_split_seeds(self.protocol)} - done)
 
     def status(self, runs: RunsByFolder) -> Status:
         if isinstance(self.printed, Printed):
@@ -163,14 +169,26 @@ class _Wanted:
 
     def command(self, runs: RunsByFolder) -> Command:
         options = [f"--set {key}={value}" for key, value in self.printed.setting_options.items()]
-        splits = f" --splits {self.protocol.splits}" if self.protocol.splits > 1 else ""
+        splits = self.protocol.splits
         seeds = "1" if self.protocol.seeds == 1 else f"1-{self.protocol.seeds}"
         method = shlex.quote(self.method)
         words = ["ramet compare", method, "--setting", self.printed.setting, *options]
         words += [f"--rounds {self.printed.rounds}"] if self.printed.rounds else []
-        text = f"{' '.join(words)} --seeds {seeds}{splits} --keep results/{self.printed.group}"
+        stem, kept = " ".join([*words, "--seeds", seeds]), f"--keep results/{self.printed.group}"
+        text = f"{stem} --splits {splits} {kept}" if splits > 1 else f"{stem} {kept}"
+        one_by_one = {
+            seed: f"{stem} --split-seed {seed} {kept}" for seed in self._missing_splits(runs)
+        }
         missing = self.missing(runs)
-        return Command(text, self.status(runs), missing, _hours(missing, self, runs))
+        return Command(
+            text,
+            self.status(runs),
+            missing,
+            _hours(missing, self, runs),
+            setting=self.printed.setting,
+            in_main_tables=self.table in MAIN_TABLES,
+            by_split=one_by_one if splits > 1 else {SPLIT_SEED: text},
+        )
 
 
 def _split_seeds(protocol: Protocol) -> range:
@@ -236,7 +254,7 @@ def _is_run(entry: PrintedEntry) -> bool:
 
 
 def _hours(missing: int, wanted: _Wanted, runs: RunsByFolder) -> float | None:
-    """Core-hours of the missing runs, from the seconds of kept ones."""
+    """Core-hours of the missing runs, from the CPU-seconds of kept ones."""
     if not missing:
         return 0.0
     seconds = _seconds(wanted.printed.group, wanted.label, runs)
@@ -271,4 +289,8 @@ def _trains_differently(label: str) -> bool:
 
 
 def _duration(runs: Mapping[Draw, Any]) -> float | None:
-    return fmean(run.summary.seconds for run in runs.values()) if runs else None
+    """Mean CPU-seconds; seconds if the runs are too old to have counted them."""
+    summaries = [run.summary for run in runs.values()]
+    counted = [one.cpu_seconds for one in summaries if one.cpu_seconds is not None]
+    seconds = counted or [one.seconds for one in summaries]
+    return fmean(seconds) if seconds else None

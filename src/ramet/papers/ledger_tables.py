@@ -11,7 +11,7 @@ from ramet.papers.ledger import STATUSES, Entry, Ledger
 from ramet.papers.reproduction import ReproducedCell
 from ramet.report.plain_table import list_table
 from ramet.report.text import plural
-from ramet.studies.gains import MOST_PAIRS
+from ramet.studies.gains import FEWEST_PAIRS, MOST_PAIRS
 
 _BLANK = "–"
 
@@ -44,8 +44,10 @@ def totals(ledger: Ledger) -> str:
     """How much of the main tables and of everything is done, and what is left."""
     main, left = ledger.main_cells(), sum(one.hours or 0.0 for one in ledger.queue)
     run = sum(cell.status != "not run" for cell in main)
+    whole = sum(cell.splits >= FEWEST_PAIRS for cell in main)
     return (
-        f"Main tables: {run} of {len(main)} cells are run ({counts(main)}). All: "
+        f"Main tables: {run} of {len(main)} cells are run, {whole} of them on at least "
+        f"{FEWEST_PAIRS} splits ({counts(main)}). All: "
         f"{counts(ledger.cells)}. Left: {plural(len(ledger.queue), 'command')}, about {left:.0f} "
         "core-hours."
     )

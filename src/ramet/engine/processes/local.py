@@ -26,6 +26,11 @@ class KeepingWire(Wire, Protocol):
         """Writes the states that are in memory only."""
         ...
 
+    @property
+    def elsewhere(self) -> Callable[[], float]:
+        """CPU-seconds that other processes have worked for the run so far."""
+        ...
+
 
 _LONG = 1.0
 """Seconds of a round whose files are worth waiting for the disk."""
@@ -33,6 +38,11 @@ _LONG = 1.0
 
 def nothing() -> None:
     """Write nothing, where all states are on disk."""
+
+
+def no_time() -> float:
+    """The CPU-seconds of other processes, where there are none."""
+    return 0.0
 
 
 @dataclass
@@ -46,10 +56,12 @@ class LocalWire:
     Args:
         client: returns the client with a name.
         write: writes the states of clients that are in memory only.
+        elsewhere: CPU-seconds that other processes have worked so far.
     """
 
     client: Callable[[str], Answering]
     write: Callable[[], None] = field(default=nothing, kw_only=True)
+    elsewhere: Callable[[], float] = field(default=no_time, kw_only=True)
     _begun: float | None = field(default=None, init=False)
     _long: bool = field(default=True, init=False)
 

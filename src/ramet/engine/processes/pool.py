@@ -77,6 +77,7 @@ class Done:
 
     outcome: Payload | Exception
     seconds: float
+    cpu_seconds: float
 
 
 class Worker:
@@ -167,14 +168,15 @@ def serve(serving: Serving, arguments: Sequence[str]) -> None:
     Thread(target=_receive, args=(connection, jobs), daemon=True).start()
     while True:
         job = jobs.get()
-        start = time.monotonic()
+        start, cpu_start = time.monotonic(), time.process_time()
         outcome: Payload | Exception
         try:
             outcome = job.done_by(serving)
         except Exception as error:  # noqa: BLE001 - whatever a client raises
             outcome = _portable(error)
         try:
-            connection.send(Done(outcome, time.monotonic() - start))
+            seconds, cpu_seconds = time.monotonic() - start, time.process_time() - cpu_start
+            connection.send(Done(outcome, seconds, cpu_seconds))
         except BrokenPipeError:  # the process that gives jobs has ended
             return
 

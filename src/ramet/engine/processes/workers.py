@@ -49,6 +49,7 @@ class WorkersWire:
         self._waiting: dict[str, Job] = {}
         self._owner: dict[str, Worker] = {}
         self._seconds: dict[str, float] = {}
+        self._cpu_seconds = 0.0
         self._unwritten: set[str] = set()
         self._lost: Counter[tuple[str, float]] = Counter()
 
@@ -88,6 +89,10 @@ class WorkersWire:
         for error in failed:
             raise error
         self._unwritten.clear()
+
+    def elsewhere(self) -> float:
+        """CPU-seconds of the workers so far."""
+        return self._cpu_seconds
 
     def close(self) -> None:
         self._sent.close()
@@ -137,6 +142,7 @@ class WorkersWire:
         if isinstance(done.outcome, Exception):
             raise done.outcome
         self._seconds[job.client] = done.seconds
+        self._cpu_seconds += done.cpu_seconds
         if self._lives:
             self._unwritten.add(job.client)
         return job.client, done.outcome
@@ -216,6 +222,10 @@ class GrowingWire:
     def write(self) -> None:
         """Write the states that are in memory."""
         (self._wire or self.local).write()
+
+    def elsewhere(self) -> float:
+        """CPU-seconds of the workers so far."""
+        return (self._wire or self.local).elsewhere()
 
     def _grow(self, number: int, answered: int) -> None:
         """Start the workers if that saves more time than it takes."""
