@@ -2,7 +2,8 @@
 
 Five sites have parts of Cora by Louvain. One after the other is forgotten. An attacker who has the
 old model, the new one, or both, guesses which of its papers were trained on, by their loss or by
-how much the loss has grown. Writes `results/forgetting.jsonl`.
+how much the loss has grown. Then a site joins after 300 rounds of the others and is forgotten 30
+rounds later: what that costs, beside a repetition of everything. Writes `results/forgetting.jsonl`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ def main() -> None:
             toml = next(one for one in sites if one.parent.name == site)
             found[site] = _attacked(old, new, toml, masks[site])
             found[site]["same_as_never"] = _never(root, sites, site) == certificate.last.learnt
+        facts["late"] = _late(root, sites)
     same = sum(one["same_as_never"] for one in found.values())
     facts |= {"same_as_never": f"{same} of {len(found)}", "auc": _all(found)}
     FILE.write_text(json.dumps(facts) + "\n")
@@ -109,6 +112,32 @@ def _never(root: Path, sites: list[Path], gone: str) -> str:
     options: dict[str, Any] = {"network": "gcn", "rounds": ROUNDS, "epochs": 3}
     result = ramet.run("fedavg", "own", sites=rest, out=root / f"never-{gone}", **options)
     return result.summary.sha256
+
+
+def _late(root: Path, sites: list[Path]) -> dict[str, Any]:
+    """Rounds and seconds of forgetting a site that joined late, and of all rounds without it."""
+    options: dict[str, Any] = {"network": "gcn", "epochs": 3}
+    before, after = 300, 30
+    first = ramet.run("fedavg", "own", sites=sites[:-1], rounds=before, out=root / "1", **options)
+    second = ramet.run(
+        "fedavg",
+        "own",
+        sites=sites,
+        rounds=after,
+        out=root / "2",
+        start_from=first.folder,
+        **options,
+    )
+    began = time.perf_counter()
+    certificate, path = forget(second.folder, sites[-1].parent.name)
+    seconds = time.perf_counter() - began
+    whole = first.summary.seconds + ramet.resume(path.parent).summary.seconds
+    return {
+        "rounds": certificate.last.rounds,
+        "seconds": round(seconds, 1),
+        "whole_rounds": before + after,
+        "whole_seconds": round(whole, 1),
+    }
 
 
 def _all(found: dict[str, Any]) -> dict[str, list[float]]:

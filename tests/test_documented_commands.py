@@ -29,6 +29,7 @@ import ramet.cli.main
 from ramet.experiment import RunFolder
 
 ROOT = Path(__file__).parents[1]
+EXAMPLES = "docs/examples/"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -207,9 +208,10 @@ def run_python(block: Block) -> None:
 
 
 def run_script(script: str, *arguments: str) -> None:
-    """Run a script that the page contains; one of this repository only has to exist."""
-    if Path(script).exists():
-        subprocess.run([sys.executable, script, *arguments], check=True)
+    """Run a script that the page contains, or an example; others only have to exist."""
+    place = ROOT / script if script.startswith(EXAMPLES) else Path(script)
+    if place.exists():
+        subprocess.run([sys.executable, place, *arguments], check=True)
     else:
         assert (ROOT / script).is_file(), f"there is no {script}"
 

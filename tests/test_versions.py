@@ -22,6 +22,23 @@ def test_citation_and_changelog_have_the_version_of_the_package() -> None:
     assert f"## [{ramet.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_the_chart_has_the_version_of_the_package() -> None:
+    chart = (ROOT / "deploy" / "helm" / "ramet" / "Chart.yaml").read_text()
+    versions = re.findall(r'^(?:version|appVersion): "?([^"\n]+)', chart, re.MULTILINE)
+    assert versions == [ramet.__version__, ramet.__version__]
+
+
+def test_actions_are_pinned_to_a_commit() -> None:
+    used = [
+        line
+        for file in (ROOT / ".github" / "workflows").glob("*.yml")
+        for line in file.read_text().splitlines()
+        if "uses:" in line
+    ]
+    assert used
+    assert not [line for line in used if not re.search(r"@[0-9a-f]{40} # v[0-9.]+$", line)]
+
+
 def test_ci_and_make_install_every_extra() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     extras = re.findall(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -33,8 +33,10 @@ from ramet.models.networks import NETWORKS
 from ramet.models.shape import GraphShape, LinkShape, NodeShape
 from ramet.report.text import markdown_table
 from ramet.rules.method import switchable_arrays
+from ramet.scale import Scale
 from ramet.studies.archive import finished_runs
-from ramet.studies.finished_run import FinishedRun
+from ramet.studies.finished_run import Draw, FinishedRun
+from ramet.studies.gains import by_split_or_seed
 from ramet.tasks import TaskName
 
 ROOT = Path(__file__).parents[2]
@@ -270,43 +272,56 @@ def arguments(name: str) -> str:
 
 def results(methods: Sequence[str]) -> str:
     """The scores of the kept runs after the last round, by setting."""
-    rows, dates, versions = [], set(), set()
-    for folder in sorted({path.parent for path in RESULTS.glob("*/*.json")}):
-        if folder.name == _ONE_ROUND_ONLY:
-            continue
-        for label, by_seed in finished_runs(sorted(folder.glob("*.json"))).items():
-            if label.partition(",")[0] in methods:
-                runs = list(by_seed.values())
-                rows.append([f"`{runs[0].setting}`", f"`{label}`", *_scores(runs)])
-                dates |= {run.date for run in runs}
-                versions |= {run.versions["torch"] for run in runs}
-    if not rows:
+    joined = _joined(methods)
+    if not joined:
         return "There are no kept runs yet."
-    heads = ["setting", "method", "runs", "mean over clients, %", "server's model on all data, %"]
+    rows = [
+        [f"`{setting}`", f"`{label}`", str(rounds), *_scores(by_draw)]
+        for (setting, label, rounds), by_draw in sorted(joined.items())
+    ]
+    runs = [run for by_draw in joined.values() for run in by_draw.values()]
+    heads = ["setting", "method", "rounds", "runs", "metric", "mean over clients"]
+    more = ["server's model on all data", "KB up per client and round"]
     return (
-        markdown_table([*heads, "KB up per client and round"], rows)
-        + "\n\nMean ± standard deviation over the runs, after the last round: ROC-AUC for link "
-        "prediction, `minesweeper`, `tolokers`, `questions` and `twitch`, accuracy otherwise. The "
-        "server's model is evaluated only if everything is "
-        f"shared and the setting is a simulation with all data. Runs of {_range(dates)}, torch "
-        f"{', '.join(sorted(versions))}; `results/` has each run's command and SHA-256. "
-        "[Reproducing the papers](../reproducing.md) discusses them."
+        markdown_table([*heads, *more], rows)
+        + "\n\nMean ± standard deviation over the means of splits, or over the seeds of one split, "
+        "after the last round. The server's model is evaluated only if everything is shared and "
+        "the setting is a simulation with all data. Runs of "
+        f"{_range({run.date for run in runs})}, torch "
+        f"{', '.join(sorted({run.versions['torch'] for run in runs}))}; `results/` has each run's "
+        "command and SHA-256. [Reproducing the papers](../reproducing.md) discusses them."
     )
 
 
-def _scores(runs: Sequence[FinishedRun]) -> Iterator[str]:
-    scores = [run.summary.scores for run in runs]
-    yield str(len(runs))
-    yield _mean([one.test for one in scores])
-    on_all = [one.overview["test"] for one in scores if one.overview]
-    yield _mean(on_all) if on_all else "–"
-    up = fmean(run.summary.traffic.up_per_client_round for run in runs)
+def _joined(methods: Sequence[str]) -> dict[tuple[str, str, int], dict[Draw, FinishedRun]]:
+    """By setting, method with options, and rounds: the runs of all folders."""
+    joined: dict[tuple[str, str, int], dict[Draw, FinishedRun]] = {}
+    for folder in sorted({path.parent for path in RESULTS.glob("*/*.json")}):
+        if folder.name == _ONE_ROUND_ONLY:
+            continue
+        for label, by_draw in finished_runs(sorted(folder.glob("*.json"))).items():
+            if label.partition(",")[0] in methods:
+                for draw, run in by_draw.items():
+                    joined.setdefault((run.setting, label, len(run.rounds)), {})[draw] = run
+    return joined
+
+
+def _scores(by_draw: Mapping[Draw, FinishedRun]) -> Iterator[str]:
+    splits = len({draw.split_seed for draw in by_draw})
+    yield f"{len(by_draw)} on {splits} splits" if splits > 1 else str(len(by_draw))
+    summary = next(iter(by_draw.values())).summary
+    yield summary.scale.label(summary.metric)
+    scores = {draw: run.summary.scores for draw, run in by_draw.items()}
+    yield _mean({draw: one.test for draw, one in scores.items()}, summary.scale)
+    on_all = {draw: one.overview["test"] for draw, one in scores.items() if one.overview}
+    yield _mean(on_all, summary.scale) if on_all else "–"
+    up = fmean(run.summary.traffic.up_per_client_round for run in by_draw.values())
     yield f"{up / 1024:,.2f}"
 
 
-def _mean(scores: Sequence[float]) -> str:
-    spread = f" ± {100 * stdev(scores):.2f}" if len(scores) > 1 else ""
-    return f"{100 * fmean(scores):.2f}{spread}"
+def _mean(scores: Mapping[Draw, float], scale: Scale) -> str:
+    means = [scale.factor * mean for mean in by_split_or_seed(scores)]
+    return f"{fmean(means):.2f}" + (f" ± {stdev(means):.2f}" if len(means) > 1 else "")
 
 
 def _range(dates: set[str]) -> str:

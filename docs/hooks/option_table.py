@@ -14,11 +14,16 @@ def table() -> str:
     shown = sorted((one for one in OPTIONS.values() if one.flag), key=lambda one: one.option.panel)
     rows = [
         f"| {one.option.panel} | `{one.flag}` | `{one.name}` | {_code(one.shown_default)} | "
-        f"{one.option.help.replace('|', '&#124;')} |"
+        f"{_text(one.option.help)} |"
         for one in shown
     ]
     head = "| | option | keyword | default | |\n|---|---|---|---|---|"
     return "\n".join([head, *rows])
+
+
+def _text(text: str) -> str:
+    """Brackets would be taken for a link."""
+    return text.replace("|", "&#124;").replace("[", "&#91;")
 
 
 def _code(text: str) -> str:

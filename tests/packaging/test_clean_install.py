@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -61,6 +62,22 @@ def test_contents(dist: Path) -> None:
     with tarfile.open(sdist) as sources:
         names = {name.partition("/")[2] for name in sources.getnames()}
     assert {"constraints.txt", "tests/conftest.py", "CITATION.cff", "LICENSE"} <= names
+
+
+def test_two_builds_are_equal_byte_for_byte(dist: Path, tmp_path: Path) -> None:
+    """From another clone, later, with other permissions."""
+    _run("git", "clone", "-q", ROOT, tmp_path / "clone", cwd=tmp_path)
+    (tmp_path / "clone" / "README.md").chmod(0o600)
+    _run(sys.executable, "-m", "build", "--outdir", tmp_path / "dist", "clone", cwd=tmp_path)
+    first, second = (
+        {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(folder.iterdir())
+        }
+        for folder in (dist, tmp_path / "dist")
+    )
+    assert first == second
+    assert len(first) == 2
 
 
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])

@@ -187,6 +187,28 @@ def check_data(
         raise typer.Exit(1)
 
 
+@data_app.command("without")
+def data_without(
+    file: Annotated[Path, typer.Argument(help="TOML file that describes a site's data.")],
+    rows: Annotated[Path, typer.Option(metavar="IDS", help="A file with an id per line.")],
+    node_type: Annotated[
+        str | None, typer.Option("--type", help="Of which node type the ids are, if of several.")
+    ] = None,
+) -> None:
+    """Write a copy of the data that FILE describes, without some graphs or nodes.
+
+    Their links are left out as well. A run with the copy has never known them.
+
+    Example: ramet data without north/site.toml --rows withdrawn.txt
+    """
+    from ramet.forget import People
+
+    people = People.read(rows, node_type)
+    for name, count in people.rows_in(file).items():
+        print_line(f"{name}: {count} rows left out")
+    print_line(f"written: {people.removed_from(file)}")
+
+
 @data_app.command("drift")
 def drift_data(
     place: Annotated[

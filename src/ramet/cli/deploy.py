@@ -113,6 +113,18 @@ def deploy_member(
     print_line(f"accepted in secure sums, fingerprint {fingerprint}")
 
 
+@deploy_app.command("remove-member")
+def deploy_remove_member(
+    site: Annotated[str, typer.Argument(help="The name of the site that has left.")],
+    folder: PartyFolder = Path(),
+) -> None:
+    """At a site: no longer expect the site called SITE in secure sums."""
+    from ramet.deploy.site import remove_member
+
+    remove_member(site, folder.absolute())
+    print_line(f"{site}: no longer expected in secure sums")
+
+
 @deploy_app.command("revoke")
 def deploy_revoke(
     site: Annotated[str, typer.Argument(help="The site's name.")], folder: PartyFolder = Path()
@@ -129,6 +141,25 @@ def deploy_start(folder: PartyFolder = Path()) -> None:
     from ramet.deploy.opening import open_party
 
     open_party(folder.absolute()).start(print_line)
+
+
+@deploy_app.command("answer")
+def deploy_answer(
+    messages: Annotated[
+        Path, typer.Argument(help="The folder that the coordinator and this site exchange.")
+    ],
+    folder: PartyFolder = Path(),
+) -> None:
+    """At a site: answer the requests in the folder MESSAGES, and end.
+
+    For a site where no program may connect to the coordinator, such as one of batch jobs.
+
+    Example: ramet deploy answer /exchange/north hospitals-north
+    """
+    from ramet.deploy.site import Site
+
+    for line in Site.open(folder.absolute()).answer(messages):
+        print_line(line)
 
 
 @deploy_app.command("status")

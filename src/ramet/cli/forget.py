@@ -41,23 +41,36 @@ def forget(
             help="Certify this repetition, which was made elsewhere, such as in a consortium.",
         ),
     ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Forget these people of the site only: a file with an id per line."
+        ),
+    ] = None,
+    node_type: Annotated[
+        str | None, typer.Option("--type", help="Of which node type the ids are, if of several.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be repeated, and what it costs.")
     ] = False,
 ) -> None:
-    """Repeat the run in RUN without a site, exactly as if it had never taken part.
+    """Repeat the run in RUN without a site, or people of it, as if they had never taken part.
 
     If RUN was started from other runs that the site took part in, they are repeated first. The new
     run has the SHA-256 of a run that never had the site, and a certificate, forgotten.json, which
     also lists the runs and exports that still have the old model. Nothing is deleted.
 
-    Example: ramet forget runs/together --site north
+    \b
+    Examples:
+    ramet forget runs/together --site north
+    ramet forget runs/together --site north --rows ids.txt
     """
-    from ramet.forget import Repetition
+    from ramet.forget import People, Repetition
     from ramet.forget import forget as repeat
     from ramet.report.text import plural
 
-    repetition = Repetition.of(run, site, out)
+    people = None if rows is None else People.read(rows, node_type)
+    repetition = Repetition.of(run, site, out, people)
     names = ", ".join(one.path.name for one in repetition.runs)
     seconds = repetition.seconds
     took = "" if seconds is None else f"; with {site}, they took {seconds:.0f} s"
@@ -65,7 +78,7 @@ def forget(
     print_status(f"To repeat: {names}{start}, {plural(repetition.rounds, 'round')}{took}.")
     if dry_run:
         return
-    certificate, path = repeat(run, site, out, search, repeated or ())
+    certificate, path = repeat(run, site, out, search, repeated or (), people)
     for pair in certificate.runs:
         print_line(f"{pair.before.name} → {pair.after.name}, sha256 {pair.after.learnt}")
     for one in certificate.descendants:

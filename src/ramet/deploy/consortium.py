@@ -90,6 +90,8 @@ class Consortium(AgreedRun, _File):
     metrics_port: Port | None = None
     """The loopback port of the coordinator's metrics for Prometheus; None disables them."""
     sites: tuple[Name, ...] = Field(min_length=1)
+    by_files: dict[Name, Path] = {}
+    """Sites that exchange files with the coordinator instead of connecting, and in which folder."""
     setting: str = OWN
     rounds: int | None = Field(None, ge=1)
     seed: int = 0
@@ -122,6 +124,8 @@ class Consortium(AgreedRun, _File):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if unknown := self.by_files.keys() - {*self.sites}:
+            raise ValueError(f"by_files names {', '.join(sorted(unknown))}, which is not in sites")
         if len(set(self.sites)) < len(self.sites):
             raise ValueError("a site is named twice")
         if self.needed > len(self.sites):

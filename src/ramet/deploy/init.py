@@ -72,6 +72,7 @@ def _write_setup(party: Coordinator, authority: str, key: Path) -> None:
     )
     write_atomically(folder / "nginx.conf", nginx_conf(consortium))
     party.write_clients(party.certificates(), authority)
+    party.members.exchange_files(consortium.by_files)
     write(folder / SETTINGS, consortium)
     party.write_scripts()
     for site in consortium.sites:

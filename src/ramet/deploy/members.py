@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from ramet.deploy import keys
 from ramet.deploy.consortium import Application
 from ramet.disk import remove_file, write_atomically
 from ramet.errors import RametError
+from ramet.flower.terms import FILES
 
 NEW_KEY = (
     "The site needs a new key: at the site, move node.key away, rerun `ramet deploy join` with the "
@@ -34,6 +35,16 @@ class Members:
     def node(self, site: str) -> Path:
         """The file with Flower's node id for the site's key."""
         return self.folder / f"{site}.node"
+
+    def exchange_files(self, folders: Mapping[str, Path]) -> None:
+        """Note which sites exchange files instead of connecting, and in which folders."""
+        for old in self.folder.glob(f"*{FILES}"):
+            remove_file(old)
+        for site, folder in folders.items():
+            write_atomically(self.folder / f"{site}{FILES}", f"{folder.absolute()}\n")
+
+    def exchanges_files(self, site: str) -> bool:
+        return (self.folder / f"{site}{FILES}").exists()
 
     def certificates(self, sites: Iterable[str]) -> list[Path]:
         """The certificates of those of these sites that are admitted."""

@@ -54,4 +54,6 @@ class Registration:
             return "not admitted"
         if not self.members.node(site).exists():
             return "admitted, not registered"
+        if self.members.exchanges_files(site):
+            return "exchanges files"
         return nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tomli_w
+from filelock import FileLock
 
 from ramet.deploy import keys
 from ramet.deploy.alive import HEARTBEAT, describe, is_recent, last_heartbeat
@@ -27,8 +30,15 @@ from ramet.deploy.party import Party, Say, check_path, make_private_folder, priv
 from ramet.deploy.probes import Check, check_connection, check_port
 from ramet.deploy.services import Service, exporter, superexec
 from ramet.disk import all_or_nothing, write_atomically
-from ramet.errors import RametError
-from ramet.flower.guard import CERTIFICATE_VARIABLE, HEARTBEAT_VARIABLE, app_hash, write_guard
+from ramet.errors import RametError, unknown
+from ramet.flower.guard import (
+    CERTIFICATE_VARIABLE,
+    EVENTS_VARIABLE,
+    HEARTBEAT_VARIABLE,
+    LIST_VARIABLE,
+    app_hash,
+    write_guard,
+)
 from ramet.flower.programs import node_config_text
 from ramet.flower.terms import AUTHORITY as NODE_AUTHORITY
 from ramet.flower.terms import MEMBERS as NODE_MEMBERS
@@ -133,6 +143,19 @@ class Site(Party):
             replace(superexec(self.folder, runtime, ("--insecure",)), bin_folder=GUARD),
             *exporter(self.folder, self.settings.metrics_port),
         )
+
+    def answer(self, messages: Path) -> Iterator[str]:
+        """Answer the requests of the coordinator that are in a folder, and yield what was done."""
+        from ramet.flower.client_app import app
+        from ramet.flower.file_drop import answer_files
+
+        if not messages.is_dir():
+            raise RametError(f"{messages} is no folder. It is the one that the coordinator fills.")
+        os.environ[LIST_VARIABLE] = str(self.accepted)
+        os.environ[EVENTS_VARIABLE] = str(self.events)
+        lock = FileLock(self.folder / ".answer.lock")
+        with lock, chdir(self.folder):  # node configs have paths within it
+            yield from answer_files(app, messages.absolute(), node_config(self.settings))
 
     @property
     def last_heartbeat(self) -> float | None:
@@ -327,10 +350,27 @@ def add_member(application: Path, folder: Path) -> str:
 
 
 def _write_member(folder: Path, site: str, public: str) -> str:
-    path, fingerprint = folder / MEMBERS, keys.fingerprint(public)
-    known = tomllib.loads(path.read_text()) if path.exists() else {}
-    write_atomically(path, tomli_w.dumps({**known, site: fingerprint}), mode=0o600)
+    fingerprint = keys.fingerprint(public)
+    _write_members(folder, {**_members(folder), site: fingerprint})
     return fingerprint
+
+
+def remove_member(site: str, folder: Path) -> None:
+    """No longer expect a site that has left in secure sums."""
+    known, own = _members(folder), Site.open(folder).settings.site
+    others = [name for name in known if name != own]
+    if site not in others:
+        raise unknown("member", site, others)
+    _write_members(folder, {name: one for name, one in known.items() if name != site})
+
+
+def _members(folder: Path) -> dict[str, str]:
+    path = folder / MEMBERS
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
+def _write_members(folder: Path, members: Mapping[str, str]) -> None:
+    write_atomically(folder / MEMBERS, tomli_w.dumps(members), mode=0o600)
 
 
 def _owners_changes(settings: Path) -> Allow:

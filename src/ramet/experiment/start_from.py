@@ -30,6 +30,7 @@ from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.run_models import start_model_of
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import save_parts
+from ramet.experiment.superseded import warn_if_superseded
 from ramet.metrics import Summary
 from ramet.payload import Array, Arrays, under
 
@@ -83,6 +84,7 @@ class Taken:
 def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
     """Create the folder of a run that starts with the models of the finished run in ``other``."""
     source = _Source(RunFolder.open(other.absolute()))
+    warn_if_superseded(source.folder.path)
     settings = settings.model_copy(update={"start_from": source.label})
     check_together(chosen_by(settings))
     agreement = source.preparation(Experiment(settings).preparation)

@@ -27,8 +27,15 @@ _RETRIES = (1.0, 5.0)
 class Introductions:
     """Asks nodes which client they are; with a keyring they have to prove it."""
 
-    def __init__(self, grid: SignedGrid, deadline: float, names: Mapping[int, str]) -> None:
-        """`names` maps node ids to registered clients."""
+    def __init__(
+        self,
+        grid: SignedGrid,
+        deadline: float,
+        names: Mapping[int, str],
+        common: Mapping[str, str],
+    ) -> None:
+        """`names` maps node ids to registered clients. All questions have the notes in `common`."""
+        self._common = common
         self._grid = grid
         self._deadline = deadline
         self._names = names
@@ -119,7 +126,7 @@ class Introductions:
 
     def _ask_which_client(self, node: int) -> None:
         nonce = fresh_nonce()
-        question = Payload(notes={"run": self.run, NONCE: nonce})
+        question = Payload(notes={**self._common, "run": self.run, NONCE: nonce})
         question = self._grid.signed(question, RequestId(self.run, str(node), INTRODUCTION, nonce))
         if sent := self._grid.push(Message(to_records(question), node, MessageType.QUERY)):
             self._questions[sent] = node, nonce

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
 from pathlib import Path
@@ -20,6 +21,7 @@ from ramet.experiment.code import BUILT_IN
 from ramet.experiment.continuing import check_same, check_sites
 from ramet.experiment.executing import execute
 from ramet.flower.charters import begin, save_envelopes, sign_charter
+from ramet.flower.file_drop import RUN_CONFIG, FileDrop, folders_of
 from ramet.flower.patches import applied
 from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
@@ -94,7 +96,10 @@ def _wire(grid: Grid, clients: Iterable[str], deadline: float, context: Context)
     # Without keys, the SuperNodes were started together with the run, and all of them will connect.
     patience = CONNECT_TIMEOUT if keyring else max(CONNECT_TIMEOUT, deadline)
     signer = CoordinatorKey.of_this_process()
-    return GridWire(grid, clients, deadline, patience, keyring, _names(keyring), signer)
+    folders = folders_of(keyring.folder) if keyring else {}
+    common = {RUN_CONFIG: json.dumps({**context.run_config}, sort_keys=True)} if folders else {}
+    carrier = FileDrop(grid, folders) if folders else grid
+    return GridWire(carrier, clients, deadline, patience, keyring, _names(keyring), signer, common)
 
 
 def _schemas(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Schema]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flwr.app import Message
-from flwr.serverapp import Grid
 
 from ramet.engine.server.wire import Refused
 from ramet.errors import RametError, one_line
+from ramet.flower.file_drop import Carrier
 from ramet.flower.records import DECODING_ERRORS, from_records
 from ramet.flower.signing import CoordinatorKey, Keyring, RequestId
 from ramet.payload import Payload
@@ -36,7 +36,7 @@ class SignedGrid:
     With the coordinator's key, requests are signed too.
     """
 
-    grid: Grid
+    grid: Carrier
     keyring: Keyring | None = None
     coordinator: CoordinatorKey | None = None
 

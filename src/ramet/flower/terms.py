@@ -26,6 +26,8 @@ POLICY = "policy"
 """The key of the node config with the path of the site's policy."""
 AUTHORITY = "authority"
 """The key of the node config with the path of the authority's certificates."""
+FILES = ".folder"
+"""The coordinator's file beside the public key of a site: the folder of messages to the site."""
 COORDINATOR = "Ramet coordinator"
 """The name in the certificate of the key that signs requests; no server can have it."""
 

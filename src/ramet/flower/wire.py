@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import islice
 
 from flwr.app import Message, MessageType
-from flwr.serverapp import Grid
 
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.schema import Schema
 from ramet.engine.server.wire import Answer
+from ramet.flower.file_drop import Carrier
 from ramet.flower.introductions import Introductions
 from ramet.flower.records import COLUMNS, PREPARATION, to_records
 from ramet.flower.signed_grid import SignedGrid
@@ -33,20 +33,25 @@ class GridWire:
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Carrier,
         clients: Iterable[str],
         deadline: float = 600.0,
         connect_timeout: float = CONNECT_TIMEOUT,
         keyring: Keyring | None = None,
         names: Mapping[int, str] | None = None,
         coordinator: CoordinatorKey | None = None,
+        common: Mapping[str, str] | None = None,
     ) -> None:
-        """`names` maps node ids to registered clients; nodes still have to prove who they are."""
+        """`names` maps node ids to registered clients; nodes still have to prove who they are.
+
+        All messages have the notes in `common`.
+        """
         self._grid = SignedGrid(grid, keyring, coordinator)
         self._deadline = deadline
+        self._common = common or {}
         self._notes: dict[str, str] = {}
         self._pending: dict[str, RequestId] = {}
-        self.sites = Introductions(self._grid, deadline, names or {})
+        self.sites = Introductions(self._grid, deadline, names or {}, self._common)
         self.sites.await_clients(set(clients), connect_timeout)
 
     def set_run(self, run: str, expected: Mapping[str, Schema], preparation: Preparation) -> None:
@@ -98,7 +103,13 @@ class GridWire:
         nodes, client = self.sites.nodes, request_id.client
         if client not in nodes or self._grid.lacks_key(client):
             return None
-        notes = {**request.notes, **self._notes, "run": request_id.run, NONCE: request_id.nonce}
+        notes = {
+            **request.notes,
+            **self._common,
+            **self._notes,
+            "run": request_id.run,
+            NONCE: request_id.nonce,
+        }
         content = to_records(self._grid.signed(replace(request, notes=notes), request_id))
         lifetime = IN_FLIGHT * self._deadline  # no message in flight is waited for longer
         message = Message(content, nodes[client], MessageType.TRAIN, ttl=lifetime)

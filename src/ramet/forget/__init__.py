@@ -2,6 +2,15 @@
 
 from ramet.forget.certificate import Certificate, Descendant, ForgettingError
 from ramet.forget.descendants import descendants
+from ramet.forget.people import People
 from ramet.forget.repetition import Repetition, forget
 
-__all__ = ["Certificate", "Descendant", "ForgettingError", "Repetition", "descendants", "forget"]
+__all__ = [
+    "Certificate",
+    "Descendant",
+    "ForgettingError",
+    "People",
+    "Repetition",
+    "descendants",
+    "forget",
+]

@@ -23,6 +23,7 @@ from ramet.experiment import RunFolder
 from ramet.experiment.files import read_json
 from ramet.experiment.run_facts import DATA_SHA256, SPLIT
 from ramet.experiment.start_from import START_FILE
+from ramet.partition.own import SITES
 from ramet.version import __version__
 
 if TYPE_CHECKING:  # need an extra
@@ -131,10 +132,14 @@ class Pair(_Frozen):
     before: RunFacts
     after: RunFacts
 
-    def check(self, site: str) -> None:
-        """Raise ForgettingError unless only the site is missing in the second run."""
+    def check(self, site: str, people: bool) -> None:
+        """Raise ForgettingError unless the second run lacks the site, or people of it, alone."""
         before, after = self.before, self.after
-        if site in after.sites or {*after.sites} != {*before.sites} - {site}:
+        if people:  # what others' columns are prepared with changes, so their data do as well
+            own = after.sites.get(site)
+            if {*after.sites} != {*before.sites} or own in (None, before.sites.get(site)):
+                raise ForgettingError(f"{after.name} is not {before.name} with less of {site}.")
+        elif site in after.sites or {*after.sites} != {*before.sites} - {site}:
             raise ForgettingError(f"{after.name} is not {before.name} without {site}.")
         if after.learnt is None:
             raise ForgettingError(f"{after.name} is not finished.")
@@ -143,7 +148,7 @@ class Pair(_Frozen):
         old, new = before.signed_charter(), after.signed_charter()
         if (old is None) != (new is None):
             raise ForgettingError("of a run and its repetition, only one is verified.")
-        if old is not None and new is not None and _terms(old.charter) != _terms(new.charter):
+        if old is not None and new is not None and not _same_terms(old.charter, new.charter):
             raise ForgettingError(f"{after.name} has other terms than {before.name}.")
 
 
@@ -164,6 +169,8 @@ class Certificate(_Frozen):
     ramet: str
     date: str
     site: str
+    people: int | None = None
+    """How many people of the site were forgotten; None for all of it."""
     runs: tuple[Pair, ...]
     """The earliest first; the last one is the run that was asked for."""
     descendants: tuple[Descendant, ...]
@@ -172,10 +179,17 @@ class Certificate(_Frozen):
     """Of the other sites."""
 
     @staticmethod
-    def of(site: str, runs: Sequence[Pair], found: Iterable[Descendant]) -> Certificate:
+    def of(
+        site: str, runs: Sequence[Pair], found: Iterable[Descendant], people: int | None = None
+    ) -> Certificate:
         date = datetime.now(UTC).date().isoformat()
         return Certificate(
-            ramet=__version__, date=date, site=site, runs=tuple(runs), descendants=tuple(found)
+            ramet=__version__,
+            date=date,
+            site=site,
+            people=people,
+            runs=tuple(runs),
+            descendants=tuple(found),
         )
 
     @staticmethod
@@ -207,7 +221,7 @@ class Certificate(_Frozen):
             raise ForgettingError(f"{self.site} was in no run of the certificate.")
         origin = self.runs[0].before.started_from
         for pair in self.runs:
-            pair.check(self.site)
+            pair.check(self.site, self.people is not None)
             if pair.after.started_from != origin:
                 raise ForgettingError(
                     f"{pair.after.name} did not start from {origin or 'nothing'}."
@@ -247,11 +261,15 @@ class Certificate(_Frozen):
         return signed.charter
 
 
-def _terms(charter: Charter) -> object:
-    """What two runs of different sites have in common."""
-    settings = {**charter.terms["settings"]}
-    settings["options"] = {k: v for k, v in settings["options"].items() if k != "sites"}
-    return settings, charter.terms["version"]
+def _same_terms(old: Charter, new: Charter) -> bool:
+    """Whether two runs differ in their sites only, and in a quorum that these cannot reach."""
+    before, after = old.terms["settings"], new.terms["settings"]
+    fitting = {
+        "options": {**before["options"], SITES: after["options"].get(SITES)},
+        "quorum": min(before["quorum"], len(new.sites)),
+    }
+    same_version: bool = old.terms["version"] == new.terms["version"]
+    return same_version and {**before, **fitting} == after
 
 
 def _bytes(text: str) -> bytes:

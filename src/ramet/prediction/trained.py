@@ -17,6 +17,7 @@ from ramet.experiment import Experiment, RunFolder
 from ramet.experiment.run_models import best_round, saved_model_of
 from ramet.experiment.site_record import NAME as RECORD
 from ramet.experiment.site_record import SiteRecord
+from ramet.experiment.superseded import warn_if_superseded
 from ramet.payload import digest
 
 _STATES = ("state/clients/*/*", "clients/*/*", "*")
@@ -50,6 +51,7 @@ class Trained:
             return _latest_of_site(folder.path)
         if folder.summary() is None:
             raise RametError(f"{path} is not finished. Continue it with `ramet resume {path}`.")
+        warn_if_superseded(folder.path)
         number = best_round(folder) if best else None
         return Trained(folder.experiment(), folder.clients, number, folder)
 

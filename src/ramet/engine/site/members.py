@@ -66,7 +66,7 @@ class Members:
                 f"{self.site} takes part in sums of all sites in its list of members, and "
                 f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing. To go on "
                 f"without, its owner sets `members` in policy.toml to {len(sites)} or less, or "
-                "removes who has left from members.toml."
+                "removes who has left with `ramet deploy remove-member`."
             )
         needed = max(self.needed, self.survivors)
         if len(sites) < needed:
