@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.party import Say
+from ramet.deploy.registration import BY_FILES
 from ramet.deploy.releases import Entry, Releases
 from ramet.deploy.run import run_consortium, sites_told, tell_sites
 from ramet.deploy.schedule import Schedule
@@ -24,6 +25,8 @@ from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.gate import ANY, judged
 
+REACHED = ("online", BY_FILES)
+"""The status of sites that can be asked to take part."""
 _ATTEMPTS = 2
 """How often a run is tried in a period before a person has to look."""
 
@@ -109,8 +112,8 @@ class Due:
     def _online(self) -> tuple[str, ...]:
         """The sites that take part."""
         status = self.party.site_statuses()
-        online = tuple(site for site, one in status.items() if one == "online")
-        others = ", ".join(f"{site} is {one}" for site, one in status.items() if one != "online")
+        online = tuple(site for site, one in status.items() if one in REACHED)
+        others = ", ".join(f"{site} is {one}" for site, one in status.items() if site not in online)
         needed = self._schedule.sites or len(status)
         if len(online) < needed:
             raise RametError(
@@ -142,7 +145,7 @@ def tell(party: Coordinator, releases: Releases, say: Say) -> None:
     untold = releases.untold()
     if not untold or releases.current is None:
         return
-    online = [site for site, one in party.site_statuses().items() if one == "online"]
+    online = [site for site, one in party.site_statuses().items() if one in REACHED]
     sites = [site for site in untold if site in online]
     why = tell_sites(party, RunFolder(run_folder(party, releases.current)), sites) if sites else {}
     told = tuple(site for site in sites if not why.get(site, "no answer"))

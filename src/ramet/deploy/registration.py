@@ -12,6 +12,10 @@ from ramet.errors import RametError
 from ramet.flower.programs import Flower
 
 
+BY_FILES = "exchanges files"
+"""The status of a site that does not connect."""
+
+
 @dataclass(frozen=True)
 class Registration:
     """Registers admitted sites at a SuperLink that runs, and asks for their status."""
@@ -55,5 +59,5 @@ class Registration:
         if not self.members.node(site).exists():
             return "admitted, not registered"
         if self.members.exchanges_files(site):
-            return "exchanges files"
+            return BY_FILES
         return nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")
