@@ -11,7 +11,6 @@ from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.programs import Flower
 
-
 BY_FILES = "exchanges files"
 """The status of a site that does not connect."""
 
