@@ -18,6 +18,7 @@ import links
 import partitions
 import printed
 import tables
+from board_runs import not_followed
 from catalogue import compatibility_markdown, protocols_markdown
 from claims import claims, claims_markdown, outcome
 
@@ -58,6 +59,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
     panels, runs = board(BOARD), kept_by_folder(HERE)
     return {
         DOCS / "board.md": {
+            "not followed": not_followed("openfgl"),
             "overview": overview_markdown(panels),
             "tables": panels_markdown(panels, "figures/"),
         },
@@ -74,6 +76,9 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "cross-sim": _table("cross-sim", 0.70, METHODS),
             "splits": printed.deviations("single"),
             "same size": _table("single", None, SAME_SIZE),
+            "cost": tables.operations("cost-cross-diff"),
+            "other methods": _others("field-single-50"),
+            "8 bits": _others("field-single-8-bit"),
         },
         DOCS / "results-nodes.md": {
             f"{setting}, {name}": table
@@ -83,8 +88,12 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
         | {
             "acm-links, parts": partitions.tables("acm-links", *PARTS)["last round"],
             "fedpub": printed.table("fedpub table1"),
+            "networks": "\n".join(tables.networks()),
+            "other methods": _others("field-cora-10"),
+            "twitch": "\n\n".join([*tables.sites("twitch")][:2]),
+            "cora": "\n\n".join(tables.folder("cora")),
         },
-        DOCS / "results-links.md": links.tables(),
+        DOCS / "results-links.md": {**links.tables(), "other methods": _others("field-acm-hetero")},
         DOCS / "hospitals.md": {
             **hospitals_page.blocks(),
             "people": hospitals_people.table(),
@@ -104,6 +113,11 @@ def _table(setting: str, target: float | None, methods: tuple[str, ...]) -> str:
     runs = finished_runs([HERE / setting])
     chosen = {label: own for label, own in runs.items() if label in methods}
     return "\n\n".join(tables.of_setting(chosen, target))
+
+
+def _others(folder: str) -> str:
+    """Without the line above the table."""
+    return [*tables.field(folder)][1]
 
 
 def filled(text: str, place: str, made: str) -> str:

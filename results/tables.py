@@ -56,7 +56,6 @@ _FIELD = (
     ("test", spread(over_clients)),
     ("KB up", mean(lambda run: run.summary.traffic.up_per_client_round / 1024)),
     ("KB down", mean(lambda run: run.summary.traffic.down_per_client_round / 1024)),
-    ("seconds", mean(lambda run: run.summary.seconds, ".0f")),
 )
 _SERVER = (
     ("seeds", count),
@@ -96,7 +95,8 @@ def of_setting(by_method: FinishedRuns, target: float | None) -> Iterator[str]:
     yield table([""], by_label(same), [(one, mean(on_clients(one))) for one in clients])
 
 
-def _setting(name: str, target: str | None = None) -> Iterator[str]:
+def folder(name: str, target: str | None = None) -> Iterator[str]:
+    """All tables of a folder."""
     by_method = finished_runs([HERE / name])
     yield from of_setting(by_method, None if target is None else float(target) / 100)
     overviews = [run.summary.scores.overview for own in by_method.values() for run in own.values()]
@@ -142,7 +142,7 @@ def _differences(*given: str) -> Iterator[str]:
     yield markdown_table(("method", "baseline", "seeds", *heads), rows)
 
 
-def _sites(setting: str) -> Iterator[str]:
+def sites(setting: str) -> Iterator[str]:
     heads = ("site", "constant", "alone", "together", "gain", "95 % interval", "verdict")
     for method in site_standings(finished_runs([HERE / setting])):
         yield f"{method.label}, test {method.metric} %; {about(method)}:"
@@ -152,7 +152,7 @@ def _sites(setting: str) -> Iterator[str]:
         yield sentence(method)
 
 
-def _field(*folders: str) -> Iterator[str]:
+def field(*folders: str) -> Iterator[str]:
     for name in folders or sorted(path.name for path in HERE.glob("field-*")):
         runs = by_label(finished_runs([HERE / name]))
         first = next(iter(next(iter(runs.values()))))
@@ -160,7 +160,13 @@ def _field(*folders: str) -> Iterator[str]:
         yield table(["method"], {(f"`{label}`",): own for (label,), own in runs.items()}, _FIELD)
 
 
-def _networks() -> Iterator[str]:
+def operations(name: str) -> str:
+    """Of a client's training in one round."""
+    billions = mean(lambda run: (run.summary.flops.per_client_round or 0) / 1e9)
+    return table(["method"], by_label(finished_runs([HERE / name])), [("GFLOPs", billions)])
+
+
+def networks() -> Iterator[str]:
     """Each split has its own communities."""
 
     def after(rounds: int) -> Callable[[FinishedRun], float]:
@@ -290,13 +296,13 @@ def _named(made: Mapping[str, str]) -> Iterator[str]:
 
 TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "differences": _differences,
-    "sites": _sites,
+    "sites": sites,
     "printed": lambda name: iter([printed.table(name)]),
     "splits": lambda setting: iter([printed.deviations(setting)]),
     "partitions": lambda setting, *clients: _named(partitions.tables(setting, *clients)),
     "links": lambda: _named(links.tables()),
-    "field": _field,
-    "networks": _networks,
+    "field": field,
+    "networks": networks,
     "contrast": _contrast,
     "secure": _secure,
     "dp": _dp,
@@ -309,7 +315,7 @@ def main() -> None:
     if not sys.argv[1:]:
         sys.exit(__doc__)
     name, *given = sys.argv[1:]
-    texts = TABLES[name](*given) if name in TABLES else _setting(name, *given)
+    texts = TABLES[name](*given) if name in TABLES else folder(name, *given)
     print("\n\n".join(texts))
 
 

@@ -19,6 +19,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GENERATED = re.compile(r"<!-- [^>]+ -->\n.*?<!-- end -->", re.DOTALL)
 VERDICT = re.compile(r"\*\*(holds|undecided|fails)\*\*(?:<!-- (\S+) > (\S+) on (\S+) -->)?")
 LOOSE = re.compile(r"\b(is|are|not) shown\b|\bmeets the claim\b|\bdoes not hold\b|\border holds\b")
+INTERVAL = re.compile(r"\[[−+-]?\d+\.\d+,\s[−+-]?\d+\.\d+\]")
 TEXTS = {page: GENERATED.sub("", page.read_text()) for page in PAGES}
 
 
@@ -80,3 +81,13 @@ def test_claims_are_not_worded_in_other_ways() -> None:
         for match in LOOSE.finditer(text)
     ]
     assert not loose
+
+
+def test_intervals_of_results_are_computed() -> None:
+    typed = [
+        (page.name, match.group())
+        for page, text in TEXTS.items()
+        if page.name.startswith(("results", "reproducing", "board", "ledger"))
+        for match in INTERVAL.finditer(text)
+    ]
+    assert not typed

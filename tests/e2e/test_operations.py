@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,75 +12,21 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from consortia import DeployRun, Members, consortium
+from consortia import consortium
 from http_proxy import TINYPROXY, http_proxy
+from operators import PAGE, PATH, Operators, blocks
 from ramet.deploy import keys
-from ramet.deploy.services import SYSTEM_PROGRAMS
 from ramet.flower.programs import free_ports
 
 PROGRAMS = ("nginx", "sqlite3", "logrotate")
-PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], *SYSTEM_PROGRAMS])
 missing = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.thorough,
     pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}"),
 ]
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 RECORDS = ("privacy.json", "answered.json", "told.json")
 SITES = {"north": ("mass",), "south": ("mass", "charge")}
-NOT_RUN = ("pip", "sudo")
-"""Programs that would change this machine."""
-
-
-def blocks(title: str) -> list[str]:
-    """The commands of a section, a text for each block."""
-    section = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S)
-    assert section, title
-    return re.findall(r"^```bash\n(.*?)^```$", section[1], re.M | re.S)
-
-
-class Operators:
-    """The people at the coordinator and at the sites, who follow the page literally."""
-
-    def __init__(self, members: Members, root: Path) -> None:
-        self.members, self.root = members, root
-        self.runs = 0
-        self.send_invitations()
-
-    def send_invitations(self) -> None:
-        for site in SITES:
-            invitation = self.members.coordinator.folder / "invitations" / f"{site}.toml"
-            shutil.copy(invitation, self.root / f"{site}.toml")
-
-    def type(self, block: str, site: str = "north", **replaced: str) -> str:
-        """Run a block in bash as this site would; return its output."""
-        settings = self.members.site(site).settings
-        own = f"{settings.data} --runtime-port {settings.runtime_port}"
-        text = block.replace("/srv/graphs/site.toml", "DATA").replace("north", site)
-        for old, new in {"DATA": own, **replaced}.items():
-            text = text.replace(old, new)
-        stubs = "".join(f"{program}() {{ :; }}\n" for program in NOT_RUN)
-        done = subprocess.run(
-            ["bash", "-e", "-c", stubs + text],
-            cwd=self.root,
-            env={**os.environ, "PATH": PATH},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def check_run(self) -> None:
-        """A run with all sites."""
-        self.runs += 1
-        run = DeployRun(self.members, self.root / f"run-{self.runs}")
-        assert run.process.wait(400) == 0, run.output
-        result = json.loads((run.out / "result.json").read_text())
-        assert len(result["sha256"]) == 64
-        assert run.rounds()[-1]["failed"] == {}
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +88,12 @@ def test_replace_the_authority(operators: Operators) -> None:
     new, trust, switch, forget = blocks("Replace the authority")
     old = (operators.root / "hospitals" / "authority.pem").read_text()
     operators.type(new)
-    operators.send_invitations()
+    operators.send_invitations(SITES)
     operators.type(trust)
     operators.check_run()  # one site trusts both, the other only the old one
     operators.type(trust, site="south")
     operators.type(switch)
-    operators.send_invitations()
+    operators.send_invitations(SITES)
     operators.check_run()
     for site in SITES:
         operators.type(forget, site=site)
@@ -169,7 +112,7 @@ def test_move_the_coordinator(operators: Operators) -> None:
     port = free_ports(1)[0]
     settings.write_text(tomli_w.dumps({**tomllib.loads(settings.read_text()), "port": port}))
     operators.type(move)
-    operators.send_invitations()
+    operators.send_invitations(SITES)
     for site in SITES:
         operators.type(join, site=site)
     assert f":{port}" in (operators.root / "hospitals-north" / "supernode.sh").read_text()

@@ -75,10 +75,10 @@ def test_missing_numbers_are_reported() -> None:
     assert fault(Payload(), EXPECTED, False, ("val", "test")) == "lacks the numbers val, test"
 
 
-def test_scores_are_due_from_round_2_on() -> None:
-    assert due_numbers(1, train=True) == ("loss",)
-    assert due_numbers(2, train=True) == ("loss", "val", "test")
-    assert due_numbers(3, train=False) == ("val", "test")
+def test_scores_are_due_if_there_is_something_to_evaluate() -> None:
+    assert due_numbers(train=True, evaluate=False) == ("loss",)
+    assert due_numbers(train=True, evaluate=True) == ("loss", "val", "test")
+    assert due_numbers(train=False, evaluate=True) == ("val", "test")
 
 
 def test_the_distance_is_over_arrays_that_were_sent() -> None:

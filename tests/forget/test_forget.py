@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 import ramet
 from command_line import ramet as command
 from own_sites import graph_site, link_site, messy_site, node_site
-from ramet.errors import RametError
+from ramet.errors import RametError, RametWarning
 from ramet.experiment import RunFolder
 from ramet.forget import Certificate, ForgettingError, Repetition, forget
 
@@ -131,6 +134,29 @@ def test_exports_of_the_old_model_are_found(tmp_path: Path) -> None:
     certificate, _ = forget(runs / "all", "south")
     (found,) = certificate.descendants
     assert (found.kind, found.folder) == ("export", "exported")
+    done = subprocess.run(
+        [sys.executable, "predict.py"],
+        cwd=runs / "exported",
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "this model is out of use" in done.stderr
+
+
+def test_old_models_warn(tmp_path: Path) -> None:
+    runs, tomls = tmp_path / "runs", sites(tmp_path / "data")
+    run(runs / "all", tomls)
+    run(runs / "later", tomls, start_from=runs / "all")
+    certificate, path = forget(runs / "all", "south")
+    for name in ("all", "later"):
+        with pytest.warns(RametWarning, match=f"superseded by the run {certificate.last.name}"):
+            ramet.resume(runs / name).predict("north")
+    with pytest.warns(RametWarning, match="because south was forgotten"):
+        run(runs / "again", tomls, start_from=runs / "all")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ramet.resume(path.parent).predict("north")
 
 
 def test_a_repetition_that_was_stopped_goes_on(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ramet.cli.arguments import Data, Json, PartyFolder, RunOut, Track, data_folder
+from ramet.cli.arguments import Data, Json, PartyFolder, RunOut, Track, data_folder, option
 from ramet.cli.console import out, print_line, print_status, progress, show_result, watch_lines
+from ramet.cli.schedule import due, releases, roll_back
 from ramet.errors import RametError, one_line, unknown
 
 app = typer.Typer()
@@ -20,6 +21,8 @@ deploy_app = typer.Typer(
     suggest_commands=False,
 )
 app.add_typer(deploy_app, name="deploy")
+for command in (due, releases, roll_back):
+    deploy_app.command(command.__name__.replace("_", "-"))(command)
 
 
 @deploy_app.command("init")
@@ -268,6 +271,7 @@ def deploy_run(
     folder: PartyFolder = Path(),
     runs: RunOut = None,
     data: Data = None,
+    start_from: Annotated[Path | None, option("start_from")] = None,
     deadline: Annotated[
         float, typer.Option(help="Give up after this many seconds without a finished round.")
     ] = 1200.0,
@@ -291,7 +295,9 @@ def deploy_run(
     with progress() as observe, tracked as trackers:
         observer = trackers.wrap(observe)
         try:
-            done = run_consortium(party, path, data_folder(data), deadline, observer, print_status)
+            done = run_consortium(
+                party, path, data_folder(data), deadline, observer, print_status, start_from
+            )
         except KeyboardInterrupt as stop:
             stop.add_note(f"stopped. Continue with `{resume_command}`.")
             raise

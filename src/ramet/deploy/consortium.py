@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from ramet.deploy.schedule import Schedule
 from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.terms import AgreedRun
@@ -105,6 +106,8 @@ class Consortium(AgreedRun, _File):
     merge: str | None = None
     activation: str | None = None
     metric: str | None = None
+    schedule: Schedule | None = None
+    """When `ramet deploy due` trains again."""
 
     @model_validator(mode="before")
     @classmethod
@@ -132,6 +135,10 @@ class Consortium(AgreedRun, _File):
             raise ValueError(
                 f"a quorum of {self.needed} exceeds the number of sites, {len(self.sites)}"
             )
+        if self.schedule is not None:
+            protected = self.secure, self.verified, self.dp is not None, self.merge or ""
+            if flaw := self.schedule.flaw(len(self.sites), self.needed, *protected):
+                raise ValueError(flaw)
         if ".py:" in self.method:
             raise ValueError(
                 "sites do not have the method's file; choose one of `ramet list methods`"

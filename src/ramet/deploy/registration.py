@@ -11,6 +11,9 @@ from ramet.disk import write_atomically
 from ramet.errors import RametError
 from ramet.flower.programs import Flower
 
+BY_FILES = "exchanges files"
+"""The status of a site that does not connect."""
+
 
 @dataclass(frozen=True)
 class Registration:
@@ -55,5 +58,5 @@ class Registration:
         if not self.members.node(site).exists():
             return "admitted, not registered"
         if self.members.exchanges_files(site):
-            return "exchanges files"
+            return BY_FILES
         return nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from logging import INFO
@@ -19,9 +19,14 @@ from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
 from ramet.experiment import RunFolder
+from ramet.experiment.capabilities import chosen_by
+from ramet.experiment.compatibility import check_together
 from ramet.experiment.continuing import continue_with
+from ramet.experiment.files import read_json
+from ramet.experiment.start_from import Source
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
+from ramet.flower.releases import TOLD
 from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
 from ramet.flower.thin_app import thin_app
@@ -29,9 +34,19 @@ from ramet.metrics import Record
 
 
 def run_consortium(
-    party: Coordinator, path: Path, data: Path, patience: float, observe: Observer, say: Say
+    party: Coordinator,
+    path: Path,
+    data: Path,
+    patience: float,
+    observe: Observer,
+    say: Say,
+    start_from: Path | None = None,
+    gate: str = "",
 ) -> RunFolder:
     """Run the consortium's method, or resume the run in `path`, and wait until it ends.
+
+    A new run starts with the models of the finished one in `start_from`, if it is given. With a
+    `gate`, as in the run config, sites are told in the end if it is accepted.
 
     The server app creates the folder once the sites have described their data. Every reply must be
     signed by the key with which the site was admitted. Gives up if no round ends for `patience`
@@ -41,9 +56,19 @@ def run_consortium(
     party.check_running()
     party.check_admitted()
     settings = party.consortium.settings(data)
-    folder = RunFolder(path.absolute())
+    folder, source, label = RunFolder(path.absolute()), None, None
     if folder.started:
-        continue_with(folder, settings)
+        label = folder.experiment().settings.start_from
+        continue_with(folder, settings.model_copy(update={"start_from": label}))
+    elif start_from is not None:
+        source = Source.open(start_from)
+        label = source.label_for_sites
+    settings = settings.model_copy(update={"start_from": label})
+    check_together(chosen_by(settings))
+    config = {**to_run_config(settings, folder.path), "keys": str(party.admitted)}
+    config["gate"] = gate
+    if source is not None:
+        config["from-folder"] = str(source.folder.path)
     submission = _submission(party, folder.path)
     ended = outcome_logged("submission ended", "submission failed", "submission stopped")
     with _only_run(party, folder.path), events_written_to(party.events), ended:
@@ -52,7 +77,7 @@ def run_consortium(
         try:
             submission.run(
                 app=thin_app(),
-                config={**to_run_config(settings, folder.path), "keys": str(party.admitted)},
+                config=config,
                 simulated_clients=0,
                 on_poll=_Watch(folder, observe, patience),
                 superlink_restarts=True,
@@ -64,6 +89,25 @@ def run_consortium(
                     submission.flower.flwr("stop", run_id)
             raise
     return folder
+
+
+def tell_sites(party: Coordinator, folder: RunFolder, sites: Sequence[str]) -> dict[str, str]:
+    """Tell sites which run counts."""
+    settings = folder.experiment().public_settings()
+    config = {**to_run_config(settings, folder.path), "keys": str(party.admitted)}
+    config["accepted-run"] = " ".join((folder.run_name, *sites))
+    (folder.path / TOLD).unlink(missing_ok=True)
+    path = party.folder / "logs" / "release"
+    with _only_run(party, path):
+        submission = _submission(party, path)
+        submission.run(thin_app(), config, 0, on_poll=lambda: None, superlink_restarts=True)
+    return sites_told(folder)
+
+
+def sites_told(folder: RunFolder) -> dict[str, str]:
+    """The sites that were told that this run counts, each with why it does not use it, if so."""
+    path = folder.path / TOLD
+    return read_json(path) if path.exists() else {}
 
 
 class _Submission(BaseModel):

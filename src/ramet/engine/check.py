@@ -24,9 +24,9 @@ Range: TypeAlias = tuple[float, float]
 ANYWHERE: Range = (-math.inf, math.inf)
 
 
-def due_numbers(round_number: int, train: bool) -> tuple[str, ...]:
-    """Names of the numbers that clients report; in round 1 there is no merge to evaluate yet."""
-    return (*(("loss",) if train else ()), *(SCORES if round_number > 1 else ()))
+def due_numbers(train: bool, evaluate: bool) -> tuple[str, ...]:
+    """Names of the numbers that clients report; scores if there is something to evaluate."""
+    return (*(("loss",) if train else ()), *(SCORES if evaluate else ()))
 
 
 def fault(

@@ -48,9 +48,12 @@ def kind_of(message: Payload) -> str:
 
 
 def asks_for_scores(message: Payload) -> bool:
-    """Whether a reply has scores: of the model that a message has, which round 1 has not."""
-    kind = kind_of(message)
-    return kind == EVALUATION or (kind == TRAINING and message.numbers["round"] > 1)
+    """Whether a reply has scores: of the model that a message has.
+
+    In round 1 it has one only if sites start with another run's.
+    """
+    kind, is_first = kind_of(message), message.numbers["round"] == 1
+    return kind == EVALUATION or (kind == TRAINING and (not is_first or bool(message.arrays)))
 
 
 def omitted_arrays(message: Payload) -> list[str]:

@@ -206,11 +206,6 @@ _NOT_WRITTEN: tuple[tuple[Cans, Cans, str], ...] = (
     ),
     ((Can.PENALTY,), (Can.PRIVATE_GRAPHS,), "it adds a term to the loss"),
     (_STAGES, (Can.ARRIVAL,), "all clients wait for its stages"),
-    (
-        (Can.FROM,),
-        (Can.CONSORTIUM,),
-        "the models of another run are at its sites, which cannot agree on one yet",
-    ),
     ((Can.RELEASE,), (Can.VERIFIED,), "sites tag what they send before it is changed"),
     (_PACES, (Can.VERIFIED,), "clients that reply later have missed links of the chain"),
     ((Can.REGIONS,), (Can.VERIFIED,), "a region passes on no signatures of its clients"),

@@ -29,12 +29,15 @@ def execute(
     write: Callable[[], None] | None = None,
     seconds: float = SECONDS,
     elsewhere: Callable[[], float] | None = None,
+    sends_start: bool = False,
 ) -> None:
     """Run the remaining rounds over a wire, and write the result.
 
     If the run has regions, the wire is to their coordinators. If clients may stay in memory,
     ``write`` writes their states, every few ``seconds``. ``elsewhere`` gives the CPU-seconds of
-    other processes so far; without it, the CPU-seconds of rounds are not known.
+    other processes so far; without it, the CPU-seconds of rounds are not known. With
+    ``sends_start``, clients have nothing of the run that this one starts from but what is sent to
+    them.
     """
     with (
         folder.locked("run"),
@@ -43,7 +46,7 @@ def execute(
     ):
         experiment, log = folder.experiment(), folder.round_log
         rounds = rounds_of(experiment, folder.path / "server")
-        rounds = replace(rounds, regions=experiment.regions)
+        rounds = replace(rounds, regions=experiment.regions, sends_start=sends_start)
 
         def begun() -> Rounds:
             if write is None or not experiment.lives:

@@ -30,6 +30,7 @@ from ramet.experiment.run_folder import RunFolder
 from ramet.experiment.run_models import start_model_of
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.site_record import save_parts
+from ramet.experiment.superseded import warn_if_superseded
 from ramet.metrics import Summary
 from ramet.payload import Array, Arrays, under
 
@@ -82,7 +83,8 @@ class Taken:
 
 def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
     """Create the folder of a run that starts with the models of the finished run in ``other``."""
-    source = _Source(RunFolder.open(other.absolute()))
+    source = Source.open(other)
+    warn_if_superseded(source.folder.path)
     settings = settings.model_copy(update={"start_from": source.label})
     check_together(chosen_by(settings))
     agreement = source.preparation(Experiment(settings).preparation)
@@ -101,13 +103,10 @@ def create_from(other: Path, path: Path, settings: RunSettings) -> Taken:
     return taken
 
 
-def _write_start(
-    source: _Source, folder: RunFolder, experiment: Experiment
-) -> dict[str, list[str]]:
+def _write_start(source: Source, folder: RunFolder, experiment: Experiment) -> dict[str, list[str]]:
     """Write the states before round 1; return the names of the arrays that are new."""
     drawn = experiment.sizes.shared_start()
-    shared, new = _replaced(drawn, source.shared)
-    Snapshots(folder.path / "server" / START).save(Snapshot(0, shared))
+    shared, new = source.write_shared(folder, experiment)
     fresh = {"server": new}
     for client in experiment.clients:
         own = model_arrays(start_model_of(experiment, client))
@@ -119,7 +118,7 @@ def _write_start(
 
 
 def _keep_parts(
-    source: _Source, folder: RunFolder, experiment: Experiment, client: str, taken: Taken
+    source: Source, folder: RunFolder, experiment: Experiment, client: str, taken: Taken
 ) -> None:
     """Write down what is known of a client's samples after this run, and what was known before."""
     if not experiment.setting.user_defined:
@@ -142,10 +141,27 @@ def _replaced(drawn: Arrays, other: Arrays) -> tuple[dict[str, Array], list[str]
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """The run whose models are taken."""
 
     folder: RunFolder
+
+    @staticmethod
+    def open(path: Path) -> Source:
+        return Source(RunFolder.open(path.absolute()))
+
+    def write_start(self, folder: RunFolder, experiment: Experiment) -> None:
+        """Write what a coordinator has of the state before round 1; sites have the rest."""
+        _, new = self.write_shared(folder, experiment)
+        folder.write(START_FILE, {**self.provenance, "fresh": {"server": new}, "samples": {}})
+
+    def write_shared(
+        self, folder: RunFolder, experiment: Experiment
+    ) -> tuple[dict[str, Array], list[str]]:
+        """Write the shared arrays before round 1; return them, and the names of those drawn."""
+        shared, new = _replaced(experiment.sizes.shared_start(), self.shared)
+        Snapshots(folder.path / "server" / START).save(Snapshot(0, shared))
+        return shared, new
 
     @cached_property
     def summary(self) -> Summary:
@@ -160,6 +176,11 @@ class _Source:
     @property
     def label(self) -> str:
         return f"{self.folder.path.name}@{self.summary.sha256}"
+
+    @property
+    def label_for_sites(self) -> str:
+        """The run by the name that sites know it by."""
+        return f"{self.folder.run_name}@{self.summary.sha256}"
 
     @property
     def provenance(self) -> dict[str, str]:

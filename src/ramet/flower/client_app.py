@@ -46,6 +46,7 @@ from ramet.experiment import Experiment, RunSettings
 from ramet.experiment.client_side import audit_log, client_of
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.digests import terms_digest
+from ramet.experiment.start_at_site import start_at_site
 from ramet.flower.data_record import check_same_data, check_same_terms
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
@@ -56,6 +57,7 @@ from ramet.flower.permission import (
     site_limit,
 )
 from ramet.flower.records import COLUMNS, PREPARATION, from_records, to_records
+from ramet.flower.releases import RELEASE, use
 from ramet.flower.run_config import from_run_config
 from ramet.flower.sent_sums import SiteColumns
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
@@ -103,6 +105,8 @@ def answer(message: Message, context: Context) -> Message:
         preparation = request.notes.get(PREPARATION, "")
         if COLUMNS in request.notes:
             return Message(to_records(_columns_step(context, request)), reply_to=message)
+        if RELEASE in request.notes:
+            return Message(to_records(_release(context, request)), reply_to=message)
         if STEP in request.notes:
             return Message(
                 to_records(_charter_step(context, request, preparation)), reply_to=message
@@ -258,6 +262,7 @@ def _client(experiment: Experiment, name: str, states: Path) -> Client:
     data = experiment.setting.data_of(name, experiment.settings.data)
     if experiment.setting.user_defined and data is not None:
         check_same_data(states / name, data)
+        start_at_site(experiment, name, states)
     return client_of(experiment, name, states)
 
 
@@ -281,6 +286,14 @@ def _secured(protection: Protection, context: Context) -> SecureSite | None:
     if SETTINGS in config or policy.secure == "required":
         raise PolicyError("`secure`: this site has no key or no list of members for secure sums.")
     return simulated
+
+
+def _release(context: Context, request: Payload) -> Payload:
+    """What the site answers when it is told which run counts."""
+    run, site = request.notes[RELEASE], str(context.node_config["client"])
+    with write_errors_kept_local("write its state"):
+        reply = use(run, site, Path(str(context.node_config["state"])), _states(context, request))
+    return _signed(reply, context, request, site, INTRODUCTION)
 
 
 def _charter_step(context: Context, request: Payload, preparation: str) -> Payload:

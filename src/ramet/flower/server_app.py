@@ -15,14 +15,17 @@ from flwr.serverapp import Grid, ServerApp
 from ramet.data.own.preparation import Preparation, agreed, distant_sums
 from ramet.data.own.schema import Schema
 from ramet.errors import RametError
-from ramet.experiment import Experiment, RunFolder
+from ramet.experiment import Experiment, RunFolder, RunSettings
 from ramet.experiment.chain_parts import read_charter
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.continuing import check_same, check_sites
 from ramet.experiment.executing import execute
+from ramet.experiment.gate import ANY, judged
+from ramet.experiment.start_from import Source
 from ramet.flower.charters import begin, save_envelopes, sign_charter
 from ramet.flower.file_drop import RUN_CONFIG, FileDrop, folders_of
 from ramet.flower.patches import applied
+from ramet.flower.releases import tell
 from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
@@ -34,13 +37,20 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Start the run that the run config describes, or resume it if its folder exists."""
+    """Start the run that the run config describes, or resume it if its folder exists.
+
+    If the run config names a release, only tell sites about it.
+    """
     applied("quick-server-objects")
     if CoordinatorKey.of_this_process() is None:  # whoever started the run has named its code
         allow_code(*(context.run_config.get(kind) for kind in BUILT_IN), remember=False)
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
+    if _text(context, "accepted-run"):
+        run, *sites = _text(context, "accepted-run").split()
+        tell(_wire(grid, sites, settings.deadline, context), run, sites, path)
+        return
     folder, is_new = RunFolder(path), not RunFolder(path).started
     if folder.started:
         check_same(folder, settings)
@@ -53,12 +63,19 @@ def main(grid: Grid, context: Context) -> None:
         else:
             reported = _checked_complete(experiment, schemas, wire)
             agreement = _agreement(wire, Experiment(settings, reported, Preparation()))
-            folder = _created(path, Experiment(settings, reported, agreement), wire, context)
+            source = _source(settings, context)
+            agreement = source.preparation(agreement) if source else agreement
+            experiment = Experiment(settings, reported, agreement)
+            folder = _created(path, experiment, wire, context, source)
         started = folder.experiment()
         wire.set_run(folder.run_name, started.raw_schemas, started.preparation)
         if folder.is_agreed:
             begin(wire, path, read_charter(path), settings.deadline, is_new)
-        execute(folder, wire, _log_round)
+        sends_start = bool(_text(context, "keys")) and settings.start_from is not None
+        execute(folder, wire, _log_round, sends_start=sends_start)
+        gate = _text(context, "gate")
+        if gate and judged(folder, None if gate == ANY else float(gate)).accepted:
+            tell(wire, folder.run_name, experiment.clients, path)
     log(INFO, "The run has ended: %s", path)
 
 
@@ -74,11 +91,28 @@ def _agreement(wire: GridWire, experiment: Experiment) -> Preparation:
     return agreed(told)
 
 
-def _created(path: Path, experiment: Experiment, wire: GridWire, context: Context) -> RunFolder:
+def _text(context: Context, key: str) -> str:
+    return str(context.run_config.get(key) or "")
+
+
+def _source(settings: RunSettings, context: Context) -> Source | None:
+    """The run that this one starts from, if it does."""
+    folder = _text(context, "from-folder")
+    if not folder:
+        return None
+    source = Source.open(Path(folder))
+    if source.label_for_sites != settings.start_from:
+        raise RametError(f"{folder} is not the run {settings.start_from}. Start it again.")
+    return source
+
+
+def _created(
+    path: Path, experiment: Experiment, wire: GridWire, context: Context, source: Source | None
+) -> RunFolder:
     """The folder of a new run; in a consortium that verifies, once all sites have signed."""
-    keys = str(context.run_config.get("keys") or "")
+    keys = _text(context, "keys")
     if not (experiment.settings.verified and keys):
-        return RunFolder.create(path, experiment)
+        return RunFolder.create(path, experiment, source.write_start if source else None)
     wire.set_run("", experiment.raw_schemas, experiment.preparation)
     public = Keyring(Path(keys)).texts(experiment.clients)
     signed, envelopes = sign_charter(wire, experiment, public, experiment.settings.deadline)
@@ -91,7 +125,7 @@ def _created(path: Path, experiment: Experiment, wire: GridWire, context: Contex
 
 def _wire(grid: Grid, clients: Iterable[str], deadline: float, context: Context) -> GridWire:
     """The wire to clients, which have to sign their replies if the run names keys."""
-    keys = str(context.run_config.get("keys") or "")
+    keys = _text(context, "keys")
     keyring = Keyring(Path(keys)) if keys else None
     # Without keys, the SuperNodes were started together with the run, and all of them will connect.
     patience = CONNECT_TIMEOUT if keyring else max(CONNECT_TIMEOUT, deadline)

@@ -18,6 +18,9 @@ from ramet.run_options import RUN_OPTIONS, Declared
 OF_THE_SERVER = {
     "keys": "folder with the nodes' public keys, on the server; empty: unsigned replies",
     "folder": "the run's folder, on the server",
+    "gate": "how much worse a score may be in a run that sites use at once; any: by any; empty: no",
+    "accepted-run": "name of the run that counts, and of the sites that are told so",
+    "from-folder": "folder of the run that this one starts from, on the server",
 }
 APP_DEFAULTS = {"method": "fedstar", "setting": "tiny", "engine": "superlink"}
 _APP = """\

@@ -20,6 +20,7 @@ from ramet.experiment.continuing import check_same
 from ramet.experiment.files import read_json
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.start_from import START_FILE
+from ramet.experiment.superseded import mark_superseded
 from ramet.forget.certificate import FILE, Certificate, Pair, RunFacts, started_from
 from ramet.forget.descendants import descendants
 from ramet.forget.people import People
@@ -151,11 +152,15 @@ def forget(
         Pair(before=RunFacts.of(old), after=RunFacts.of(one))
         for old, one in zip(repetition.runs, new, strict=True)
     ]
-    left = descendants(search or repetition.runs[-1].path.parent, repetition.runs)
+    below = search or repetition.runs[-1].path.parent
+    left = descendants(below, repetition.runs)
     certificate = Certificate.of(site, pairs, left, len(people.ids) if people else None)
     certificate.check()
     path = new[-1].path / FILE
     certificate.write(path)
+    forgotten = site if people is None else f"{certificate.people} of {site}"
+    for old_one in (*(run.path for run in repetition.runs), *(below / one.folder for one in left)):
+        mark_superseded(old_one, new[-1].run_name, forgotten)
     return certificate, path
 
 

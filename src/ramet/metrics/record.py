@@ -41,6 +41,8 @@ class Record:
     """Means over the clients, if the server learns nothing else: the scores."""
     unit: str = PERCENT
     """The unit of the scores."""
+    start: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """In round 1, the scores of the models that sites of a consortium started with, by client."""
 
     def mean(self, score: str) -> float:
         """The unweighted mean of a score over the clients that have it; NaN if none has."""
@@ -64,7 +66,8 @@ class Record:
 
     def line(self) -> str:
         facts = asdict(self)
-        return json.dumps({n: f for n, f in facts.items() if (n, f) != ("unit", PERCENT)})
+        usual = {"unit": PERCENT, "start": {}}
+        return json.dumps({n: f for n, f in facts.items() if n not in usual or f != usual[n]})
 
     @staticmethod
     def parse(line: str) -> Record:

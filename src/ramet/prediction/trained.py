@@ -14,9 +14,11 @@ from ramet.engine.site.kept_models import FINAL
 from ramet.engine.store.client_state import model_arrays
 from ramet.errors import RametError, unknown
 from ramet.experiment import Experiment, RunFolder
+from ramet.experiment.accepted import accepted_run
 from ramet.experiment.run_models import best_round, saved_model_of
 from ramet.experiment.site_record import NAME as RECORD
 from ramet.experiment.site_record import SiteRecord
+from ramet.experiment.superseded import warn_if_superseded
 from ramet.payload import digest
 
 _STATES = ("state/clients/*/*", "clients/*/*", "*")
@@ -36,7 +38,7 @@ class Trained:
 
     @staticmethod
     def open(path: Path, best: bool = False) -> Trained:
-        """Open the folder of a run, or a site's own folder, which has the latest finished run.
+        """Open the folder of a run, or a site's own folder, with its accepted or its last run.
 
         With ``best``, the models are those of the round with the best mean validation score.
         """
@@ -47,9 +49,10 @@ class Trained:
                     f"{path} is not the folder of a run: a site does not know which round was best "
                     "over all sites. Use the final model, without --best."
                 )
-            return _latest_of_site(folder.path)
+            return _run_of_site(folder.path)
         if folder.summary() is None:
             raise RametError(f"{path} is not finished. Continue it with `ramet resume {path}`.")
+        warn_if_superseded(folder.path)
         number = best_round(folder) if best else None
         return Trained(folder.experiment(), folder.clients, number, folder)
 
@@ -122,8 +125,8 @@ class Trained:
         return digest(model_arrays(self.model(client)))
 
 
-def _latest_of_site(folder: Path) -> Trained:
-    """The run at a site that has finished last."""
+def _run_of_site(folder: Path) -> Trained:
+    """The accepted run at a site; without one, the run that has finished last."""
     found = [state for pattern in _STATES for state in folder.glob(pattern)]
     finished = [state for state in found if (state / RECORD).exists() and (state / FINAL).is_dir()]
     if not finished:
@@ -132,6 +135,8 @@ def _latest_of_site(folder: Path) -> Trained:
             "run` printed or, after a finished run, the one that `ramet deploy join` made."
         )
     state = max(finished, key=lambda state: (state / FINAL).stat().st_mtime)
+    named = accepted_run(folder / "state") or accepted_run(folder)
+    state = next((one for one in finished if one.parent.name == named), state)
     record = SiteRecord.load(state)
     reported = {state.name: record.site_schema}
     states = state.parent

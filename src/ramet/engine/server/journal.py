@@ -85,6 +85,7 @@ class Journal:
             **whole.first_half(),
             "overview": dict(self.overview(state)),
             "merging": {**state[MERGING].numbers, **state[LOGGED].numbers},
+            "start": whole.evaluated() if plan.round == 1 else {},
         }
         # the record of round 1 also counts what is sent in round 2
         uncounted = Tally() if before.pending else whole.only_down()

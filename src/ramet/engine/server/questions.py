@@ -46,7 +46,7 @@ class ReplyCheck(Protocol):
 
 @dataclass(frozen=True)
 class Questions:
-    """The messages of an exchange, without what clients start with or do not need yet."""
+    """The messages of an exchange, without what clients have or do not need yet."""
 
     rules: ServerRules
     state: RunState
@@ -56,10 +56,11 @@ class Questions:
         """What a client is asked, and the message."""
         plan, sent = self.plan, self.sent(client, omitted)
         in_stage = plan.stage is not None
+        has_them = not self.rules.sends_start if plan.round == 1 else in_stage
         message = request(
             plan.round,
             plan.train,
-            {} if plan.round == 1 or in_stage else sent,
+            {} if has_them else sent,
             self._last.get(client, 0),
             () if in_stage else omitted,
             self._extras(client),
@@ -70,7 +71,7 @@ class Questions:
         return Question(plan, omitted, sent), message
 
     def sent(self, client: str, omitted: Sequence[str] = ()) -> dict[str, Array]:
-        """The arrays that a client begins a round with. In round 1 none are sent."""
+        """The arrays that a client begins a round with."""
         sent = self.rules.sent(self.state[MERGING], client, omitted)
         return {name: self.rules.start[name] for name in sent} if self.plan.round == 1 else sent
 
@@ -143,7 +144,8 @@ class WholeReplies:
         form = expected
         for release in method.release:
             form = release.form(form, begun)
-        due = due_numbers(plan.round, plan.train) if plan.stage is None else ()
+        evaluates = plan.round > 1 or (self.rules.sends_start and bool(question.sent))
+        due = due_numbers(plan.train, evaluates) if plan.stage is None else ()
         due = expected_numbers(reply, due)
         reason = fault(reply, form, plan.train, due, method.task.scale.range)
         if reason:
@@ -184,7 +186,8 @@ class Summands:
         expected = expected_reply(self.rules, question)
         weighted = replace(expected, numbers={"weight": 1.0})
         terms = method.summation.form(terms_of(method.merging, method.extras, weighted))
-        due = expected_numbers(reply, due_numbers(plan.round, plan.train)) if self.in_clear else ()
+        due = due_numbers(plan.train, evaluate=plan.round > 1) if self.in_clear else ()
+        due = expected_numbers(reply, due)
         clear = plan.train and self.in_clear
         return summand_fault(reply, terms, clear, due, method.task.scale.range) or reply
 

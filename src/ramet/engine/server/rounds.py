@@ -4,7 +4,8 @@ In each round clients train and reply, and replies are merged as they arrive. Th
 the next message, and each client evaluates it before training again. After the last round a closing
 message delivers the final merge to all clients, or to the final clients. There is one message per
 client and round, and each array crosses the wire once up and once down per round. Nothing is sent
-before round 1: server and sites draw the same initial arrays from the run's seed.
+before round 1: server and sites draw the same initial arrays from the run's seed. Only if they are
+another run's, and sites are on their own, round 1 begins like the others.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Rounds:
     """A digest of the settings that all members of a secure sum have in common."""
     final_clients: Sequence[str] | None = None
     """The clients that get the final merge at the end; None for all."""
+    sends_start: bool = False
+    """Whether clients are sent ``start`` in round 1, because they cannot draw it from the seed."""
     regions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The clients of each regional coordinator. The wire is to the regions then; without any, it is
     to the clients."""
@@ -149,6 +152,7 @@ class Rounds:
             self.clients,
             self.seed,
             self.final_clients,
+            self.sends_start,
             self.buffers,
             self.network,
             self.shape,

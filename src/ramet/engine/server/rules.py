@@ -36,6 +36,8 @@ class ServerRules:
     seed: int = 0
     final_clients: Sequence[str] | None = None
     """The clients that get the final merge at the end; None for all."""
+    sends_start: bool = False
+    """Whether clients are sent ``start`` in round 1, because they cannot draw it from the seed."""
     buffers: frozenset[str] = frozenset()
     """Names of shared arrays that are not trained."""
     network: Callable[[], nn.Module] = no_network

@@ -100,17 +100,22 @@ class Tally:
             "memory": int(max((n.get("memory", 0) for n in self.numbers.values()), default=0)),
         }
 
+    def evaluated(self, after: int = 0) -> dict[str, dict[str, float]]:
+        """The scores in replies to messages of later rounds, by client."""
+        dropped = {*TRAINING_NUMBERS, "memory"}
+        return {
+            client: {n: v for n, v in numbers.items() if n not in dropped | _logged(numbers)}
+            for client, numbers in sorted(self.numbers.items())
+            if self.asked[client] > after
+            and ("val" in numbers or "test" in numbers)  # a site may withhold its scores
+        }
+
     def second_half(self) -> dict[str, Any]:
         """The second half of the record of the previous round."""
         dropped = {*TRAINING_NUMBERS, "memory"}
         return {
             "evaluated_mean": {n: v for n, v in self.means.items() if n not in dropped},
-            "evaluated": {
-                client: {n: v for n, v in numbers.items() if n not in dropped | _logged(numbers)}
-                for client, numbers in sorted(self.numbers.items())
-                if self.asked[client] > 1  # before that there was nothing to evaluate
-                and ("val" in numbers or "test" in numbers)  # a site may withhold its scores
-            },
+            "evaluated": self.evaluated(after=1),  # in round 1, it is what the run started with
             "down": dict(sorted(self.down.items())),
             "tensors_down": self.sent[0],
             "scalars_down": self.sent[1],

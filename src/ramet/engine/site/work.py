@@ -97,7 +97,7 @@ class Trained:
         session = _session(request)
         state.begin_training(number)
         scored = Payload()
-        if number > 1:  # in round 1 there is nothing to evaluate
+        if number > 1 or (request.message.arrays and method.summation is None):
             used = used_model(method, state)
             state.begin_evaluation(number - 1, used, candidates(request.message))
             scored = _scored(request, used)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,9 @@ HERE = Path(__file__).parent
 def load(folder: Path = HERE) -> nn.Module:
     """The trained network, in evaluation mode."""
     config = _config(folder)
+    note = folder / "superseded.json"
+    if note.exists():
+        warnings.warn(f"this model is out of use: {note.read_text()}", stacklevel=2)
     build = getattr(import_module(config["module"]), config["network"])
     options = {
         name: SimpleNamespace(**value) if isinstance(value, dict) else value
