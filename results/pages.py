@@ -18,6 +18,7 @@ import links
 import partitions
 import printed
 import tables
+from board_runs import not_followed
 from catalogue import compatibility_markdown, protocols_markdown
 from claims import claims, claims_markdown, outcome
 
@@ -58,6 +59,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
     panels, runs = board(BOARD), kept_by_folder(HERE)
     return {
         DOCS / "board.md": {
+            "not followed": not_followed("openfgl"),
             "overview": overview_markdown(panels),
             "tables": panels_markdown(panels, "figures/"),
         },

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,13 @@ from typer.testing import CliRunner
 
 from ramet.cli.main import app
 from ramet.errors import RametError
+from ramet.experiment import MethodSpec
+from ramet.experiment.named import method_factory, setting_named
 from ramet.metrics.summary import Baseline
-from ramet.options import allow_code
+from ramet.options import allow_code, arguments
 from ramet.papers.board import Entry, Panel, board
 from ramet.papers.board_page import board_markdown, short_names
+from ramet.papers.printed import experiments
 from ramet.papers.same_algorithm import same_algorithms
 from ramet.studies.archive import keep, kept
 from ramet.studies.finished_run import FinishedRun
@@ -231,7 +236,7 @@ def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     page = (tmp_path / "board.md").read_text()
     assert "### cora, clients=10, 60 rounds" in page
-    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] | 80.00 | 92,231 |" in page
+    assert "| 1–2 | `fedavg` | 81.00 [78.52, 83.48] | – | 80.00 | 92,231 |" in page
     assert "1 split with 3 seeds each" in page
     assert "Majority class: 30.00." in page
     assert "](board-cora-10-60.png)" in page
@@ -245,3 +250,40 @@ def test_the_command_writes_page_and_figure(folder: Path, tmp_path: Path) -> Non
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RametError, match="no finished run"):
         board([tmp_path])
+
+
+def test_the_trained_network_stands_beside_the_merged_one(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    trained = [
+        replace(
+            run,
+            label=run.label.replace("fedavg", "fedavg,site_model=trained"),
+            command=f"{run.command} --set site_model=trained",
+            summary=run.summary.model_copy(
+                update={"scores": run.summary.scores.model_copy(update={"test": 0.5})}
+            ),
+        )
+        for run in kept(folder)
+        if run.label.startswith("fedavg")
+    ]
+    keep(trained, tmp_path)
+    (found,) = board([tmp_path])
+    assert len(found.entries) == len(SCORES)
+    own = entry(found, "fedavg").trained
+    assert own is not None
+    assert (own.mean, entry(found, "fedavg").rank) == (0.5, (1, 2))
+    assert entry(found, "local").trained is None
+    assert re.search(r"\| `fedavg` \| 81.00 [^|]+ \| 50.00 \|", board_markdown([found]))
+
+
+@pytest.mark.parametrize("name", ["openfgl", "one-epoch"])
+def test_protocols_of_boards_name_what_there_is(name: str) -> None:
+    protocol = tomllib.loads((experiments() / "boards" / f"{name}.toml").read_text())
+    for dataset in protocol["datasets"].values():
+        options = dict(text.split("=") for text in [*protocol["set"], *dataset["set"]])
+        of_setting = {key: value for key, value in options.items() if key != "epochs"}
+        setting_named(dataset["setting"], of_setting)  # an unknown option is an error
+    for method in protocol["methods"]:
+        spec = MethodSpec.parse(method["name"])
+        assert {*method.get("optimisers", protocol["optimisers"])} <= {*protocol["lr"]}
+        assert not method.get("trained") or "site_model" in arguments(method_factory(spec.method))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +154,25 @@ def test_a_method_for_graphs_is_refused(data_root: Path) -> None:
         r"node-classification\. Use a method for node-classification \(.*fedavg.*fedlit.*fedsage",
     ):
         checked_settings(method="fedstar", setting="cora", data=data_root)
+
+
+def test_splits_vary_while_the_partition_stays(tmp_path: Path) -> None:
+    def parts(setting: SubgraphSetting, seed: int) -> tuple[list[int], list[int]]:
+        data = setting.client_data(setting.clients[0], Reading(tmp_path, seed, INPUTS))
+        return data.content.labels.tolist(), data.split.train.tolist()
+
+    fixed = replace(small(3), partition_seed=7)
+    (nodes, train), (same, other) = parts(fixed, 1), parts(fixed, 2)
+    assert nodes == same
+    assert train != other
+    assert parts(small(3), 7)[0] == nodes
+    assert parts(small(3), 1)[0] != nodes
+
+
+def test_validation_nodes_may_be_other_than_half(tmp_path: Path) -> None:
+    whole = replace(small(1), train=0.48, val=0.32).overview(Reading(tmp_path, 1, INPUTS))
+    assert whole is not None
+    split = whole.split
+    assert [*map(len, (split.train, split.val, split.test))] == [144, 96, 60]  # of 300
+    with pytest.raises(RametError, match="leave no nodes for test"):
+        SETTINGS["cora"](train=0.6, val=0.4)

@@ -46,9 +46,10 @@ def test_scores_are_those_of_the_trained_network(
     assert (with_others == alone) == same
 
 
-def test_what_is_trained_and_merged_is_the_same(tmp_path: Path) -> None:
-    ramet.run("fedavg", "tiny", rounds=3, workers=1, out=tmp_path / "merged")
-    ramet.run("fedavg", "tiny", rounds=3, workers=1, out=tmp_path / "own", site_model="trained")
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "scaffold", "moon", "gcfl+", "fedadam"])
+def test_what_is_trained_and_merged_is_the_same(method: str, tmp_path: Path) -> None:
+    ramet.run(method, "tiny", rounds=3, workers=1, out=tmp_path / "merged")
+    ramet.run(method, "tiny", rounds=3, workers=1, out=tmp_path / "own", site_model="trained")
     merged, own = (RunFolder(tmp_path / name).records() for name in ("merged", "own"))
     assert [record.trained for record in merged] == [record.trained for record in own]
     assert [record.evaluated for record in merged] != [record.evaluated for record in own]

@@ -102,13 +102,17 @@ def node_fold_split(labels: Tensor, seed: int, fold: int, folds: int = 10) -> Sp
     return Split(rest[~is_val], val, test)
 
 
-def node_split(labels: Tensor, seed: int, share: float = 0.6) -> Split:
+def node_split(
+    labels: Tensor, seed: int, share: float = 0.6, validation: float | None = None
+) -> Split:
     """Split 6:2:2, stratified by class, as FedSage's authors do.
 
-    ``share``: of the training nodes; the rest is halved.
+    ``share``: of the training nodes; ``validation``: of those for validation; without it, the rest
+    is halved.
     """
     train, rest = _divide(torch.arange(len(labels)), labels, 1 - share, seed)
-    val, test = _divide(rest, labels, 0.5, seed)
+    tested = 0.5 if validation is None else 1 - validation / (1 - share)
+    val, test = _divide(rest, labels, tested, seed)
     return Split(train, val, test)
 
 

@@ -37,6 +37,7 @@ from ramet.payload import Array, Arrays, Payload, under
 from ramet.rules.merging import WeightedMean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
+from ramet.rules.site_model import SiteModel
 from ramet.training.local import LocalTraining
 
 
@@ -83,15 +84,18 @@ class AdaptiveStep(WeightedMean):
 def fedadam(
     step: AdaptiveStep = AdaptiveStep(),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(lr=0.1, algorithm="sgd"),  # noqa: B008
+    site_model: SiteModel = "merged",
 ) -> Method:
     """FedAvg whose clients use SGD and whose server takes steps of Adam."""
     paper = "arXiv:2003.00295"
-    return replace(fedavg(), name="fedadam", paper=paper, merging=step, training=training)
+    own = fedavg(site_model)
+    return replace(own, name="fedadam", paper=paper, merging=step, training=training)
 
 
 def fedyogi(
     step: AdaptiveStep = AdaptiveStep(yogi=True),  # noqa: B008 (frozen)
     training: LocalTraining = LocalTraining(lr=0.1, algorithm="sgd"),  # noqa: B008
+    site_model: SiteModel = "merged",
 ) -> Method:
     """FedAvg whose clients use SGD and whose server takes steps of Yogi."""
-    return replace(fedadam(step, training), name="fedyogi")
+    return replace(fedadam(step, training, site_model), name="fedyogi")

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ramet.methods.fedavg import fedavg
 from ramet.rules.method import Method
+from ramet.rules.site_model import SiteModel
 from ramet.training.local import Session, Term
 
 
@@ -46,10 +47,10 @@ class Proximal:
         return term
 
 
-def fedprox(mu: NonNegativeFloat = 0.01) -> Method:
+def fedprox(mu: NonNegativeFloat = 0.01, site_model: SiteModel = "merged") -> Method:
     """FedAvg that stays near the received parameters."""
     return replace(
-        fedavg(),
+        fedavg(site_model),
         name="fedprox",
         paper="arXiv:1812.06127",
         penalty=Proximal(mu) if mu else None,

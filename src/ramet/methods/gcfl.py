@@ -45,6 +45,7 @@ from ramet.payload import Array, Arrays, Payload, nothing, under
 from ramet.rules.merging import Comparing, weighted_mean
 from ramet.rules.method import Method
 from ramet.rules.server import Server
+from ramet.rules.site_model import SiteModel
 
 Flat: TypeAlias = NDArray[np.float64]
 Similarity: TypeAlias = Callable[[list[Flat], list[Flat]], NDArray[np.float64]]
@@ -196,10 +197,13 @@ AUTHORS = Authors(
 """For GCFL and GCFL+."""
 
 
-def gcfl(clustering: Clustering = Clustering()) -> Method:  # noqa: B008 (frozen)
+def gcfl(
+    clustering: Clustering = Clustering(),  # noqa: B008 (frozen)
+    site_model: SiteModel = "merged",
+) -> Method:
     """FedAvg within clusters of clients with similar update directions."""
     return replace(
-        fedavg(),
+        fedavg(site_model),
         name="gcfl",
         paper="arXiv:2106.13423",
         switchable=nothing,  # whole updates are compared
@@ -207,10 +211,13 @@ def gcfl(clustering: Clustering = Clustering()) -> Method:  # noqa: B008 (frozen
     )
 
 
-def gcfl_plus(clustering: Clustering = Clustering()) -> Method:  # noqa: B008 (frozen)
+def gcfl_plus(
+    clustering: Clustering = Clustering(),  # noqa: B008 (frozen)
+    site_model: SiteModel = "merged",
+) -> Method:
     """FedAvg within clusters of clients with similar sequences of update norms."""
     return replace(
-        fedavg(),
+        fedavg(site_model),
         name="gcfl+",
         paper="arXiv:2106.13423",
         switchable=nothing,  # whole updates are compared

@@ -32,6 +32,7 @@ from torch.nn import functional
 
 from ramet.methods.fedavg import fedavg
 from ramet.rules.method import Method
+from ramet.rules.site_model import SiteModel, with_site_model
 from ramet.training.local import Session, Term
 
 
@@ -44,7 +45,8 @@ class Contrast:
 
     def __call__(self, session: Session) -> Term:
         common, last = _frozen(session.model), _frozen(session.model)
-        last.load_state_dict({**session.model.state_dict(), **session.memory})
+        now = session.model.state_dict()
+        last.load_state_dict({name: session.memory.get(name, now[name]) for name in now})
 
         def term(batch: Any, output: Tensor) -> Tensor:
             if not session.memory:
@@ -69,12 +71,17 @@ def remember(session: Session) -> None:
     session.memory.update(session.model.state_dict())
 
 
-def moon(strength: NonNegativeFloat = 1.0, temperature: PositiveFloat = 0.5) -> Method:
+def moon(
+    strength: NonNegativeFloat = 1.0,
+    temperature: PositiveFloat = 0.5,
+    site_model: SiteModel = "merged",
+) -> Method:
     """FedAvg with a contrast between the common embeddings and the client's last ones."""
-    return replace(
+    method = replace(
         fedavg(),
         name="moon",
         paper="arXiv:2103.16257",
         penalty=Contrast(strength, temperature),
         after=remember,
     )
+    return with_site_model(method, site_model)

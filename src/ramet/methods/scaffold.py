@@ -40,6 +40,7 @@ from ramet.rules.extras import Extras
 from ramet.rules.merging import Summing
 from ramet.rules.method import Method
 from ramet.rules.server import Server
+from ramet.rules.site_model import SiteModel, with_site_model
 from ramet.training.local import LocalTraining, Session, Term
 
 
@@ -88,11 +89,12 @@ def _own(session: Session, name: str) -> Tensor:
 
 def scaffold(
     training: LocalTraining = LocalTraining(lr=0.1, algorithm="sgd"),  # noqa: B008 (frozen)
+    site_model: SiteModel = "merged",
 ) -> Method:
     """FedAvg whose clients correct their steps by control variates."""
     if training.algorithm != "sgd":
         raise RametError("scaffold derives its controls from plain SGD. Use algorithm=sgd.")
-    return replace(
+    method = replace(
         fedavg(),
         name="scaffold",
         paper="arXiv:1910.06378",
@@ -101,3 +103,4 @@ def scaffold(
         after=update_controls,
         extras=Extras(zero_controls, ControlSum()),
     )
+    return with_site_model(method, site_model)

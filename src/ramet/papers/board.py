@@ -12,7 +12,7 @@ from typing import Any
 
 from ramet.engine.start import extras_up, start_extras
 from ramet.errors import RametError
-from ramet.experiment import default_data
+from ramet.experiment import MethodSpec, default_data
 from ramet.experiment.capabilities import Can
 from ramet.experiment.code import code_sha256
 from ramet.experiment.compatibility import why_not
@@ -30,6 +30,7 @@ from ramet.studies.gains import Gain, paired_gain
 
 _MOST_NAMES = 3
 _ANY = "METHOD"
+_TRAINED = ("site_model", "trained")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class Entry:
     """Mean and 95 % interval."""
     at_best: float
     """The mean test score at each run's best validation round."""
+    trained: Gain | None
+    """Like ``score``, if each client is evaluated with the network that it has just trained,
+    before the merge; None if it was not."""
     splits: int
     seeds: int
     up: float
@@ -126,11 +130,14 @@ def _without_terms(run: FinishedRun) -> FinishedRun:
 
 
 def _panel(every: Sequence[FinishedRun]) -> Panel:
-    runs = by_label(every)
+    whole = by_label(every)
+    beside = {one: _merged(one) for one in whole if _merged(one) != one and _merged(one) in whole}
+    trained = {merged: whole[one] for one, merged in beside.items()}
+    runs = {label: own for label, own in whole.items() if label not in beside}
     twins = same_algorithms(runs)
     ranked = [own for label, own in runs.items() if label not in twins]
     entries = [
-        _entry(label, own, ranked, twins.get(label))
+        _entry(label, own, ranked, twins.get(label), trained.get(label))
         for label, own in runs.items()
         if label not in twins or not equal_results(own, runs[twins[label]])
     ]
@@ -148,11 +155,11 @@ def _entry(
     own: Mapping[Draw, FinishedRun],
     ranked: Sequence[Mapping[Draw, FinishedRun]],
     same_as: str | None,
+    trained: Mapping[Draw, FinishedRun] | None,
 ) -> Entry:
     gains = [gain_of(own, other) for other in ranked if other is not own]
     verdicts = [gain.verdict for gain in gains if gain is not None]
     summaries = [run.summary for run in own.values()]
-    scores = {draw: run.summary.scores.test for draw, run in own.items()}
     first = next(iter(own.values()))
     spec, unchanged = first.spec, code_sha256(first.spec) == first.versions.get("method")
     return Entry(
@@ -161,7 +168,8 @@ def _entry(
         if same_as
         else (1 + verdicts.count("hurts"), len(ranked) - verdicts.count("helps")),
         same_as=same_as,
-        score=paired_gain(scores, samples_ratio(own)),
+        score=_score(own),
+        trained=_score(trained) if trained else None,
         at_best=fmean(one.scores.test_at_best_val for one in summaries),
         splits=len({draw.split_seed for draw in own}),
         seeds=len({draw.seed for draw in own}),
@@ -175,6 +183,18 @@ def _entry(
         commits=tuple(sorted({run.versions.get("commit", "?") for run in own.values()})),
         sha256={run.command: run.summary.sha256 for run in own.values()},
     )
+
+
+def _score(runs: Mapping[Draw, FinishedRun]) -> Gain:
+    scores = {draw: run.summary.scores.test for draw, run in runs.items()}
+    return paired_gain(scores, samples_ratio(runs))
+
+
+def _merged(label: str) -> str:
+    """The label of the same method whose clients are evaluated with the merged network."""
+    spec = MethodSpec.parse(label)
+    options = {key: value for key, value in spec.options.items() if (key, value) != _TRAINED}
+    return str(replace(spec, options=options))
 
 
 def _majority(runs: Sequence[FinishedRun]) -> float | None:

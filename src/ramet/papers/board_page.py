@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADS = (
-    *("rank", "method", "test, % [95 %]", "at best round", "parameters", "up", "down"),
-    *("seconds", "lines", "what leaves a site", "secure sum", "commit"),
+    *("rank", "method", "test, % [95 %]", "trained, % [95 %]", "at best round", "parameters"),
+    *("up", "down", "seconds", "lines", "what leaves a site", "secure sum", "commit"),
 )
 _COMMIT_DIGITS = 8
 _SMALLEST_BYTES = 1e4
@@ -109,6 +109,7 @@ def _cells(entry: Entry, complete: bool) -> tuple[str, ...]:
         _rank(entry),
         f"`{entry.method}`",
         _score(entry.score) + ("" if complete else f" ({plural(len(entry.sha256), 'run')})"),
+        "–" if entry.trained is None else _score(entry.trained),
         percent(entry.at_best),
         f"{entry.scalars:,.0f}",
         size(entry.up),

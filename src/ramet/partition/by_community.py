@@ -17,6 +17,7 @@ from ramet.data.own.schema import TaskName
 from ramet.data.sources.cache import cached
 from ramet.data.sources.node_graphs import read_graph
 from ramet.data.splits import node_split
+from ramet.errors import RametError
 from ramet.options import ProperShare
 from ramet.partition.base import Reading, Setting
 from ramet.partition.corruption import NO_CORRUPTION, Corruption
@@ -47,6 +48,8 @@ class SubgraphSetting(Setting):
     partition: NodeCut = "louvain"
     alpha: float = 0.5
     train: float = 0.6
+    val: float | None = None
+    partition_seed: int | None = None
     corruption: Corruption = NO_CORRUPTION
     metric: str | None = None
     rounds: int = 50
@@ -71,7 +74,7 @@ class SubgraphSetting(Setting):
 
     def overview(self, reading: Reading) -> ClientData[NodeGraph, Split]:
         whole = self.read(reading.data)
-        return ClientData(whole, node_split(whole.labels, reading.split_seed, self.train))
+        return ClientData(whole, node_split(whole.labels, reading.split_seed, self.train, self.val))
 
     def _part(self, number: int, reading: Reading) -> ClientData[NodeGraph, Split]:
         everything = self.overview(reading)
@@ -89,7 +92,8 @@ class SubgraphSetting(Setting):
 
     def _members(self, whole: NodeGraph, reading: Reading) -> list[Tensor]:
         """The nodes of each client; cached because Louvain takes seconds."""
-        seed, cut = reading.split_seed, self.partition
+        seed, cut = self.partition_seed, self.partition
+        seed = reading.split_seed if seed is None else seed
         name = self.source.partition(":")[2].lower()
         alpha = self.alpha if cut == "label" else None
         tensors = cached(
@@ -117,15 +121,21 @@ def parts_of(
         features: NonNegativeInt = width,
         connected: bool = False,
         normalised: bool = False,
+        val: ProperShare | None = None,
+        partition_seed: NonNegativeInt | None = None,
         corruption: Corruption = NO_CORRUPTION,
     ) -> SubgraphSetting:
         """``alpha``: of partition=label; the smaller, the more skewed the classes.
 
-        ``train``: share of the nodes; the rest is halved into validation and test.
+        ``train``: share of the nodes; ``val``: for validation, by default half of the others, and
+        the rest for test. ``partition_seed``: by default that of the split; another partition for
+        each split varies two things at once.
         ``features``: number of random projections of the features; 0 keeps them.
         ``connected``: only the largest connected component. ``normalised``: the features of each
         node are divided by their sum.
         """
+        if val is not None and train + val >= 1:
+            raise RametError(f"train={train:g} and val={val:g} leave no nodes for test.")
         way = {"louvain": "community", "label": "class"}.get(partition, f"{partition} parts")
         return SubgraphSetting(
             f"{about} by {way}, links between clients lost",
@@ -136,6 +146,8 @@ def parts_of(
             partition,
             alpha,
             train,
+            val,
+            partition_seed,
             corruption,
             metric,
             connected=connected,
