@@ -21,9 +21,10 @@ from ramet.experiment.named import method_factory, setting_named
 from ramet.metrics.summary import Baseline
 from ramet.options import allow_code, arguments
 from ramet.papers.board import Entry, Panel, board
-from ramet.papers.board_page import board_markdown, short_names
+from ramet.papers.board_page import board_markdown
 from ramet.papers.printed import experiments
 from ramet.papers.same_algorithm import same_algorithms
+from ramet.report.text import short_names
 from ramet.studies.archive import keep, kept
 from ramet.studies.finished_run import FinishedRun
 

@@ -256,3 +256,17 @@ def test_the_page_shows_each_site_alone_and_together(
     table = Reader(text).tables[-1]
     assert table[0] == ["site", "constant", "alone", "together", "gain", "95 % interval", "verdict"]
     assert [row[0] for row in table[1:]] == ["rings", "trees", "blocks"]
+
+
+def test_a_paper_gets_a_table_and_a_figure(single_runs: FinishedRuns, tmp_path: Path) -> None:
+    wanted = {label: single_runs[label] for label in ("local", "fedstar", "feddense,width=16")}
+    write_report(wanted, tmp_path)
+    table = (tmp_path / "table.tex").read_text()
+    rows = [line.split(" & ") for line in table.splitlines() if " & " in line]
+    assert [row[0] for row in rows] == ["method", "local", "fedstar", "feddense,width=16"]
+    assert rows[0][3] == r"95 \% interval"
+    assert r"\toprule" in table
+    assert (tmp_path / "gains.pdf").read_bytes().startswith(b"%PDF")
+    (tmp_path / "one").mkdir()
+    write_report({"local": single_runs["local"]}, tmp_path / "one")
+    assert not (tmp_path / "one" / "gains.pdf").exists()

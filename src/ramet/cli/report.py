@@ -29,6 +29,8 @@ def report(
 ) -> None:
     """Write an HTML page about finished runs, with figures as PNG and SVG.
 
+    For a paper: table.tex, for LaTeX with booktabs, and gains.pdf, with 95 % intervals.
+
     PATH is a sweep folder, a run folder, or a folder that `ramet compare --keep` wrote.
 
     Example: ramet report sweeps/single --target 75

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ramet.papers.board import Entry, Panel, Terms
 from ramet.report.drawing import COLOURS, new_figure
-from ramet.report.text import markdown_table, percent, plural, size
+from ramet.report.text import markdown_table, percent, plural, short_names, size
 from ramet.studies.gains import Gain
 
 if TYPE_CHECKING:
@@ -184,13 +184,3 @@ def _interval(score: Gain) -> tuple[float, float]:
     if score.low is None or score.high is None:
         return score.mean, score.mean
     return max(0.0, score.low), min(1.0, score.high)
-
-
-def short_names(labels: Sequence[str]) -> list[str]:
-    """The labels without options that all of them give, if they then still differ."""
-    parts = [label.split(",") for label in labels]
-    common = set.intersection(*({word.partition("=")[0] for word in words[1:]} for words in parts))
-    short = [
-        ",".join(word for word in words if word.partition("=")[0] not in common) for words in parts
-    ]
-    return short if len(set(short)) == len(short) else [*labels]

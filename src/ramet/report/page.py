@@ -13,6 +13,7 @@ from ramet.errors import RametError
 from ramet.experiment import MethodSpec
 from ramet.partition.inspection import GraphInspection
 from ramet.report import drawing, figures, site_tables
+from ramet.report.paper import write_for_paper
 from ramet.report.text import operations, plural
 from ramet.studies.comparison import Standing, standings
 from ramet.studies.finished_run import FinishedRun, FinishedRuns
@@ -42,7 +43,7 @@ def write_report(
     left_out: Sequence[str] = (),
     baselines: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write `report.html`, and each figure as PNG and SVG, into the folder.
+    """Write `report.html`, each figure as PNG and SVG, and what a paper can use into the folder.
 
     ``baselines`` are the methods that others match with fewer bytes, by the name of the other.
     """
@@ -53,6 +54,7 @@ def write_report(
     metric = figures.metric_of(by_label)
     for picture in pictures:
         drawing.save(picture.figure, folder, picture.name)
+    write_for_paper(rows, folder)
     common = _with_common_clients(by_label)
     page = folder / "report.html"
     write_atomically(

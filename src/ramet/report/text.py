@@ -42,3 +42,13 @@ def operations(count: float | None) -> str:
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"| {head} " if head else "| " for head in heads) + "|"
     return "\n".join([head, "|---" * len(heads) + "|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def short_names(labels: Sequence[str]) -> list[str]:
+    """The labels without options that all of them give, if they then still differ."""
+    parts = [label.split(",") for label in labels]
+    common = set.intersection(*({word.partition("=")[0] for word in words[1:]} for words in parts))
+    short = [
+        ",".join(word for word in words if word.partition("=")[0] not in common) for words in parts
+    ]
+    return short if len(set(short)) == len(short) else [*labels]

@@ -8,7 +8,8 @@ from flwr.proto.message_pb2 import Message as Serialized
 
 
 def to_bytes(message: Message) -> bytes:
-    return message_to_proto(message).SerializeToString()
+    content: bytes = message_to_proto(message).SerializeToString()
+    return content
 
 
 def from_bytes(content: bytes) -> Message:
