@@ -86,6 +86,8 @@ ROWS = (
     Row("fedper", "fedper"),
 )
 BOOSTED = {"boosting alone": False, "boosting pooled": True}
+MARKS = ("across banks", "before 6 a.m.", "round hundreds")
+"""Of laundering transfers, more often than of others."""
 ORDER = ("medium", "high", "low")
 TOGETHER = ("fedavg", "fedprox", "fedper")
 
@@ -228,8 +230,12 @@ def _describe(scratch: Path) -> None:
         }
         homes = whole.accounts.set_index("id")["bank"]
         source, target = (whole.transfers[end].map(homes) for end in ("source", "target"))
-        same = float((source == target).mean())
-        facts = {"level": level, **counts, "within a bank": round(same, 3)}
+        signs = (source != target, whole.transfers["hour"] < 6, whole.transfers["round"] == "yes")
+        marks = {
+            mark: sign.groupby(whole.transfers["class"]).mean().round(5).to_dict()
+            for mark, sign in zip(MARKS, signs, strict=True)
+        }
+        facts = {"level": level, **counts, **marks}
         lines.append(json.dumps({**facts, "sha256": whole.sha256()}))
     (KEPT / "data.jsonl").write_text("\n".join(lines) + "\n")
 

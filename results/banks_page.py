@@ -7,14 +7,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from banks import ALERTS, BOOSTED, CLAIMS, KEPT, ROWS, SPLITS, TOGETHER, Claim
+from banks import (
+    ALERTS,
+    BOOSTED,
+    CLAIMS,
+    KEPT,
+    MARKS,
+    ROUNDS,
+    ROWS,
+    SPLITS,
+    TOGETHER,
+    Claim,
+)
 from banks_data import LEVELS, TASKS
-from banks_study import ALONE, POOLED, Case, cases
+from banks_study import ALONE, POOLED, Case, cases, last_rises
 from claims import status_of
 from hospitals_study import counts, words
 
 from ramet.report.drawing import COLOURS, new_figure
-from ramet.report.text import markdown_table, percent, plural
+from ramet.report.text import markdown_table, plural
+from ramet.studies.gains import Gain, holm
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -23,11 +35,11 @@ if TYPE_CHECKING:
 
 TREES_ALONE, TREES_POOLED = BOOSTED
 NAMES = {
-    ALONE: "each bank alone",
+    ALONE: "network alone",
     **{row: f"`{row}`" for row in TOGETHER},
-    POOLED: "all data in one place",
-    TREES_ALONE: "boosted trees, each bank alone",
-    TREES_POOLED: "boosted trees, all data in one place",
+    POOLED: "network, one place",
+    TREES_ALONE: "trees alone",
+    TREES_POOLED: "trees, one place",
 }
 _LEVEL = 0.05
 
@@ -40,65 +52,112 @@ def blocks() -> dict[str, str]:
         "answer": answer([one for one in found if one.is_complete(*ANSWERED)]),
         **tables,
         "claims": claims_table(found),
+        "stopped": stopped(),
         "data": data_table(),
     }
 
 
 def answer(found: Sequence[Case]) -> str:
-    """The first paragraph of the page, from cases that have been run on all splits."""
+    """What the page begins with, from cases that have been run on all splits."""
     if not found:
         return "**Nothing is decided yet:** no comparison has been run on all splits."
-    helps, trees = (statuses(found, *pair) for pair in ((TOGETHER[0], ALONE), _TREES))
-    count = sum(helps.values())
+    both = sum(all(_ahead(one, than) for than in BY_ITSELF) for one in found)
+    network, trees = (statuses(found, TOGETHER[0], than) for than in BY_ITSELF)
     sites = [one for case in found for one in case.banks(TOGETHER[0])]
-    helped, hurt, undecided = counts(sites)
-    decided = sum(one.p_holm is not None and one.p_holm < _LEVEL for one in sites)
+    adjusted = (
+        holm([one.gain(TOGETHER[0], ALONE).p_value for one in found]),
+        [one.p_holm for one in sites],
+    )
+    decided = [sum(p is not None and p < _LEVEL for p in values) for values in adjusted]
     return (
-        f"**{_gain(helps)}, and {_trees(trees)}**, in {plural(count, 'comparison')} of average "
-        f"precision on *synthetic* data. {' '.join(_tasks(found))} Of "
-        f"{plural(len(sites), 'single comparison')} of a bank with itself, FedAvg helps {helped}, "
-        f"hurts {hurt}, and is undecided for {undecided}; adjusted for the five banks of a "
-        f"comparison, {decided} {'is' if decided == 1 else 'are'} decided."
+        f"**In {both} of {plural(len(found), 'comparison')}, FedAvg is shown to be ahead of both "
+        f"models that each bank trains alone**, on average over *synthetic* banks. It is ahead of "
+        f"the same network in {_counted(network)}, and of small boosted trees, without links, in "
+        f"{_counted(trees)}. {_trees(found)}Adjusted for their number by Holm, {decided[0]} of "
+        f"{len(found)} gains over the network are decided, and {decided[1]} of {len(sites)} gains "
+        f"of single banks.{_ceiling(found)}\n\n{answer_table(found)}"
     )
 
 
-_TREES = (TOGETHER[0], TREES_ALONE)
-ANSWERED = (ALONE, *_TREES)
+BY_ITSELF = (ALONE, TREES_ALONE)
+ANSWERED = (TOGETHER[0], *BY_ITSELF)
+
+
+def _ahead(one: Case, than: str) -> bool:
+    return status_of(one.gain(TOGETHER[0], than)) == "holds"
 
 
 def statuses(found: Sequence[Case], better: str, than: str) -> Counter[str]:
-    return Counter(status_of(one.gain(better, than)) for one in found if one.has(better, than))
+    return Counter(status_of(one.gain(better, than)) for one in found)
 
 
-def _gain(helps: Counter[str]) -> str:
-    if not helps["holds"]:
-        lead = "No gain by training together is shown"
-    elif helps["holds"] == helps.total():
-        return f"FedAvg is ahead of training alone in all {helps.total()}"
-    else:
-        lead = f"FedAvg is ahead of training alone in {helps['holds']} of {helps.total()}"
-    return f"{lead} ({helps['fails']} behind, {helps['undecided']} undecided)"
+def _counted(status: Counter[str]) -> str:
+    return f"{status['holds']} (behind in {status['fails']}, undecided in {status['undecided']})"
 
 
-def _trees(trees: Counter[str]) -> str:
-    return (
-        f"boosted trees that each bank trains alone, without links, are ahead of FedAvg in "
-        f"{trees['fails']} (behind in {trees['holds']}, undecided in {trees['undecided']})"
+def _trees(found: Sequence[Case]) -> str:
+    """Where a bank gains by another model of its own."""
+    ahead = [one for one in found if status_of(one.gain(TREES_ALONE, ALONE)) == "holds"]
+    texts = [
+        f"{task} ({', '.join(levels)})"
+        for task in TASKS
+        if (levels := [one.level for one in ahead if one.task == task])
+    ]
+    where = " and ".join(texts)
+    return f"For {where}, banks' own trees are ahead of their own networks. " if texts else ""
+
+
+def _ceiling(found: Sequence[Case]) -> str:
+    levels = [
+        level
+        for level in LEVELS
+        if (own := [one.mean(ALONE, "ap") for one in found if one.level == level])
+        and min(own) > _NEARLY_ALL
+    ]
+    if not levels:
+        return ""
+    where = ", ".join(levels)
+    return f" At {where}, banks' own networks find nearly everything: little is left to gain."
+
+
+_NEARLY_ALL = 0.98
+
+
+def answer_table(found: Sequence[Case]) -> str:
+    """Average precision by the models that the answer compares."""
+    rows = [
+        (
+            f"{one.task}, {one.level}",
+            _percent(one.share),
+            _percent(one.mean(ALONE, "ap")),
+            _percent(one.mean(TOGETHER[0], "ap")),
+            words(one.gain(TOGETHER[0], ALONE)),
+            _percent(one.mean(TREES_ALONE, "ap")),
+            words(one.gain(TOGETHER[0], TREES_ALONE)),
+            _percent(one.mean(POOLED, "ap")) if one.has(POOLED) else "–",
+        )
+        for one in found
+    ]
+    heads = (
+        *("average precision, %", "random ranking", NAMES[ALONE], "`fedavg`", "its gain"),
+        *(NAMES[TREES_ALONE], "`fedavg` over trees", NAMES[POOLED]),
     )
+    return markdown_table(heads, rows)
 
 
-def _tasks(found: Sequence[Case]) -> Iterator[str]:
-    """The means of the most important rows, by level."""
-    for task in TASKS:
-        own = [one for one in found if one.task == task]
-        texts = [
-            f"{NAMES[row]} {' / '.join(percent(one.mean(row, 'ap')) for one in own)}"
-            for row in (ALONE, TOGETHER[0], POOLED, TREES_ALONE, TREES_POOLED)
-            if all(one.has(row) for one in own)
-        ]
-        levels = " / ".join(one.level for one in own)
-        if own:
-            yield f"{task.capitalize()} at difficulty {levels}, in %: {', '.join(texts)}."
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def stopped() -> str:
+    """How much networks still learned when training ended."""
+    rises = {row: max(last_rises(row), default=0.0) for row in (ALONE, TOGETHER[0])}
+    alone, together = (f"{100 * rise:.1f}" for rise in rises.values())
+    return (
+        f"- **Networks were still learning.** In the last of {ROUNDS} rounds, the mean validation "
+        f"score of a comparison rose by up to {alone} points alone and {together} by FedAvg. What "
+        "longer training leaves of a gain is not known."
+    )
 
 
 def methods_table(found: Sequence[Case]) -> str:
@@ -107,9 +166,9 @@ def methods_table(found: Sequence[Case]) -> str:
         (
             one.level,
             NAMES[row],
-            percent(one.mean(row, "ap")),
-            words(one.gain(row, ALONE)) if row != ALONE else "–",
-            percent(one.mean(row, "recall")),
+            _percent(one.mean(row, "ap")),
+            _over_alone(one, row),
+            _percent(one.mean(row, "recall")),
             words(one.gain(row, ALONE, "recall")) if row != ALONE else "–",
             " / ".join(map(str, counts(one.banks(row)))) if row in TOGETHER else "–",
         )
@@ -125,6 +184,18 @@ def methods_table(found: Sequence[Case]) -> str:
     return "\n\n".join([markdown_table(heads, rows), *_missing(found)])
 
 
+def _over_alone(one: Case, row: str) -> str:
+    if row == ALONE:
+        return "–"
+    gain = one.gain(row, ALONE)
+    planned = any((claim.better, claim.than) == (row, ALONE) for claim in CLAIMS)
+    return _judged(gain) if planned else words(gain)
+
+
+def _judged(gain: Gain) -> str:
+    return f"{words(gain)} **{status_of(gain)}**"
+
+
 def _missing(found: Sequence[Case]) -> Iterator[str]:
     """What the design has and the kept scores have not."""
     texts = [
@@ -138,21 +209,21 @@ def _missing(found: Sequence[Case]) -> Iterator[str]:
 
 
 def claims_table(found: Sequence[Case]) -> str:
-    """Each claim with its status at every level, by the rule that judges the papers' claims."""
+    """Claims other than those over training alone, which stand with the methods."""
     rows = [
-        (claim.says, f"{NAMES[claim.better]} over {NAMES[claim.than]}", task, *cells)
+        (claim.says, task, *cells)
         for claim in CLAIMS
+        if claim.than != ALONE
         for task in TASKS
         if any(cells := [_claimed(found, claim, task, level) for level in LEVELS])
     ]
-    return markdown_table(("claim", "comparison", "of", *LEVELS), rows)
+    return markdown_table(("claim", "of", *LEVELS), rows)
 
 
 def _claimed(found: Sequence[Case], claim: Claim, task: str, level: str) -> str:
     for one in found:
         if (one.task, one.level) == (task, level) and one.has(claim.better, claim.than):
-            gain = one.gain(claim.better, claim.than)
-            return f"{words(gain)} **{status_of(gain)}**"
+            return _judged(one.gain(claim.better, claim.than))
     return ""
 
 
@@ -162,14 +233,32 @@ def data_table() -> str:
     for one in map(json.loads, (KEPT / "data.jsonl").read_text().splitlines()):
         sizes = (one[name] for name in ("accounts", "transfers"))
         shares = (f"{size['rows']:,} ({size['fraud']:,})" for size in sizes)
-        within = f"{100 * one['within a bank']:.0f} %"
-        rows.append((one["level"], *shares, within, f"`{one['sha256'][:12]}`"))
-    heads = ("level", "accounts (laundering)", "transfers (laundering)", "within a bank", "SHA-256")
+        marks = (
+            f"{100 * one[mark]['fraud']:.0f} % ({100 * one[mark]['fine']:.2g} %)" for mark in MARKS
+        )
+        rows.append((one["level"], *shares, *_in_a_test(one["level"]), *marks, one["sha256"][:8]))
+    heads = (
+        *("level", "accounts (laundering)", "transfers (laundering)"),
+        *("laundering accounts in a bank's test", "laundering transfers in it"),
+        *MARKS,
+        "SHA-256",
+    )
     return markdown_table(heads, rows)
 
 
+def _in_a_test(level: str) -> Iterator[str]:
+    for task in TASKS:
+        counts = [
+            count
+            for one in cases()
+            if (one.task, one.level) == (task, level)
+            for count in one.laundering
+        ]
+        yield f"{min(counts)} to {max(counts)}" if counts else "–"
+
+
 def figure() -> Figure:
-    """Each bank's average precision alone and together, its gain's interval, and one place."""
+    """Average precision of banks and their mean, alone and together, with the gain's interval."""
     found = cases()
     with new_figure(10.0, 5.6, panels=len(LEVELS), rows=len(TASKS)) as (drawn, grid):
         for panels, task in zip(grid, TASKS, strict=True):
@@ -180,6 +269,8 @@ def figure() -> Figure:
                 axes.set_title(f"{task}, {level}", fontsize=10, loc="left")
         for axes in grid[-1]:
             axes.set_xlabel("average precision %")
+        for axes in grid.flat:
+            axes.set_xlim(0, 103)
         shown = {label: line for axes in grid.flat for line, label in _legend(axes)}
         drawn.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5, fontsize=9)
         drawn.suptitle("Synthetic banks", fontsize=11, x=0.01, ha="left")
@@ -191,27 +282,32 @@ def _legend(axes: Axes) -> Iterator[tuple[Artist, str]]:
 
 
 def _draw(axes: Axes, case: Case) -> None:
-    sites = case.banks(TOGETHER[0])
-    places = range(len(sites))
-    for place, one in zip(places, sites, strict=True):
-        if one.gain.low is not None and one.gain.high is not None:
-            ends = [100 * (one.alone + end) for end in (one.gain.low, one.gain.high)]
+    together = TOGETHER[0]
+    gain = case.gain(together, ALONE)
+    lines = [
+        ("MEAN", case.mean(ALONE, "ap"), case.mean(together, "ap"), gain),
+        *((one.site, one.alone, one.together, one.gain) for one in case.banks(together)),
+    ]
+    places = range(len(lines))
+    for place, (_, start, _, gain) in enumerate(lines):
+        if gain.low is not None and gain.high is not None:
+            ends = [100 * (start + end) for end in (gain.low, gain.high)]
             axes.plot(ends, [place, place], color=COLOURS[1], linewidth=1.5, alpha=0.6)
-    alone, together = ([100 * s.alone for s in sites], [100 * s.together for s in sites])
+    alone, joined = [100 * line[1] for line in lines], [100 * line[2] for line in lines]
     axes.scatter(alone, places, s=50, color=COLOURS[2], label="alone", zorder=3)
     axes.scatter(
-        together, places, s=25, color=COLOURS[1], label="FedAvg, 95 % interval of gain", zorder=4
+        joined, places, s=25, color=COLOURS[1], label="FedAvg, 95 % interval of gain", zorder=4
     )
-    for row, label, colour, dashes in _LINES:
+    for row, label, colour, marker in _MEANS:
         if case.has(row):
             value = 100 * case.mean(row, "ap")
-            axes.axvline(value, color=COLOURS[colour], linestyle=dashes, label=label)
-    axes.set_yticks(places, [one.site for one in sites], fontsize=8)
-    axes.set_ylim(len(sites) - 0.5, -0.5)
+            axes.scatter(value, 0, s=40, color=COLOURS[colour], marker=marker, label=label)
+    axes.axhline(0.5, color="lightgrey", linewidth=1)
+    axes.set_yticks(places, [name for name, *_ in lines], fontsize=8)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
 
 
-_LINES = (
-    (POOLED, "one place", 0, "--"),
-    (TREES_ALONE, "trees alone", 7, ":"),
-    (TREES_POOLED, "trees, one place", 7, "--"),
+_MEANS = (
+    (POOLED, "all data in one place, mean", 0, "D"),
+    (TREES_ALONE, "trees alone, mean", 7, "^"),
 )

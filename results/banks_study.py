@@ -9,9 +9,10 @@ from itertools import product
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-from banks import SEED, SPLITS, scored
+from banks import KEPT, SEED, SPLITS, scored
 from banks_data import LEVELS, TASKS
 
+from ramet.studies.archive import kept
 from ramet.studies.finished_run import Draw
 from ramet.studies.gains import Gain, holm, paired_gain
 from ramet.studies.sites import SiteStanding
@@ -32,6 +33,20 @@ class Case:
     def mean(self, row: str, measure: Measure) -> float:
         """Over banks and splits."""
         return fmean(_over_banks(banks, measure) for banks in self.rows[row].values())
+
+    @property
+    def share(self) -> float:
+        """Of laundering among test rows: the average precision of a random ranking."""
+        return fmean(one["fraud"] / one["test"] for one in self._tests())
+
+    @property
+    def laundering(self) -> list[int]:
+        """Among the test rows of each bank and split."""
+        return [int(one["fraud"]) for one in self._tests()]
+
+    def _tests(self) -> Iterator[Mapping[str, float]]:
+        for banks in self.rows[ALONE].values():
+            yield from banks.values()
 
     def has(self, *rows: str) -> bool:
         """Whether they have a split in common."""
@@ -78,6 +93,19 @@ class Case:
 
 def _over_banks(banks: Banks, measure: Measure) -> float:
     return fmean(one[measure] for one in banks.values())
+
+
+def last_rises(row: str) -> Iterator[float]:
+    """The mean rise of validation scores from the last round but one to the last, by case."""
+    for task, level in product(TASKS, LEVELS):
+        runs = [
+            run
+            for path in sorted((KEPT / f"{task}-{level}").glob("*.json"))
+            for run in kept(path)
+            if run.spec.method == row
+        ]
+        if runs:
+            yield fmean(run.rounds[-1].val - run.rounds[-2].val for run in runs)
 
 
 @cache

@@ -88,8 +88,8 @@ def answer(found: Study) -> str:
         f"themselves, joining helps {helped} of {len(sites)}, hurts {hurt}, and is undecided for "
         f"{undecided}. Adjusted for the number of hospitals, {decided or 'none'} "
         f"{'are' if decided > 1 else 'is'} decided. {sum(one.gain.mean > 0 for one in sites)} of "
-        f"the {len(sites)} means are above zero. Alone, {no_better[0]} hospitals are no better "
-        f"than always giving their own more frequent answer; together, {no_better[1]}."
+        f"the {len(sites)} means are above zero. The means of {no_better[0]} hospitals alone, and "
+        f"of {no_better[1]} together, are no better than always their more frequent answer."
         f"{_private(found)}"
     )
 
@@ -102,8 +102,9 @@ def _more(found: Study) -> str:
     averaged = extended_gain(found, "fedavg, linear", ALONE)
     return (
         f"**With {gain.pairs - len(SPLITS)} more splits**, which were added after these ten had "
-        f"been seen, the gain of `{method_of(found.chosen)}` is {words(gain)} points and that of "
-        f"`fedavg` {words(averaged)} ({gain.pairs} splits).\n\n"
+        f"been seen and do not count for claims, the gain of "
+        f"`{method_of(found.chosen)}` is {words(gain)} points and that of `fedavg` "
+        f"{words(averaged)} ({gain.pairs} splits).\n\n"
     )
 
 
@@ -133,9 +134,11 @@ def _others(found: Study) -> str:
                 by_status.setdefault(one.status, []).append(text)
     texts = [f"{_ASKED[status]} for {', '.join(gains)}" for status, gains in by_status.items()]
     p_values = [p for p in adjusted(found).values() if p is not None]
+    decided = sum(p < _LEVEL for p in p_values)
     return (
-        f"The same claim {'; '.join(texts)}. Adjusted for the number of methods (Holm), the "
-        f"smallest p-value of all is {min(p_values):.2f}."
+        f"Each for itself, the same claim {'; '.join(texts)}. Adjusted for the number of methods "
+        f"(Holm), {decided or 'none'} {'are' if decided > 1 else 'is'} decided; the smallest "
+        f"p-value is {min(p_values):.2f}."
     )
 
 

@@ -138,7 +138,7 @@ def test_links_out_of_the_docs_are_rewritten_for_the_site() -> None:
     config = MkDocsConfig()
     config.load_dict({"site_name": "Ramet"})
     config.validate()
-    names = ("a/b.md", "c.md", "methods/fedstar.md", "methods/index.md")
+    names = ("a/b.md", "c.md", "methods/fedstar.md", "methods/index.md", "examples/x.md")
     pages = [File(name, "docs", "site", use_directory_urls=True) for name in names]
     page, files = Page(None, pages[0], config), Files(pages)
 
@@ -148,6 +148,7 @@ def test_links_out_of_the_docs_are_rewritten_for_the_site() -> None:
 
     assert rewritten("[x](../../src/ramet/methods/fedstar.py)") == "[x](../methods/fedstar.md)"
     assert rewritten("[x](../../src/ramet/methods/__init__.py)") == "[x](../methods/index.md)"
+    assert rewritten("[x](../examples/x.py)") == "[x](../examples/x.md)"
     assert rewritten("[x](../c.md#part)") == "[x](../c.md#part)"
     assert rewritten("[the runs](../../results)") == "the runs"
     config.repo_url = "https://example.org/ramet"

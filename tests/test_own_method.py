@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for code in re.findall(r"```python\n(# \w+\.py\n.*?)```", PAGE.read_text(), flags=re.DOTALL):
         assert len(code.splitlines()) < 60
         (folder / code.partition("\n")[0].removeprefix("# ")).write_text(code)
+    for example in re.findall(r"\]\(examples/(\w+\.py)\)", PAGE.read_text()):
+        shutil.copy(PAGE.parent / "examples" / example, folder)
     return folder
 
 

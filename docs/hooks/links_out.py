@@ -1,8 +1,8 @@
 """Rewrite links out of `docs/`, which are written for a code host, for the site.
 
-A link to a method's file or a tutorial's script becomes a link to its page. A link to any other
-file of the repository becomes one to the code host in `repo_url`; without `repo_url` only the text
-remains.
+A link to a method's file, a tutorial's script or an example becomes a link to its page. A link to
+any other file of the repository becomes one to the code host in `repo_url`; without `repo_url` only
+the text remains.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
-_PAGES = {"src/ramet/methods": "methods", "docs/tutorials": "tutorials"}
+_PAGES = {
+    "docs/examples": "examples",
+    "docs/tutorials": "tutorials",
+    "src/ramet/methods": "methods",
+}
 
 
 def on_page_markdown(

@@ -1,4 +1,4 @@
-"""A page for each tutorial: its script in cells, then its output and its figure."""
+"""A page for each tutorial, its script in cells with output and figure, and for each example."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 FOLDER = Path(__file__).parents[1] / "tutorials"
+EXAMPLES = FOLDER.with_name("examples")
 _TEXT, _CELL = "# %% [markdown]\n", "# %%"
 
 
@@ -26,6 +27,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for script in scripts():
         place = f"tutorials/{script.stem}.md"
         files.append(File.generated(config, place, content=page(script)))
+    for script in sorted(EXAMPLES.glob("*.py")):
+        text = f"# {script.name}\n\n```python\n{script.read_text()}```"
+        files.append(File.generated(config, f"examples/{script.stem}.md", content=text))
     return files
 
 

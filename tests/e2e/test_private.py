@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ import pytest
 
 import ramet
 from consortia import consortium
+from ramet.deploy.due import Due
+from ramet.deploy.releases import Releases
 from ramet.deploy.run import run_consortium
 from ramet.deploy.site import POLICY, add_member
 from ramet.engine.site.ledger import NAME, Ledger
@@ -72,6 +75,29 @@ def test_a_consortium_spends_its_budget_once(tmp_path: Path) -> None:
             run("second")
         for site in members.sites:
             assert len(Ledger(site.folder / "state" / NAME).runs()) == 1
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_a_schedule_stops_when_the_budget_is_spent(tmp_path: Path) -> None:
+    """The sites' ceilings, as `join` writes them, allow one run; the next one spends nothing."""
+    three = dict.fromkeys(("north", "south", "east"), ("mass",))
+    schedule = {"every": "month", "start": "seed"}
+    given: Any = {"method": "fedstar", "rounds": 1, "quorum": 3, "dp": GRAPH, "schedule": schedule}
+    with consortium(tmp_path, three, **given) as members:
+        quiet: Any = lambda _: None  # noqa: E731
+
+        def due(day: date) -> None:
+            Due(members.coordinator, day, tmp_path, 300.0, quiet, quiet).work()
+
+        due(date(2026, 1, 5))
+        with pytest.raises(RametError, match="`privacy`: with this round, the site would"):
+            due(date(2026, 2, 5))
+        first, *_, failed = Releases.read(members.coordinator.folder).entries
+        assert (first.run, failed.event, failed.run) == ("2026-01", "failed", "2026-02")
+        for site in members.sites:
+            ledger = Ledger(site.folder / "state" / NAME)
+            assert len(ledger.runs()) == 1
+            assert 1.9 < ledger.spent("graph", 1e-3) <= 2.0
 
 
 @pytest.mark.thorough

@@ -24,6 +24,7 @@ from ramet.experiment.compatibility import check_together
 from ramet.experiment.continuing import continue_with
 from ramet.experiment.files import read_json
 from ramet.experiment.start_from import Source
+from ramet.experiment.superseded import warn_if_superseded
 from ramet.flower.launch import reporter
 from ramet.flower.programs import Flower
 from ramet.flower.releases import TOLD
@@ -62,6 +63,7 @@ def run_consortium(
         continue_with(folder, settings.model_copy(update={"start_from": label}))
     elif start_from is not None:
         source = Source.open(start_from)
+        warn_if_superseded(source.folder.path)
         label = source.label_for_sites
     settings = settings.model_copy(update={"start_from": label})
     check_together(chosen_by(settings))

@@ -18,18 +18,18 @@ from uuid import uuid4
 from flwr.app import Context, Error, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common import log
-from flwr.common.constant import ErrorCode
-from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.message_pb2 import Message as Serialized
 
 from ramet.disk import write_atomically
 from ramet.errors import RametError
+from ramet.flower.patches.message_files import from_bytes, to_bytes
 from ramet.flower.records import DECODING_ERRORS, from_records
 from ramet.flower.terms import FILES
 
 REQUESTS, REPLIES = "requests", "replies"
 RUN_CONFIG = "run config"
 """The note with the run config as JSON."""
+_RAISED = 2
+"""Flower's code of an app that raised an error."""
 _YEAR = 365 * 24 * 3600.0
 
 
@@ -79,7 +79,7 @@ class FileDrop:
             elif (reply := self._sent[sent] / REPLIES / sent).exists():
                 content = reply.read_bytes()
                 _remove(reply, self._sent.pop(sent) / REQUESTS / sent)
-                yield message_from_proto(Serialized.FromString(content))
+                yield from_bytes(content)
 
     def _pushed(self, message: Message) -> str:
         folder = self.folders.get(message.metadata.dst_node_id)
@@ -103,7 +103,7 @@ def answer_files(app: ClientApp, folder: Path, node_config: Mapping[str, str]) -
         if reply.exists():
             continue
         try:
-            message = message_from_proto(Serialized.FromString(path.read_bytes()))
+            message = from_bytes(path.read_bytes())
             notes = from_records(message.content).notes
             run_config: dict[str, Any] = json.loads(notes[RUN_CONFIG])
         except (RametError, *DECODING_ERRORS) as error:
@@ -129,13 +129,11 @@ def _answered(app: ClientApp, message: Message, context: Context) -> Message:
     except Exception as error:  # noqa: BLE001 (logged, and told to the coordinator)
         log(ERROR, "This site could not answer a message.", exc_info=error)
         reason = f"{type(error)}:<'{error}'>"
-        return Message(
-            Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message
-        )
+        return Message(Error(code=_RAISED, reason=reason), reply_to=message)
 
 
 def _write(path: Path, message: Message) -> None:
-    write_atomically(path, message_to_proto(message).SerializeToString())
+    write_atomically(path, to_bytes(message))
 
 
 def _remove(*paths: Path) -> None:

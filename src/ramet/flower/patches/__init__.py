@@ -1,4 +1,4 @@
-"""The only door to Flower's private modules: what Ramet replaces in Flower's programs, and why.
+"""The only door to Flower's private modules: what Ramet replaces or calls in them, and why.
 
 All other code uses Flower's public interface. If a release of Flower has moved what a patch needs,
 the program runs as Flower wrote it, with one warning. The environment variable `RAMET_STOCK_FLOWER`
