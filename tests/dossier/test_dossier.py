@@ -13,9 +13,11 @@ import ramet
 from command_line import ramet as command
 from own_sites import node_site
 from ramet.dossier import PURPOSES, Evidence, Sentence, dossier
+from ramet.engine.site.audit import AuditLog
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.leak import NAME, Effort, audit
+from ramet.payload import Payload
 
 NAMES = ("north", "south", "east")
 
@@ -26,6 +28,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sites = [node_site(folder / name, number) for number, name in enumerate(NAMES)]
     options = {"secure": True, "verified": True, "rounds": 2}
     return ramet.run("fedavg", "own", sites=sites, out=folder / "together", **options).folder  # type: ignore[arg-type]
+
+
+def _one_round(folder: Path) -> Path:
+    sites = [node_site(folder / name, number) for number, name in enumerate(NAMES)]
+    return ramet.run("fedavg", "own", sites=sites, rounds=1, out=folder / "run").folder
 
 
 def test_there_is_no_sentence_without_evidence(tmp_path: Path) -> None:
@@ -55,21 +62,61 @@ def test_what_it_says_is_what_the_files_have(run: Path) -> None:
     assert f"{100 * result['scores']['test']:.2f}" in text
     for name in NAMES:
         site = json.loads((run / "split.json").read_text())["clients"][name]
-        assert f"{name} trained with {len(site['train'])} samples" in text
+        assert (
+            f"{len(site['train'])} samples for training, {len(site['val'])} for validation" in text
+        )
         assert site["data_sha256"] in text
-    assert "All sites signed its charter" in text
-    assert "sums of replies under masks, and no single reply" in text
     assert "complian" not in text.lower()
 
 
+def test_a_simulation_claims_no_protection(run: Path) -> None:
+    text = dossier(run, "dpia").markdown()
+    assert "it is a simulation" in text
+    assert "Secure sums were simulated with keys that follow from the seed: they hid" in text
+    assert "Signatures were simulated with keys that follow from the seed: no proof" in text
+
+
+def test_what_sites_tell_before_round_1_is_listed_without_its_values(tmp_path: Path) -> None:
+    folder = _one_round(tmp_path)
+    assert "Before round 1" not in dossier(folder, "egress").markdown()
+    log = AuditLog(folder / "introductions" / "audit.jsonl", run="run", client="north")
+    told = ("patient.age: count 91, sum 4711, sum of squares 9", "patient.smoker: nothing")
+    log.add(0, Payload(), "introduction", told)
+    text = dossier(folder, "egress").markdown()
+    assert "Openly: patient.age." in text
+    assert "4711" not in text
+    assert "smoker" not in text
+
+
+def test_a_run_with_less_evidence_shows_the_gaps_and_what_happened_since(tmp_path: Path) -> None:
+    folder = _one_round(tmp_path)
+    before = dossier(folder, "dpia")
+    assert not any("in vain" in one.text or "forgotten" in one.text for one in before.sentences())
+    for log in folder.glob("clients/*/*/audit.jsonl"):
+        log.unlink()
+    split = json.loads((folder / "split.json").read_text())
+    split["clients"]["north"] = {"source": "own:north"}
+    (folder / "split.json").write_text(json.dumps(split))
+    (folder / "superseded.json").write_text(json.dumps({"by": "new", "forgotten": "north"}))
+    record = json.loads((folder / "rounds.jsonl").read_text())
+    (folder / "rounds.jsonl").write_text(json.dumps(record | {"failed": {"south": "late"}}) + "\n")
+    after = dossier(folder, "dpia")
+    added = {one.what for one in after.missing()} - {one.what for one in before.missing()}
+    assert added == {"how much data north has, and its digest", "a log of each message"}
+    told = after.markdown()
+    assert "Do not use it: north was forgotten, and the run new replaces it." in told
+    assert "south was asked in vain in 1 round." in told
+    assert "it is a simulation" not in told
+
+
 def test_an_audit_is_cited_if_it_is_of_this_model(tmp_path: Path) -> None:
-    sites = [node_site(tmp_path / name, number) for number, name in enumerate(NAMES)]
-    folder = ramet.run("fedavg", "own", sites=sites, rounds=1, out=tmp_path / "run").folder
+    folder = _one_round(tmp_path)
     assert "`ramet leak run` attacks the run" in dossier(folder, "egress").markdown()
     found = audit(RunFolder(folder), Effort(references=0, canaries=0))
     (folder / NAME).write_text(json.dumps(found.to_json()))
     told = dossier(folder, "egress").markdown()
-    assert "The attack membership, by model:" in told
+    assert re.search(r"^- (Leaks|No leak shown|Says nothing.*)\. membership: ", told, re.MULTILINE)
+    assert "Attacker: whoever receives a site's final model. Result: " in told
     assert "`leak.json`" in told
     other = {**found.to_json(), "sha256": "0" * 64}
     (folder / NAME).write_text(json.dumps(other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,7 +14,15 @@ from ramet.errors import RametError
 
 _SHOWN = 12
 """Digits of a SHA-256 in a sentence; the table at the end has all of them."""
-_STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
+_STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
+    "li{margin:.3em 0}small{color:#666}li,td{overflow-wrap:anywhere}td{vertical-align:top}"
+)
+_PREFACE = (
+    "After each sentence stand the files of the run's folder that show it, with the start of their "
+    "SHA-256; the last section has all of it, for `sha256sum`. It shows that a file is the same, "
+    "not that whoever wrote it was honest."
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Dossier:
         return dict(sorted(cited.items()))
 
     def markdown(self) -> str:
-        parts = [f"# {self.title}"]
+        parts = [f"# {self.title}", _PREFACE]
         for head, lines in self.sections:
             parts += [f"## {head}", "\n".join(map(_markdown, lines))]
         rows = [f"| `{path}` | `{sha256}` |" for path, sha256 in self.evidence.items()]
@@ -85,7 +94,7 @@ class Dossier:
         return "\n\n".join([*parts, "## Evidence", table]) + "\n"
 
     def html(self) -> str:
-        parts = [f"<h1>{escape(self.title)}</h1>"]
+        parts = [f"<h1>{escape(self.title)}</h1><p>{_with_code(_PREFACE)}</p>"]
         for head, lines in self.sections:
             items = "".join(f"<li>{_html(line)}</li>" for line in lines)
             parts.append(f"<h2>{escape(head)}</h2><ul>{items}</ul>")
@@ -106,8 +115,12 @@ def _markdown(line: Line) -> str:
 
 def _html(line: Line) -> str:
     if isinstance(line, Missing):
-        return f"<b>Missing:</b> {escape(line.what)}. {escape(line.how)}"
+        return f"<b>Missing:</b> {_with_code(f'{line.what}. {line.how}')}"
     return f"{escape(line.text)} <small>[{escape(_cited(line.evidence, ''))}]</small>"
+
+
+def _with_code(text: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _cited(evidence: Sequence[Evidence], quote: str) -> str:

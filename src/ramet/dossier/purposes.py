@@ -12,28 +12,49 @@ from ramet.errors import RametError
 Part = Callable[[Facts], Iterator[Line]]
 
 
-def _asks(*missing: tuple[str, str]) -> Part:
+def _asks(who: str, *missing: str) -> Part:
     """What only people can say."""
 
     def part(facts: Facts) -> Iterator[Line]:  # noqa: ARG001
-        yield from (Missing(what, how) for what, how in missing)
+        yield from (Missing(what, f"For {who} to say.") for what in missing)
 
     return part
 
 
-_PEOPLE = "Somebody who is responsible has to write it."
-_HUMANS = _asks(("who decides on the model's output, and how they can overrule it", _PEOPLE))
-_RISKS = _asks(("risks to people, their likelihood, and who accepts them", _PEOPLE))
-_NEED = _asks(("why the processing is necessary and in proportion", _PEOPLE))
-_AFTER = _asks(
-    (
-        "the plan for the time after release",
-        "`ramet data drift` and `ramet evaluate --new` measure month by month; who looks, and "
-        "when the model is withdrawn, somebody has to write.",
-    )
+_CONTROLLERS, _PROVIDER = "the controllers", "the provider"
+_USE = "what the model is for, whose data it will be used on, and who may use it"
+_HUMANS = "who decides on the model's output, and how they can overrule it"
+_RISKS = "risks to people, their likelihood, and who accepts them"
+_RELEASE = _asks(
+    "whoever approves the release",
+    "the files that leave, each with its SHA-256 (`ramet export` writes a model's)",
+    "who asked for the release, who checked it, and where the model goes",
 )
-_RELEASE = _asks(("who asked for the release, who checked it, and where the model goes", _PEOPLE))
-_STANDARDS = _asks(("standards that were applied, and the declaration of conformity", _PEOPLE))
+_PROCESSING = _asks(
+    _CONTROLLERS,
+    _USE,
+    "who the controllers are, and the contracts between them and with the coordinator",
+    "in which countries the coordinator, the sites and those who receive the model are",
+    "when the folders of the run, models and logs are deleted",
+)
+_RIGHTS = _asks(
+    _CONTROLLERS,
+    "how people are told, and how they object or have data erased (`ramet forget` repeats a run "
+    "without them)",
+    "the advice of the data protection officer, and the views of those concerned",
+)
+_MEASURES = _asks(
+    _CONTROLLERS,
+    "who can reach the coordinator and each site, and the policy and audit log of each site",
+)
+_DPIA_RISKS = _asks(
+    _CONTROLLERS, _RISKS, "whether the model is itself personal data, with what attacks find"
+)
+_AFTER = _asks(
+    _PROVIDER,
+    "who watches the model after release, and when it is withdrawn (`ramet data drift` and "
+    "`ramet evaluate --new` measure)",
+)
 
 PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
     "egress": (
@@ -50,24 +71,36 @@ PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
     "annex-iv": (
         "Technical documentation, in the order of Annex IV of the AI Act",
         (
-            ("1. General description", (Facts.purpose, Facts.software)),
+            ("1. General description", (Facts.purpose, Facts.software, _asks(_PROVIDER, _USE))),
             ("2. Elements and development", (Facts.data, Facts.left, Facts.protection)),
-            ("3. Monitoring, functioning and control", (Facts.performance, _HUMANS)),
-            ("4. Whether the metrics are appropriate", (_asks(("the argument", _PEOPLE)),)),
-            ("5. Risk management", (Facts.attacks, _RISKS)),
-            ("6. Changes over the lifecycle", (_asks(("what changed since", _PEOPLE)),)),
-            ("7 and 8. Standards and conformity", (_STANDARDS,)),
+            (
+                "3. Monitoring, functioning and control",
+                (Facts.performance, _asks(_PROVIDER, _HUMANS)),
+            ),
+            (
+                "4. Whether the metrics are appropriate",
+                (_asks(_PROVIDER, "why they suit the use"),),
+            ),
+            ("5. Risk management", (Facts.attacks, _asks(_PROVIDER, _RISKS))),
+            ("6. Changes over the lifecycle", (_asks(_PROVIDER, "what changed since"),)),
+            (
+                "7 and 8. Standards and conformity",
+                (_asks(_PROVIDER, "standards applied, and the declaration of conformity"),),
+            ),
             ("9. After release", (_AFTER,)),
         ),
     ),
     "dpia": (
         "For a data protection impact assessment",
         (
-            ("The processing", (Facts.purpose, Facts.data)),
-            ("Necessity and proportionality", (_NEED,)),
+            ("The processing", (Facts.purpose, Facts.data, _PROCESSING)),
+            (
+                "Necessity and proportionality",
+                (_asks(_CONTROLLERS, "why the processing is necessary and in proportion"), _RIGHTS),
+            ),
             ("What leaves the sites", (Facts.left,)),
-            ("Risks", (Facts.attacks, _RISKS)),
-            ("Measures", (Facts.protection,)),
+            ("Risks", (Facts.attacks, _DPIA_RISKS)),
+            ("Measures", (Facts.protection, _MEASURES)),
         ),
     ),
     "card": (
@@ -77,7 +110,7 @@ PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
             ("Data", (Facts.data,)),
             ("Performance", (Facts.performance,)),
             ("Protection", (Facts.protection, Facts.attacks)),
-            ("Use", (_HUMANS,)),
+            ("Use", (_asks("whoever hands it over", _USE, _HUMANS),)),
         ),
     ),
 }
