@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ramet.dossier.evidence import Dossier, Line, Missing
 from ramet.dossier.facts import Facts, facts_of
+from ramet.dossier.findings import attacks, performance, protection
 from ramet.errors import RametError
 
 Part = Callable[[Facts], Iterator[Line]]
@@ -63,8 +64,8 @@ PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
             ("The model", (Facts.purpose,)),
             ("What it was trained on", (Facts.data,)),
             ("What has left the sites", (Facts.left,)),
-            ("Protection", (Facts.protection,)),
-            ("What attackers learn from it", (Facts.attacks,)),
+            ("Protection", (protection,)),
+            ("What attackers learn from it", (attacks,)),
             ("Approval", (_RELEASE,)),
         ),
     ),
@@ -72,16 +73,16 @@ PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
         "Technical documentation, in the order of Annex IV of the AI Act",
         (
             ("1. General description", (Facts.purpose, Facts.software, _asks(_PROVIDER, _USE))),
-            ("2. Elements and development", (Facts.data, Facts.left, Facts.protection)),
+            ("2. Elements and development", (Facts.data, Facts.left, protection)),
             (
                 "3. Monitoring, functioning and control",
-                (Facts.performance, _asks(_PROVIDER, _HUMANS)),
+                (performance, _asks(_PROVIDER, _HUMANS)),
             ),
             (
                 "4. Whether the metrics are appropriate",
                 (_asks(_PROVIDER, "why they suit the use"),),
             ),
-            ("5. Risk management", (Facts.attacks, _asks(_PROVIDER, _RISKS))),
+            ("5. Risk management", (attacks, _asks(_PROVIDER, _RISKS))),
             ("6. Changes over the lifecycle", (_asks(_PROVIDER, "what changed since"),)),
             (
                 "7 and 8. Standards and conformity",
@@ -99,8 +100,8 @@ PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
                 (_asks(_CONTROLLERS, "why the processing is necessary and in proportion"), _RIGHTS),
             ),
             ("What leaves the sites", (Facts.left,)),
-            ("Risks", (Facts.attacks, _DPIA_RISKS)),
-            ("Measures", (Facts.protection, _MEASURES)),
+            ("Risks", (attacks, _DPIA_RISKS)),
+            ("Measures", (protection, _MEASURES)),
         ),
     ),
     "card": (
@@ -108,8 +109,8 @@ PURPOSES: Mapping[str, tuple[str, tuple[tuple[str, tuple[Part, ...]], ...]]] = {
         (
             ("The model", (Facts.purpose, Facts.software)),
             ("Data", (Facts.data,)),
-            ("Performance", (Facts.performance,)),
-            ("Protection", (Facts.protection, Facts.attacks)),
+            ("Performance", (performance,)),
+            ("Protection", (protection, attacks)),
             ("Use", (_asks("whoever hands it over", _USE, _HUMANS),)),
         ),
     ),
