@@ -25,8 +25,8 @@ def dossier(
     """Write a document about the run in RUN, for people who approve it.
 
     Every sentence cites the files of the run that show it, with their SHA-256. What a reader asks
-    for and no file shows is listed as missing, with the command that would make it, or that
-    somebody has to write it. It claims compliance with nothing.
+    for and no file shows is listed as missing, with the command that would make it, or who
+    has to say it. It claims compliance with nothing.
 
     Example: ramet dossier runs/together --for egress --out egress.html
     """
