@@ -87,7 +87,7 @@ def test_a_schedule_stops_when_the_budget_is_spent(tmp_path: Path) -> None:
         quiet: Any = lambda _: None  # noqa: E731
 
         def due(day: date) -> None:
-            Due(members.coordinator, day, tmp_path, 300.0, quiet, quiet).work()
+            Due(members.coordinator, day, tmp_path, 1200.0, quiet, quiet).work()
 
         due(date(2026, 1, 5))
         with pytest.raises(RametError, match="`privacy`: with this round, the site would"):
