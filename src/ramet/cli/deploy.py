@@ -21,11 +21,10 @@ deploy_app = typer.Typer(
     suggest_commands=False,
 )
 app.add_typer(deploy_app, name="deploy")
-for command in (due, releases, roll_back):
-    deploy_app.command(command.__name__.replace("_", "-"))(command)
+_COORDINATOR, _SITE, _EITHER = "Coordinator", "Site", "Coordinator or site"
 
 
-@deploy_app.command("init")
+@deploy_app.command("init", rich_help_panel=_COORDINATOR)
 def deploy_init(
     consortium: Annotated[
         Path,
@@ -55,7 +54,7 @@ def deploy_init(
     print_line(f"Then: ramet deploy start {party.folder}")
 
 
-@deploy_app.command("join")
+@deploy_app.command("join", rich_help_panel=_SITE)
 def deploy_join(
     invitation: Annotated[Path, typer.Argument(help="Invitation file from the coordinator.")],
     data: Data = None,
@@ -90,7 +89,7 @@ def deploy_join(
     print_line(f"Once the coordinator has admitted you: ramet deploy start {party.folder}")
 
 
-@deploy_app.command("admit")
+@deploy_app.command("admit", rich_help_panel=_COORDINATOR)
 def deploy_admit(
     application: Annotated[Path, typer.Argument(help="File that the site sent back.")],
     folder: PartyFolder = Path(),
@@ -101,7 +100,7 @@ def deploy_admit(
     Coordinator.open(folder.absolute()).admit(application, print_line)
 
 
-@deploy_app.command("member")
+@deploy_app.command("member", rich_help_panel=_SITE)
 def deploy_member(
     application: Annotated[Path, typer.Argument(help="Application of another site.")],
     folder: PartyFolder = Path(),
@@ -116,7 +115,7 @@ def deploy_member(
     print_line(f"accepted in secure sums, fingerprint {fingerprint}")
 
 
-@deploy_app.command("remove-member")
+@deploy_app.command("remove-member", rich_help_panel=_SITE)
 def deploy_remove_member(
     site: Annotated[str, typer.Argument(help="The name of the site that has left.")],
     folder: PartyFolder = Path(),
@@ -128,7 +127,7 @@ def deploy_remove_member(
     print_line(f"{site}: no longer expected in secure sums")
 
 
-@deploy_app.command("revoke")
+@deploy_app.command("revoke", rich_help_panel=_COORDINATOR)
 def deploy_revoke(
     site: Annotated[str, typer.Argument(help="The site's name.")], folder: PartyFolder = Path()
 ) -> None:
@@ -138,7 +137,7 @@ def deploy_revoke(
     Coordinator.open(folder.absolute()).revoke(site, print_line)
 
 
-@deploy_app.command("start")
+@deploy_app.command("start", rich_help_panel=_EITHER)
 def deploy_start(folder: PartyFolder = Path()) -> None:
     """Start the programs of the coordinator or site in FOLDER that are not running yet."""
     from ramet.deploy.opening import open_party
@@ -146,7 +145,7 @@ def deploy_start(folder: PartyFolder = Path()) -> None:
     open_party(folder.absolute()).start(print_line)
 
 
-@deploy_app.command("answer")
+@deploy_app.command("answer", rich_help_panel=_SITE)
 def deploy_answer(
     messages: Annotated[
         Path, typer.Argument(help="The folder that the coordinator and this site exchange.")
@@ -165,7 +164,7 @@ def deploy_answer(
         print_line(line)
 
 
-@deploy_app.command("status")
+@deploy_app.command("status", rich_help_panel=_EITHER)
 def deploy_status(
     folder: PartyFolder = Path(),
     watch: Annotated[
@@ -191,7 +190,7 @@ def deploy_status(
         raise typer.Exit(1)
 
 
-@deploy_app.command("alive")
+@deploy_app.command("alive", rich_help_panel=_EITHER)
 def deploy_alive(folder: PartyFolder = Path()) -> None:
     """Exit with 0 if the services in FOLDER work, for health checks.
 
@@ -209,7 +208,7 @@ def deploy_alive(folder: PartyFolder = Path()) -> None:
         raise typer.Exit(1)
 
 
-@deploy_app.command("metrics")
+@deploy_app.command("metrics", rich_help_panel=_EITHER)
 def deploy_metrics(
     folder: PartyFolder = Path(),
     port: Annotated[int, typer.Option(help="Loopback port to serve on.")] = 9464,
@@ -241,7 +240,7 @@ def deploy_metrics(
         server.join()
 
 
-@deploy_app.command("monitoring")
+@deploy_app.command("monitoring", rich_help_panel=_COORDINATOR)
 def deploy_monitoring(
     folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
 ) -> None:
@@ -258,7 +257,7 @@ def deploy_monitoring(
         print_line(f"Wrote {folder / file.name}")
 
 
-@deploy_app.command("stop")
+@deploy_app.command("stop", rich_help_panel=_EITHER)
 def deploy_stop(folder: PartyFolder = Path()) -> None:
     """Stop the programs of the coordinator or site in FOLDER."""
     from ramet.deploy.opening import open_party
@@ -266,7 +265,7 @@ def deploy_stop(folder: PartyFolder = Path()) -> None:
     open_party(folder.absolute()).stop(print_line)
 
 
-@deploy_app.command("run")
+@deploy_app.command("run", rich_help_panel=_COORDINATOR)
 def deploy_run(
     folder: PartyFolder = Path(),
     runs: RunOut = None,
@@ -322,3 +321,7 @@ def doctor(folder: PartyFolder = Path()) -> None:
             print_line(f"    {check.remedy}")
     if failures:
         raise typer.Exit(1)
+
+
+for command in (due, releases, roll_back):
+    deploy_app.command(command.__name__.replace("_", "-"), rich_help_panel=_COORDINATOR)(command)
