@@ -147,6 +147,12 @@ REFUSALS: dict[str, dict[str, str]] = {
         "data drift north/site.toml --new north --figure drift.png",
         "data drift north/site.toml --new north --figure drift.png",
     ),
+    "data without": causes(
+        ANEW,
+        "data without north/site.toml --rows nowhere.txt",
+        "data without north/site.toml --rows ids.txt",
+        NO_EXTRA,
+    ),
     "app": causes(READS, "app app", "app new", NO_EXTRA),
     "guard": causes(READS, "guard north/site.toml", "guard guard", "guard guard"),
     "audit show": causes(READS, "audit show nowhere", Works("audit show run"), NO_EXTRA),
@@ -201,6 +207,25 @@ REFUSALS: dict[str, dict[str, str]] = {
         "deploy member consortium.toml site",
         "deploy member site/north.application.toml site",
         "deploy member site/north.application.toml site",
+    ),
+    "deploy remove-member": causes(
+        READS,
+        "deploy remove-member west site",
+        "deploy remove-member south site",
+        "deploy remove-member south site",
+    ),
+    "deploy answer": causes(
+        READS,
+        "deploy answer nowhere site",
+        Never("the site's own state is tested with its answers"),
+        "deploy answer north site",
+    ),
+    "deploy due": causes(READS, "deploy due site", RUNS_PROGRAMS, "deploy due coordinator"),
+    "deploy releases": causes(
+        READS, "deploy releases site", Works("deploy releases coordinator"), "deploy releases site"
+    ),
+    "deploy roll-back": causes(
+        READS, "deploy roll-back coordinator", RUNS_PROGRAMS, "deploy roll-back coordinator"
     ),
     "deploy revoke": causes(
         READS,
@@ -288,6 +313,7 @@ def _fill_with_results(here: Path) -> None:
     runs = [FinishedRun.of(sweep.run_folder(*pair)) for pair in sweep.pairs()]
     keep([run for run in runs if run], here / "kept")
     (here / "consortium.toml").write_text(CONSORTIUM.format(method="fedavg"))
+    (here / "ids.txt").write_text("p1\n")
     (here / "wrong.toml").write_text(CONSORTIUM.format(method="fedbeauty"))
     for old in ("predicted.csv", "explained.png", "leak.png", "exported/README.md", "site.prom"):
         (here / old).parent.mkdir(exist_ok=True)
@@ -298,6 +324,8 @@ def _fill_with_results(here: Path) -> None:
         "deploy admit site/north.application.toml coordinator",
     ):
         _do(line)
+    members = here / "site" / "members.toml"
+    members.write_text(f'{members.read_text()}south = "00"\n')
 
 
 def _do(line: str) -> None:

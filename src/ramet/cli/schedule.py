@@ -42,9 +42,10 @@ def due(
 
 def releases(folder: PartyFolder = Path(), as_json: Json = False) -> None:
     """List what became of the scheduled runs of the coordinator in FOLDER, and why."""
+    from ramet.deploy.coordinator import Coordinator
     from ramet.deploy.releases import Releases
 
-    releases = Releases.read(folder.absolute())
+    releases = Releases.read(Coordinator.open(folder.absolute()).folder)
     if as_json:
         print_json([one.model_dump(exclude_defaults=True) for one in releases.entries])
         return

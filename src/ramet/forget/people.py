@@ -21,6 +21,7 @@ from ramet.data.own.problems import Problems
 from ramet.data.own.tables import Table, read_table
 from ramet.disk import write_atomically
 from ramet.errors import RametError, unknown
+from ramet.experiment.files import filling
 
 Rows: TypeAlias = NDArray[np.bool_]
 
@@ -53,10 +54,11 @@ class People:
         """Write the site's files without them, and without their links, beside its folder."""
         source = toml.absolute().parent
         folder = source.parent / f"{source.name}-without-{self.label}"
-        for name, table, theirs in self._marked(toml):
-            kept = ~np.any([*theirs.values()], axis=0) if theirs else np.ones(len(table), bool)
-            _write(folder / name, source / name, table, kept)
-        shutil.copyfile(toml, folder / toml.name)
+        with filling(folder):
+            for name, table, theirs in self._marked(toml):
+                kept = ~np.any([*theirs.values()], axis=0) if theirs else np.ones(len(table), bool)
+                _write(folder / name, source / name, table, kept)
+            shutil.copyfile(toml, folder / toml.name)
         return folder / toml.name
 
     def rows_in(self, toml: Path) -> dict[str, int]:
