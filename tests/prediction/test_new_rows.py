@@ -85,7 +85,7 @@ def test_links_to_rows_that_nobody_has(unknown: str, note: str, tmp_path: Path) 
     new = tmp_path / "july"
     write_csv(new / "patients.csv", "id,age", [("q1", 40)])
     write_csv(new / "contacts.csv", "source,target", [("q1", "x"), ("p2", "x"), ("q1", "p1")])
-    with pytest.raises(RametError, match=r'there is no patient .x.* write unknown = "drop"'):
+    with pytest.raises(RametError, match=r'there is no patient .x.* unknown = "drop".*--context'):
         result.predict(new=new)
     toml.write_text(toml.read_text() + f'unknown = "{unknown}"\n')
     found = result.predict(new=new)

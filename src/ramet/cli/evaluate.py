@@ -59,7 +59,10 @@ def evaluate(
     ] = False,
     figure: Annotated[
         Path | None,
-        typer.Option(help="Draw precision, recall and reliability as a .png or .svg file."),
+        typer.Option(
+            help="Draw precision, recall and reliability, or with --against and several --new the "
+            "scores of each month, as a .png or .svg file."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

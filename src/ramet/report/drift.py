@@ -68,9 +68,9 @@ def drift_figure(found: Drift) -> Figure:
     with new_figure(8, 1.2 + 0.28 * len(drawn)) as (figure, axes):
         colours = [COLOURS[6] if one.changed else "0.7" for one in drawn]
         axes.barh([one.name for one in drawn], [one.psi for one in drawn], color=colours)
-        for bound, text in ((SMALL, "change"), (LARGE, "large change")):
+        for bound, text, side in ((SMALL, "change ", "right"), (LARGE, " large change", "left")):
             axes.axvline(bound, color="0.3", linestyle=":", linewidth=1)
-            axes.text(bound, 1.0, f" {text}", transform=axes.get_xaxis_transform(), fontsize=8)
+            axes.text(bound, 1.0, text, ha=side, transform=axes.get_xaxis_transform(), fontsize=8)
         axes.set(xlabel="population stability index", xlim=(0, max(0.4, axes.get_xlim()[1])))
         axes.set_title(_title(found), loc="left", pad=14)
         axes.grid(axis="y", visible=False)

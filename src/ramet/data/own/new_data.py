@@ -86,7 +86,10 @@ def read_new_data(
         file = path / toml.name if own is None else own
         site = build_site(file, description, problems, preparation, purpose, joined)
     if site is None or problems:
-        raise SiteDataError(f"{problems.sorted()[0]} (problem 1 of {problems.count})")
+        first = str(problems.sorted()[0])
+        if past is not None and "unknown = " in first:
+            first += " If it is a row of an earlier month, --context names a TOML file that has it."
+        raise SiteDataError(f"{first} (problem 1 of {problems.count})")
     return site
 
 
