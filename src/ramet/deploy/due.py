@@ -52,7 +52,9 @@ class Due:
             releases = Releases.read(self.party.folder)
             period = self._schedule.period(self.day)
             if releases.is_done(period) and not again:
-                self.say(f"nothing is due: {period} is done")
+                refused = releases.of(period)[-1].event == "refused"
+                new = ": its run was refused; `--again` begins a new one"
+                self.say(f"nothing is due: {period} is done{new if refused else ''}")
             else:
                 releases = self._train(releases, period, again)
             tell(self.party, releases, self.say)
