@@ -103,7 +103,7 @@ def test_the_page_is_self_contained_and_its_figures_are_also_files(
     text = page.read_text()
     names = ("score_over_rounds", "score_over_flops", "payload")
     assert {path.name for path in tmp_path.iterdir()} == {
-        "report.html",
+        *("report.html", "table.tex", "gains.pdf"),
         *(f"{name}.{kind}" for name in names for kind in ("png", "svg")),
     }
     assert text.count("<svg") == len(names)
