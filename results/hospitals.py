@@ -227,9 +227,9 @@ def main(scratch: Path) -> None:
         _protect(name, scratch)
     _audit("epsilon-8", scratch)
     _tune_all(AGES, scratch)
+    _tune_all(ROWS, scratch)
     for split in MORE:
         _tune_all([row for row in linear if row.name in EXTENDED], scratch, [split])
-    _tune_all(ROWS, scratch)
 
 
 def chosen() -> str:
