@@ -106,6 +106,7 @@ def test_the_table_and_the_picture(patients: tuple[Result, Path], tmp_path: Path
     done = command("evaluate", result.folder, "--new", new, "--figure", picture)
     assert "north: july beside the test" in done.stdout
     assert "patient: 60 new rows." in done.stderr
+    assert "5 of 60 rows have no label; they are not scored." in done.stderr
     with Image.open(picture) as drawn:
         assert len(drawn.convert("L").getcolors() or []) > 5
     refused = command("evaluate", result.folder, "--new", new, "--client", "a", "--client", "b")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from ramet.data.own.content import Content, Graphs, are_known
+from ramet.data.own.content import Content, Edges, Graphs, Nodes, are_known
 from ramet.data.own.tables import NO_PART
 from ramet.data.splits import PARTS
 
@@ -21,9 +23,28 @@ def scored_parts(content: Content, of_links: Tensor | None) -> Tensor | None:  #
     if rows is None or rows.labels is None:
         return of_links
     is_scored = are_known(rows.labels)
-    if not isinstance(rows, Graphs) and rows.new is not None:
-        is_scored &= torch.arange(rows.count) < rows.new
+    is_scored[_own_rows(rows) :] = False
     return torch.where(is_scored, _SCORED, NO_PART)
+
+
+def unlabelled(content: Content, consequence: str) -> Iterator[str]:
+    """In words, how many rows have no class or number, if some have none, and what follows."""
+    rows = content.classified
+    if rows is None or rows.labels is None:
+        return
+    own = _own_rows(rows)
+    lacking = own - int(are_known(rows.labels[:own]).sum())
+    if lacking:
+        yield f"{lacking:,} of {own:,} rows have no label; {consequence}"
+
+
+def _own_rows(rows: Nodes | Edges | Graphs) -> int:
+    """How many rows there are without those of an earlier period, and without stubs."""
+    if isinstance(rows, Graphs):
+        return len(rows.labels)
+    if rows.new is not None:
+        return rows.new
+    return rows.count - (rows.stubs if isinstance(rows, Nodes) else 0)
 
 
 def scored_times(content: Content) -> Tensor | None:  # [samples]

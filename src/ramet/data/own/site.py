@@ -40,7 +40,7 @@ from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problem, Problems, SiteDataError
 from ramet.data.own.remarks import merged_links, unused_columns
 from ramet.data.own.schema import TARGETS, Schema, TaskName
-from ramet.data.own.scoring import scored_parts, scored_times
+from ramet.data.own.scoring import scored_parts, scored_times, unlabelled
 from ramet.data.own.tables import NO_PART, Ids
 from ramet.data.own.targets import add_targets, scaled
 from ramet.data.splits import PARTS, Split, counts_of, has_rare_class, node_split, stratified
@@ -248,7 +248,10 @@ def build_site(
         own_rows=OwnRows.of(content, description, by_time),
         new=content.new(description.labelled),
         sample_ids=content.sample_ids(description.labelled),
-        remarks=tuple(problems.notes),
+        remarks=(
+            *problems.notes,
+            *(unlabelled(content, "they are not scored") if purpose == "scoring" else ()),
+        ),
         unprepared=by_time or Unprepared(content, description, path.name, columns)
         if preparer.columns and preparation is None
         else None,
@@ -266,7 +269,11 @@ def build_site(
         *site.remarks,
         *unused_columns(problems),
         *merged_links(content, description, built.later.get("test", built.graph)),
-        *([] if by_time is None else [by_time.in_words(_samples_of(built.graph))]),
+        *(
+            unlabelled(content, "they are in no part of the split")
+            if by_time is None
+            else [by_time.in_words(_samples_of(built.graph))]
+        ),
     )
     return replace(site, sums=sums, remarks=remarks)
 
