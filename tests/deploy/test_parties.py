@@ -17,9 +17,11 @@ import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from typer.testing import CliRunner
 
 from own_sites import CONSORTIUM_TOML as SETTINGS
 from own_sites import graph_site
+from ramet.cli.main import app
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
 from ramet.deploy.opening import open_party
@@ -61,6 +63,18 @@ def test_init_creates_keys_once_and_says_so(workspace: Workspace) -> None:
     workspace.init()
     assert {name: (folder / name).read_bytes() for name in before} == before
     assert "server.key: exists, kept" in workspace.output
+
+
+def test_a_rerun_of_init_does_not_ask_to_start_what_was_started(workspace: Workspace) -> None:
+    (workspace.root / "consortium.toml").write_text(SETTINGS)
+    folder = workspace.root / "three"
+    words = ["deploy", "init", str(workspace.root / "consortium.toml"), "--out", str(folder)]
+    first = CliRunner().invoke(app, words)
+    assert f"Then: ramet deploy start {folder}" in first.stdout
+    (folder / "superlink.pid").write_text("1 1.0")
+    again = CliRunner().invoke(app, words)
+    assert "Then: ramet deploy start" not in again.stdout
+    assert f"ramet deploy stop {folder}, then start" in again.stdout
 
 
 def test_the_server_certificate_is_for_the_address_and_loopback(workspace: Workspace) -> None:

@@ -22,6 +22,7 @@ needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None or not SYSTEMD.exists(),
     reason="systemd is not installed",
 )
+PATH = "/usr/bin:/bin"
 ODD_NAME = "a \"b\" 'c' \\new $HOME ${HOME} %h é #;"
 
 
@@ -122,3 +123,36 @@ def test_only_a_low_port_needs_a_capability(tmp_path: Path) -> None:
         if "CAP_NET_BIND_SERVICE" in unit.read_text()
     }
     assert capable == {"ramet-three-proxy"}
+
+
+def test_a_timer_starts_the_schedule_every_day(tmp_path: Path) -> None:
+    coordinator, _ = _parties(tmp_path)
+    assert not list(coordinator.folder.glob("*.timer"))
+    (tmp_path / "scheduled").mkdir()
+    coordinator, _ = _parties(tmp_path / "scheduled", '[schedule]\nevery = "month"\n')
+    unit, timer = (coordinator.folder / f"ramet-three-due.{kind}" for kind in ("service", "timer"))
+    assert "\nType=oneshot\n" in unit.read_text()
+    assert "Restart=always" not in unit.read_text()
+    assert "[Install]" not in unit.read_text()
+    assert "\nOnCalendar=daily\nPersistent=true\n" in timer.read_text()
+    script = coordinator.folder / "due.sh"
+    assert f'ExecStart=/bin/sh "{script}"\n' in unit.read_text()
+    assert script.read_text().endswith("exec ramet deploy due .\n")
+    said = subprocess.run([script], capture_output=True, text=True, check=False, env={"PATH": PATH})
+    assert (said.returncode, "the SuperLink is not running" in said.stderr) == (2, True)
+    _parties(tmp_path / "scheduled")
+    assert not unit.exists()
+    assert not timer.exists()
+
+
+@needs_systemd
+def test_systemd_finds_no_mistake_in_the_timer(tmp_path: Path) -> None:
+    coordinator, _ = _parties(tmp_path, '[schedule]\nevery = "week"\n')
+    if os.getuid() == 0:
+        os.chown(coordinator.folder, USER, USER)
+        coordinator.write_scripts()
+    units = coordinator.folder.glob("ramet-three-due.*")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

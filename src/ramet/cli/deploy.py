@@ -51,7 +51,13 @@ def deploy_init(
     change = AuthorityChange(authority) if authority else None
     party = init(consortium, folder, print_line, change)
     print_line(f"Send each site its file in {party.folder / 'invitations'}.")
-    print_line(f"Then: ramet deploy start {party.folder}")
+    if party.was_started:
+        restart = f"ramet deploy stop {party.folder}, then start"
+        print_line(
+            f"Its programs are running. For new certificates, ports or an address: {restart}"
+        )
+    else:
+        print_line(f"Then: ramet deploy start {party.folder}")
 
 
 @deploy_app.command("join", rich_help_panel=_SITE)

@@ -104,6 +104,17 @@ class Coordinator(Party):
             *exporter(self.folder, self.consortium.metrics_port),
         )
 
+    def timed(self) -> Sequence[Service]:
+        if self.consortium.schedule is None:
+            return ()
+        what = "What the consortium's schedule says"
+        return (Service(self.folder, "due", what, ("ramet", "deploy", "due", ".")),)
+
+    @property
+    def was_started(self) -> bool:
+        """Whether `ramet deploy start` has started the programs, and nothing has stopped them."""
+        return any(service.should_run for service in self.services())
+
     def check_ports(self) -> Iterator[Check]:
         link, _, proxy, *_ = self.services()
         yield check_port(link, LOOPBACK, self.consortium.link_port, "link_port")

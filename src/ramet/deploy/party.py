@@ -12,7 +12,7 @@ from pathlib import Path
 from ramet.deploy.compose import compose_text
 from ramet.deploy.logrotate import logrotate_text
 from ramet.deploy.services import Service
-from ramet.deploy.systemd import unit_text
+from ramet.deploy.systemd import timer_text, unit_text
 from ramet.disk import remove_file, write_atomically
 from ramet.errors import RametError
 from ramet.events import NAME
@@ -46,6 +46,10 @@ class Party(ABC):
     def services(self) -> Sequence[Service]:
         """The services, in the order in which they start."""
 
+    def timed(self) -> Sequence[Service]:
+        """Programs that a timer starts every day."""
+        return ()
+
     @property
     def rotates_events(self) -> bool:
         """Whether the event log grows with every message."""
@@ -62,18 +66,19 @@ class Party(ABC):
 
     def write_scripts(self) -> None:
         """Write the start scripts, systemd units, compose file and logrotate's configuration."""
-        services = self.services()
-        units = {
-            self.folder / f"ramet-{self.member}-{service.name}.service": unit_text(
-                service, f"{service.description} ({self.member})"
-            )
-            for service in services
-        }
-        for service in services:
+        services, timed = self.services(), self.timed()
+        units: dict[Path, str] = {}
+        for service in (*services, *timed):
             write_atomically(service.script, service.script_text(), mode=0o700)
+            unit = self.folder / f"ramet-{self.member}-{service.name}.service"
+            description = f"{service.description} ({self.member})"
+            units[unit] = unit_text(service, description, timed=service in timed)
+            if service in timed:
+                units[unit.with_suffix(".timer")] = timer_text(description)
         for unit, text in units.items():
             write_atomically(unit, text)
-        for outdated in {*self.folder.glob("ramet-*.service")} - units.keys():
+        present = (*self.folder.glob("ramet-*.service"), *self.folder.glob("ramet-*.timer"))
+        for outdated in {*present} - units.keys():
             remove_file(outdated)
         write_atomically(self.folder / "compose.yaml", compose_text(services, self.volumes()))
         rotation = logrotate_text(self.folder, services, self.rotates_events)
