@@ -15,7 +15,7 @@ from ramet.deploy.party import Party, Say
 from ramet.deploy.probes import Check, check_nginx, check_port
 from ramet.deploy.proxy import CLIENTS, reload_nginx
 from ramet.deploy.registration import Registration
-from ramet.deploy.services import Service, exporter, superexec
+from ramet.deploy.services import Service, exporter, scheduled, superexec
 from ramet.disk import all_or_nothing, write_atomically
 from ramet.errors import RametError, unknown
 from ramet.flower.programs import LOOPBACK, wait_until_up
@@ -105,15 +105,7 @@ class Coordinator(Party):
         )
 
     def timed(self) -> Sequence[Service]:
-        if self.consortium.schedule is None:
-            return ()
-        what = "What the consortium's schedule says"
-        return (Service(self.folder, "due", what, ("ramet", "deploy", "due", ".")),)
-
-    @property
-    def was_started(self) -> bool:
-        """Whether `ramet deploy start` has started the programs, and nothing has stopped them."""
-        return any(service.should_run for service in self.services())
+        return scheduled(self.folder) if self.consortium.schedule else ()
 
     def check_ports(self) -> Iterator[Check]:
         link, _, proxy, *_ = self.services()

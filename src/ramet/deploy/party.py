@@ -55,6 +55,11 @@ class Party(ABC):
         """Whether the event log grows with every message."""
         return False
 
+    @property
+    def was_started(self) -> bool:
+        """Whether `ramet deploy start` has started the programs, and nothing has stopped them."""
+        return any(service.should_run for service in self.services())
+
     def volumes(self) -> Sequence[Path]:
         """Paths to mount read-only in containers, in addition to the folder."""
         return ()

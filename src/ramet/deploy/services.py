@@ -178,6 +178,12 @@ def exporter(folder: Path, port: int | None) -> tuple[Service, ...]:
     return (Service(folder, "metrics", description, command, listens=("127.0.0.1", port)),)
 
 
+def scheduled(folder: Path) -> tuple[Service, ...]:
+    """What a timer runs every day at a coordinator with a schedule."""
+    what = "What the consortium's schedule says"
+    return (Service(folder, "due", what, ("ramet", "deploy", "due", ".")),)
+
+
 def superexec(folder: Path, runtime: str, tls: tuple[str, ...]) -> Service:
     """The SuperExec, which starts the app's processes and authenticates with a secret."""
     return Service(

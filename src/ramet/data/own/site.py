@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -248,10 +248,7 @@ def build_site(
         own_rows=OwnRows.of(content, description, by_time),
         new=content.new(description.labelled),
         sample_ids=content.sample_ids(description.labelled),
-        remarks=(
-            *problems.notes,
-            *(unlabelled(content, "they are not scored") if purpose == "scoring" else ()),
-        ),
+        remarks=(*problems.notes, *_unscored(content, purpose)),
         unprepared=by_time or Unprepared(content, description, path.name, columns)
         if preparer.columns and preparation is None
         else None,
@@ -269,13 +266,21 @@ def build_site(
         *site.remarks,
         *unused_columns(problems),
         *merged_links(content, description, built.later.get("test", built.graph)),
-        *(
-            unlabelled(content, "they are in no part of the split")
-            if by_time is None
-            else [by_time.in_words(_samples_of(built.graph))]
-        ),
+        *_split_in_words(content, by_time, built.graph),
     )
     return replace(site, sums=sums, remarks=remarks)
+
+
+def _unscored(content: Content, purpose: Purpose) -> Iterator[str]:
+    if purpose == "scoring":
+        yield from unlabelled(content, "they are not scored")
+
+
+def _split_in_words(content: Content, by_time: ByTime | None, graph: Graph) -> Iterator[str]:
+    if by_time is None:
+        yield from unlabelled(content, "they are in no part of the split")
+    else:
+        yield by_time.in_words(_samples_of(graph))
 
 
 def _ids(content: Content) -> dict[str, Ids]:
