@@ -164,6 +164,8 @@ class Policy(_Table):
     """The largest number of bytes of arrays that leave, over all runs."""
     versions: int | None = Field(None, ge=0)
     """The largest number of versions of the data about whose columns sums may leave."""
+    new_rows: int | None = Field(None, ge=1)
+    """With how many new rows the site says yes if a schedule asks for them; None tells nothing."""
     privacy: Ceiling | None = None
     """The most that may be spent over all runs; runs without differential privacy are refused."""
     numbers: Numbers = Numbers()
@@ -252,6 +254,11 @@ class Policy(_Table):
             f"sites in a run: {self.members_sentence}",
             f"training samples: at least {self.samples}",
             *([] if self.versions is None else [f"versions of the data: at most {self.versions}"]),
+            *(
+                []
+                if self.new_rows is None
+                else [f"new rows: told whether there are {self.new_rows}"]
+            ),
             *(f"{key} in all: at most {limit}" for key, limit in self.limits.items()),
             f"numbers that may leave: {', '.join(_described(numbers)) or 'none'}",
         ]
@@ -345,6 +352,7 @@ runs = 20                          # the most runs, whatever their names; raise 
 # evaluations = 500                # the most messages that ask for scores, over all runs
 # bytes = 1_000_000_000            # the most bytes of arrays over all runs
 # versions = 1                     # of the data, about whose columns sums may leave
+# new_rows = 10                    # tell a schedule, between runs, whether so many rows are new
 
 {privacy}
 

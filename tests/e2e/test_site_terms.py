@@ -18,9 +18,8 @@ from ramet.deploy.run import run_consortium
 from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
-from ramet.flower.client_app import run_config_digest
 from ramet.flower.programs import Flower
-from ramet.flower.run_config import to_run_config
+from ramet.flower.run_config import run_config_digest, to_run_config
 from ramet.flower.submission import Submission
 from ramet.flower.thin_app import thin_app
 

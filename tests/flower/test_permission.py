@@ -16,9 +16,8 @@ from ramet.engine.site.audit import audit_entries
 from ramet.errors import RametError
 from ramet.events import read_lines
 from ramet.experiment import checked_settings
-from ramet.flower.client_app import run_config_digest
 from ramet.flower.permission import NotAllowedError, permitted_settings
-from ramet.flower.run_config import to_run_config
+from ramet.flower.run_config import run_config_digest, to_run_config
 from ramet.flower.terms import SiteTerms
 
 

@@ -18,12 +18,14 @@ from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.party import Say
 from ramet.deploy.registration import BY_FILES
 from ramet.deploy.releases import Entry, Releases
-from ramet.deploy.run import run_consortium, sites_told, tell_sites
+from ramet.deploy.run import ask_for_new_rows, run_consortium, sites_told, tell_sites
 from ramet.deploy.schedule import Schedule
 from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
 from ramet.experiment.gate import ANY, judged
+from ramet.experiment.superseded import why_superseded
+from ramet.flower.new_rows import YES
 
 REACHED = ("online", BY_FILES)
 """The status of sites that can be asked to take part."""
@@ -42,11 +44,12 @@ class Due:
     observe: Observer
     say: Say
 
-    def work(self, again: bool = False) -> None:
+    def work(self, again: bool = False) -> bool:
         """Run what is due, if anything is, and tell sites that do not know yet which run counts.
 
         A run that was stopped or failed is continued once. With ``again``, a new one is begun,
-        whatever became of that of the same period.
+        whatever became of that of the same period. False if no run was accepted for so long that a
+        person should look.
         """
         with one_at_a_time(self.party, self.say):
             releases = Releases.read(self.party.folder)
@@ -55,9 +58,13 @@ class Due:
                 refused = releases.of(period)[-1].event == "refused"
                 new = ": its run was refused; `--again` begins a new one"
                 self.say(f"nothing is due: {period} is done{new if refused else ''}")
-            else:
+            elif again or releases.begun(period) or self._enough_is_new(releases):
                 releases = self._train(releases, period, again)
             tell(self.party, releases, self.say)
+        lateness = releases.lateness(period, self._schedule.period_before(self.day))
+        if lateness:
+            self.say(lateness)
+        return lateness is None
 
     @property
     def _schedule(self) -> Schedule:
@@ -102,6 +109,12 @@ class Due:
                 "again in this period, unless with --again."
             )
         start = releases.current if self._schedule.start == "accepted" else None
+        if start and (why := _why_out_of_use(self.party, start)):
+            raise RametError(
+                f"{start} is {why}, so no run starts from it. Go back to another accepted run with "
+                f"`ramet deploy roll-back {self.party.folder} RUN`, or set "
+                'start = "seed" under [schedule] for one run, without `gate`.'
+            )
         releases = releases.having(
             event="begun",
             run=releases.new_name(period),
@@ -110,6 +123,24 @@ class Due:
             start_from=start or "",
         )
         return releases, releases.entries[-1]
+
+    def _enough_is_new(self, releases: Releases) -> bool:
+        """Whether enough sites say that they have rows which the accepted run had not."""
+        needed, run = self._schedule.new, releases.current
+        if needed is None or run is None:
+            return True
+        sites = self._online()
+        told = ask_for_new_rows(self.party, RunFolder(self._folder(run)), self.data, sites)
+        new = [site for site in sites if told.get(site) == YES]
+        if len(new) >= needed:
+            self.say(f"new rows at {', '.join(new)}")
+            return True
+        others = "; ".join(f"{site}: {told.get(site, 'no answer')}" for site in sites)
+        self.say(
+            f"{len(new)} of {len(sites)} sites have new rows, and the schedule needs {needed} "
+            f"({others}). Nothing was run; the next call asks again"
+        )
+        return False
 
     def _online(self) -> tuple[str, ...]:
         """The sites that take part."""
@@ -135,6 +166,12 @@ def roll_back(party: Coordinator, run: str | None, say: Say) -> None:
     with one_at_a_time(party, say):
         releases = Releases.read(party.folder)
         target = releases.check_accepted(run) if run else releases.before()
+        if why := _why_out_of_use(party, target):
+            usable = [one for one in releases.accepted if not _why_out_of_use(party, one)]
+            raise RametError(
+                f"{target} is {why}, so no site may go back to it. "
+                f"Accepted and in use are: {', '.join(usable) or 'none'}."
+            )
         releases = releases.having(
             event="rolled back", run=target, reason=f"by hand, instead of {releases.current}"
         )
@@ -157,6 +194,12 @@ def tell(party: Coordinator, releases: Releases, say: Say) -> None:
     for site in untold:
         if site not in told:
             say(f"{releases.current}: {site} is not told yet: {why.get(site, 'it is not online')}")
+
+
+def _why_out_of_use(party: Coordinator, run: str) -> str | None:
+    """Why no site uses an accepted run again and none starts from it; None if one may."""
+    folder = run_folder(party, run)
+    return why_superseded(folder) if folder.exists() else f"not in {folder.parent} any more"
 
 
 def run_folder(party: Coordinator, run: str) -> Path:

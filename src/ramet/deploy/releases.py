@@ -86,6 +86,11 @@ class Releases:
         return [one.run for one in self.entries if one.event == "accepted"]
 
     @property
+    def last_accepted(self) -> Entry | None:
+        """The entry about the run that was accepted last."""
+        return next((one for one in reversed(self.entries) if one.event == "accepted"), None)
+
+    @property
     def current(self) -> str | None:
         """The accepted run that counts now."""
         return self.entries[self._counted[-1]].run if self._counted else None
@@ -106,6 +111,16 @@ class Releases:
 
     def is_done(self, period: str) -> bool:
         return any(one.event in ("accepted", "refused") for one in self.of(period))
+
+    def lateness(self, period: str, before: str) -> str | None:
+        """What to say if neither a period nor the one before has an accepted run."""
+        tried = [one.period for one in self.entries if one.period]
+        accepted = {one.period for one in self.entries if one.event == "accepted"}
+        if not tried or tried[0] == period or accepted & {period, before}:
+            return None
+        last = self.last_accepted
+        which = f"the last one is {last.run}, of {last.time[:10]}" if last else "none ever was"
+        return f"no run was accepted in {before} and, so far, in {period}: {which}"
 
     def begun(self, period: str) -> Entry | None:
         """The last run that was begun in a period."""

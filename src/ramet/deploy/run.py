@@ -18,7 +18,7 @@ from ramet.deploy.party import Say
 from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
-from ramet.experiment import RunFolder
+from ramet.experiment import RunFolder, RunSettings
 from ramet.experiment.capabilities import chosen_by
 from ramet.experiment.compatibility import check_together
 from ramet.experiment.continuing import continue_with
@@ -26,11 +26,12 @@ from ramet.experiment.files import read_json
 from ramet.experiment.start_from import Source
 from ramet.experiment.superseded import warn_if_superseded
 from ramet.flower.launch import reporter
+from ramet.flower.new_rows import ANSWERS
 from ramet.flower.programs import Flower
 from ramet.flower.releases import TOLD
 from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
-from ramet.flower.thin_app import thin_app
+from ramet.flower.thin_app import ACCEPTED_RUN, NEW_ROWS, thin_app
 from ramet.metrics import Record
 
 
@@ -96,19 +97,42 @@ def run_consortium(
 def tell_sites(party: Coordinator, folder: RunFolder, sites: Sequence[str]) -> dict[str, str]:
     """Tell sites which run counts."""
     settings = folder.experiment().public_settings()
+    return _exchange(party, settings, ACCEPTED_RUN, folder, sites, TOLD)
+
+
+def ask_for_new_rows(
+    party: Coordinator, folder: RunFolder, data: Path, sites: Sequence[str]
+) -> dict[str, str]:
+    """Ask sites whether they have rows that the run which counts had not: yes, no, or a reason."""
+    settings = party.consortium.settings(data)
+    return _exchange(party, settings, NEW_ROWS, folder, sites, ANSWERS)
+
+
+def _exchange(
+    party: Coordinator,
+    settings: RunSettings,
+    key: str,
+    folder: RunFolder,
+    sites: Sequence[str],
+    answers: str,
+) -> dict[str, str]:
+    """Tell or ask sites something about a run; their answers are in a file in its folder."""
     config = {**to_run_config(settings, folder.path), "keys": str(party.admitted)}
-    config["accepted-run"] = " ".join((folder.run_name, *sites))
-    (folder.path / TOLD).unlink(missing_ok=True)
+    config[key] = " ".join((folder.run_name, *sites))
+    (folder.path / answers).unlink(missing_ok=True)
     path = party.folder / "logs" / "release"
     with _only_run(party, path):
         submission = _submission(party, path)
         submission.run(thin_app(), config, 0, on_poll=lambda: None, superlink_restarts=True)
-    return sites_told(folder)
+    return _read_answers(folder.path / answers)
 
 
 def sites_told(folder: RunFolder) -> dict[str, str]:
     """The sites that were told that this run counts, each with why it does not use it, if so."""
-    path = folder.path / TOLD
+    return _read_answers(folder.path / TOLD)
+
+
+def _read_answers(path: Path) -> dict[str, str]:
     return read_json(path) if path.exists() else {}
 
 

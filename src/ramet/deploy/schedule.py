@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,6 +26,8 @@ class Schedule(BaseModel):
     every: Literal["week", "month"]
     sites: int | None = Field(None, ge=1)
     """The smallest number of sites that must be online; the others are left out. None for all."""
+    new: int | None = Field(None, ge=1)
+    """The smallest number of sites that must say that they have new rows. None asks nobody."""
     start: Literal["accepted", "seed"] = "accepted"
     """Start with the models of the accepted run, or anew."""
     gate: Gate | None = None
@@ -38,12 +40,28 @@ class Schedule(BaseModel):
         year, week, _ = day.isocalendar()
         return f"{year}-W{week:02}"
 
+    @property
+    def longest_period(self) -> timedelta:
+        return timedelta(days=31 if self.every == "month" else 7)
+
+    def period_before(self, day: date) -> str:
+        """The week or month before that of a day."""
+        days = day.day if self.every == "month" else 7
+        return self.period(day - timedelta(days=days))
+
     def flaw(
         self, sites: int, needed: int, secure: bool, verified: bool, private: bool, merge: str
     ) -> str | None:
         """What does not go together, and what to do instead; None if all does."""
         if not needed <= (self.sites or sites) <= sites:
             return f"schedule: `sites` must be from the quorum, {needed}, to {sites}"
+        if self.new is not None and self.new > sites:
+            return f"schedule: `new` must be at most the number of sites, {sites}"
+        if self.new is not None and (secure or private):
+            return (
+                "schedule: whether a site has new rows would leave it without secure sums and "
+                "noise. Leave out `new`"
+            )
         begins_anew = 'Set start = "seed" under [schedule]'
         if self.start == "accepted" and verified:
             return (

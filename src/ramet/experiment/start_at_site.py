@@ -31,7 +31,7 @@ def start_at_site(experiment: Experiment, site: str, states: Path) -> None:
     state, label = states / site, experiment.settings.start_from
     if label is None or Snapshots(state).steps():
         return
-    before = _earlier(states, site, label.partition("@")[0])
+    before = earlier_state(states.parent, site, label.partition("@")[0])
     now = replace(experiment, kept_in=before and before.parent)
     if experiment.setting.user_defined:
         known = now.kept_parts(site) or KeptParts()
@@ -42,9 +42,9 @@ def start_at_site(experiment: Experiment, site: str, states: Path) -> None:
     Snapshots(state).save(Snapshot(0, {MODEL + name: one for name, one in arrays.items()}))
 
 
-def _earlier(states: Path, site: str, named: str) -> Path | None:
+def earlier_state(runs: Path, site: str, named: str) -> Path | None:
     """The site's state in the run with this name, or else in the one in which it trained last."""
-    of_runs = [state for state in states.parent.glob(f"*/{site}") if Snapshots(state).steps()]
+    of_runs = [state for state in runs.glob(f"*/{site}") if Snapshots(state).steps()]
     last = max(of_runs, key=lambda state: state.stat().st_mtime, default=None)
     return next((state for state in of_runs if state.parent.name == named), last)
 

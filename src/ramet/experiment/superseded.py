@@ -16,13 +16,16 @@ def mark_superseded(folder: Path, by: str, forgotten: str) -> None:
     write_json(folder / FILE, {"by": by, "forgotten": forgotten})
 
 
+def why_superseded(folder: Path) -> str | None:
+    """Which run replaces that of a folder, and who was forgotten; None if it is in use."""
+    if not (folder / FILE).exists():
+        return None
+    note = read_json(folder / FILE)
+    return f"superseded by the run {note['by']}, because {note['forgotten']} was forgotten"
+
+
 def warn_if_superseded(folder: Path) -> None:
     """Warn if a folder is marked; the warning points to the caller of the calling function."""
-    if not (folder / FILE).exists():
-        return
-    note = read_json(folder / FILE)
-    text = (
-        f"{folder} is superseded by the run {note['by']}, because {note['forgotten']} was "
-        "forgotten. Use that one, and delete this one."
-    )
-    warnings.warn(text, RametWarning, stacklevel=3)
+    if why := why_superseded(folder):
+        text = f"{folder} is {why}. Use that one, and delete this one."
+        warnings.warn(text, RametWarning, stacklevel=3)

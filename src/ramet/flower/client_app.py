@@ -11,10 +11,8 @@ these: the partition id selects the client, and state is stored in the run's fol
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -33,6 +31,7 @@ from ramet.data.own.site import site_name
 from ramet.engine.secure_messages import STEP as SUM_STEP
 from ramet.engine.site.answered import NAME as ANSWERED
 from ramet.engine.site.answered import Answered
+from ramet.engine.site.audit import AuditLog
 from ramet.engine.site.client import Client
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.ledger import Ledger
@@ -47,6 +46,7 @@ from ramet.experiment.client_side import audit_log, client_of
 from ramet.experiment.code import BUILT_IN
 from ramet.experiment.digests import terms_digest
 from ramet.experiment.start_at_site import start_at_site
+from ramet.flower import new_rows
 from ramet.flower.data_record import check_same_data, check_same_terms
 from ramet.flower.guard import check_accepted, site_events, write_errors_kept_local
 from ramet.flower.permission import (
@@ -58,11 +58,12 @@ from ramet.flower.permission import (
 )
 from ramet.flower.records import COLUMNS, PREPARATION, from_records, to_records
 from ramet.flower.releases import RELEASE, use
-from ramet.flower.run_config import from_run_config
+from ramet.flower.run_config import asks_no_data, from_run_config, run_config_digest
 from ramet.flower.sent_sums import SiteColumns
 from ramet.flower.signing import INTRODUCTION, NONCE, RequestId, check_request, signed
 from ramet.flower.site_charters import STEP, Due
 from ramet.flower.terms import MEMBERS, POLICY, SETTINGS, site_policy, site_terms
+from ramet.flower.thin_app import NEW_ROWS
 from ramet.flower.verified_site import site_charters, verified
 from ramet.payload import Payload
 from ramet.policy import Policy, PolicyError
@@ -82,7 +83,8 @@ def introduce(message: Message, context: Context) -> Message:
         experiment, _, policy = _permitted(context)
         name = _name(context, experiment)
         facts |= {"client": name}
-        described = _described(experiment, name, policy) if experiment.setting.user_defined else {}
+        starts_run = experiment.setting.user_defined and not asks_no_data(context.run_config)
+        described = _described(experiment, name, policy) if starts_run else {}
         with write_errors_kept_local("write its state"):
             own = _site_columns(context, experiment, name)
             sums = own.once(described, policy)
@@ -102,17 +104,11 @@ def answer(message: Message, context: Context) -> Message:
     with _outcome_logged(context) as facts:
         request = from_records(message.content)
         check_request(request, str(context.node_config.get("client")), context.node_config)
-        preparation = request.notes.get(PREPARATION, "")
-        if COLUMNS in request.notes:
-            return Message(to_records(_columns_step(context, request)), reply_to=message)
-        if RELEASE in request.notes:
-            return Message(to_records(_release(context, request)), reply_to=message)
-        if STEP in request.notes:
-            return Message(
-                to_records(_charter_step(context, request, preparation)), reply_to=message
-            )
+        for note, answer_step in _STEPS.items():
+            if note in request.notes:
+                return Message(to_records(answer_step(context, request)), reply_to=message)
         states = _states(context, request)
-        experiment, limit, policy = _permitted(context, preparation, states)
+        experiment, limit, policy = _permitted(context, request.notes.get(PREPARATION, ""), states)
         torch.set_num_threads(experiment.settings.threads)
         number = check_round(request, experiment.settings)
         if SUM_STEP in request.notes and not experiment.settings.secure:
@@ -125,9 +121,9 @@ def answer(message: Message, context: Context) -> Message:
                 answered.begin(request, policy)
                 check_same_terms(states / name, terms_digest(experiment))
             client = _client(experiment, name, states)
-            protection = replace(client.protection, limit=limit, policy=policy)
-            audit = audit_log(experiment, name, states)
-            protection = _protected(replace(protection, audit=audit), context)
+            audit = _audit(context, experiment, name, states)
+            protection = replace(client.protection, limit=limit, policy=policy, audit=audit)
+            protection = replace(protection, secure=_secured(protection, context))
             if _is_deployed(context):
                 answers = RunAnswers(states / name / ANSWERS)
                 private = _private(protection, context)
@@ -266,11 +262,10 @@ def _client(experiment: Experiment, name: str, states: Path) -> Client:
     return client_of(experiment, name, states)
 
 
-def _protected(protection: Protection, context: Context) -> Protection:
-    """The protection with the run config's digest in its audit log, and the site's own keys."""
-    audit, run_config = protection.audit, run_config_digest(context.run_config)
-    audit = audit and replace(audit, run_config=run_config)
-    return replace(protection, audit=audit, secure=_secured(protection, context))
+def _audit(context: Context, experiment: Experiment, name: str, states: Path) -> AuditLog:
+    """The log of what leaves the site in a run, with the run config's digest."""
+    log = audit_log(experiment, name, states)
+    return replace(log, run_config=run_config_digest(context.run_config))
 
 
 def _secured(protection: Protection, context: Context) -> SecureSite | None:
@@ -296,17 +291,24 @@ def _release(context: Context, request: Payload) -> Payload:
     return _signed(reply, context, request, site, INTRODUCTION)
 
 
-def _charter_step(context: Context, request: Payload, preparation: str) -> Payload:
+def _new_rows(context: Context, request: Payload) -> Payload:
+    """What the site answers when it is asked whether it has new rows."""
+    experiment, _, policy = _permitted(context)
+    name, states = _name(context, experiment), _states(context, request)
+    log, state = _audit(context, experiment, name, states), states.parent.parent
+    with write_errors_kept_local("write its state"):
+        reply = new_rows.answer(experiment, name, state, log, policy)
+    return _signed(reply, context, request, name, INTRODUCTION)
+
+
+def _charter_step(context: Context, request: Payload) -> Payload:
     """What the site answers to a step of a charter: it may sign it."""
     from ramet.experiment.chain_parts import charter_quorum, charter_terms  # these need an extra
     from ramet.secure.identity import Identity, Peers
 
-    experiment, _, policy = _permitted(context, preparation)
-    name, charters, config = (
-        _name(context, experiment),
-        site_charters(context.node_config),
-        context.node_config,
-    )
+    experiment, _, policy = _permitted(context, request.notes.get(PREPARATION, ""))
+    name, config = _name(context, experiment), context.node_config
+    charters = site_charters(config)
     if charters is None:
         raise NotAllowedError("only a site that has joined a consortium signs charters.")
     with write_errors_kept_local("write its state"):
@@ -339,11 +341,6 @@ def _answered(context: Context, request: Payload) -> Answered | None:
     if POLICY not in config or not config.get("state"):
         return None
     return Answered(Path(str(config["state"])) / ANSWERED, request.notes["run"])
-
-
-def run_config_digest(config: Mapping[str, Any]) -> str:
-    """SHA-256 of the run config as JSON with sorted keys."""
-    return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()
 
 
 def _experiment(settings: RunSettings, preparation: str, states: Path | None) -> Experiment:
@@ -394,3 +391,7 @@ def _states(context: Context, request: Payload, kind: str = "clients") -> Path:
             'this SuperNode has no folder for its state. Add state="FOLDER" to its --node-config.'
         )
     return Path(str(folder)) / kind / run
+
+
+_STEPS = {COLUMNS: _columns_step, RELEASE: _release, NEW_ROWS: _new_rows, STEP: _charter_step}
+"""What a site answers besides the messages of a round, by the note that asks for it."""

@@ -5,13 +5,22 @@ Each option has the name of its flag. An empty text or 0 stands for an option th
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ramet.experiment import Experiment, RunSettings, checked_settings
-from ramet.flower.thin_app import APP_DEFAULTS, OF_THE_SERVER, config_key, flat
+from ramet.flower.thin_app import (
+    ACCEPTED_RUN,
+    APP_DEFAULTS,
+    NEW_ROWS,
+    OF_THE_SERVER,
+    config_key,
+    flat,
+)
 from ramet.run_options import RUN_OPTIONS, Declared
 
 
@@ -36,6 +45,16 @@ def from_run_config(config: Mapping[str, Any]) -> RunSettings:
         if name in given:
             given[name] = _parsed(one, given[name])
     return checked_settings(**given)
+
+
+def asks_no_data(config: Mapping[str, Any]) -> bool:
+    """Whether sites are told or asked something between runs, for which nothing is described."""
+    return bool(config.get(ACCEPTED_RUN) or config.get(NEW_ROWS))
+
+
+def run_config_digest(config: Mapping[str, Any]) -> str:
+    """SHA-256 of the run config as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()
 
 
 def _parsed(declared: Declared, value: Any) -> Any:

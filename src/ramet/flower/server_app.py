@@ -24,10 +24,12 @@ from ramet.experiment.gate import ANY, judged
 from ramet.experiment.start_from import Source
 from ramet.flower.charters import begin, save_envelopes, sign_charter
 from ramet.flower.file_drop import RUN_CONFIG, FileDrop, folders_of
+from ramet.flower.new_rows import ask
 from ramet.flower.patches import applied
 from ramet.flower.releases import tell
 from ramet.flower.run_config import from_run_config
 from ramet.flower.signing import CoordinatorKey, Keyring
+from ramet.flower.thin_app import ACCEPTED_RUN, NEW_ROWS
 from ramet.flower.wire import CONNECT_TIMEOUT, GridWire
 from ramet.metrics import Record
 from ramet.options import allow_code
@@ -39,7 +41,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Start the run that the run config describes, or resume it if its folder exists.
 
-    If the run config names a release, only tell sites about it.
+    If the run config names a run that counts, only tell or ask sites about it.
     """
     applied("quick-server-objects")
     if CoordinatorKey.of_this_process() is None:  # whoever started the run has named its code
@@ -47,10 +49,11 @@ def main(grid: Grid, context: Context) -> None:
     settings = from_run_config(context.run_config)
     torch.set_num_threads(settings.threads)
     path = Path(str(context.run_config["folder"]) or f"runs/{context.run_id}").absolute()
-    if _text(context, "accepted-run"):
-        run, *sites = _text(context, "accepted-run").split()
-        tell(_wire(grid, sites, settings.deadline, context), run, sites, path)
-        return
+    for key, exchange in {ACCEPTED_RUN: tell, NEW_ROWS: ask}.items():
+        if _text(context, key):
+            run, *sites = _text(context, key).split()
+            exchange(_wire(grid, sites, settings.deadline, context), run, sites, path)
+            return
     folder, is_new = RunFolder(path), not RunFolder(path).started
     if folder.started:
         check_same(folder, settings)

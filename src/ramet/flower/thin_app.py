@@ -15,11 +15,13 @@ from typing import Any, get_args
 
 from ramet.run_options import RUN_OPTIONS, Declared
 
+ACCEPTED_RUN, NEW_ROWS = "accepted-run", "new-rows"
 OF_THE_SERVER = {
     "keys": "folder with the nodes' public keys, on the server; empty: unsigned replies",
     "folder": "the run's folder, on the server",
     "gate": "how much worse a score may be in a run that sites use at once; any: by any; empty: no",
-    "accepted-run": "name of the run that counts, and of the sites that are told so",
+    ACCEPTED_RUN: "name of the run that counts, and of the sites that are told so",
+    NEW_ROWS: "name of the run that counts, and of the sites that are asked for new rows",
     "from-folder": "folder of the run that this one starts from, on the server",
 }
 APP_DEFAULTS = {"method": "fedstar", "setting": "tiny", "engine": "superlink"}
