@@ -19,11 +19,15 @@ from ramet.deploy.doctor import examine
 from ramet.deploy.init import init
 from ramet.deploy.probes import Check, check_connection
 from ramet.deploy.site import Site, join
+from ramet.engine.site.answered import Answered
+from ramet.engine.site.ledger import Ledger, RunEntry
 from ramet.errors import RametError
 from ramet.flower.guard import app_hash
 from ramet.flower.patches import PATCHES
 from ramet.flower.programs import free_ports
 from ramet.flower.thin_app import thin_app
+from ramet.payload import Payload
+from ramet.policy import Ceiling
 from servers import serving_tls
 
 
@@ -51,6 +55,43 @@ def test_a_site_before_its_coordinator_runs(site: Site) -> None:
     assert "graphs" in found["data"].detail
     assert found["policy"].detail.startswith("secure sums allowed, sites in a run: any number")
     assert found["accepted apps"].detail == f"{site.accepted} lists the app of the installed Ramet"
+
+
+def test_a_site_is_told_before_its_policy_ends_the_runs(site: Site) -> None:
+    policy, record = site.folder / "policy.toml", site.folder / "state" / "answered.json"
+    detail = checks(site.folder)["runs"].detail
+    assert detail == "20 left of the 20 that the policy allows"
+    for run in range(3):
+        message = Payload({}, {"round": 1, "train": 1}, {"run": f"{run}"})
+        Answered(record, f"{run}").begin(message, site.policy)
+    for limit, left, ok in ((6, 3, True), (5, 2, False), (2, 0, False)):
+        policy.write_text(f"runs = {limit}\nnew_rows = 10\n")
+        found = checks(site.folder)
+        assert found["runs"].detail == f"{left} left of the {limit} that the policy allows"
+        assert found["runs"].ok == ok
+    assert found["policy"].detail.endswith("new rows: told from 10 on")
+    policy.write_text("")
+    assert "runs" not in checks(site.folder)
+
+
+def test_a_site_is_told_how_many_private_runs_its_ceiling_allows(site: Site) -> None:
+    entry = RunEntry(unit="graph", terms="a", data="d", noise=40.0, sampling=1.0, steps=2)
+    ledger = Ledger(site.folder / "state" / "privacy.json")
+    ceiling = Ceiling(unit="graph", epsilon=100.0, delta=1e-5)
+    policy = "[privacy]\nunit = 'graph'\ndelta = 1e-5\nepsilon = "
+    (site.folder / "policy.toml").write_text(f"{policy}100.0\n")
+    assert "privacy budget" not in checks(site.folder)
+    ledger.spend("0" * 32, entry, 1, ceiling)
+    one = ledger.spent("graph", 1e-5)
+    ledger.spend("1" * 32, entry, 1, ceiling)
+    two = ledger.spent("graph", 1e-5)
+    assert checks(site.folder)["privacy budget"].detail.endswith(
+        "allows more than 2 more runs like the last"
+    )
+    (site.folder / "policy.toml").write_text(f"{policy}{two + (two - one)}\n")
+    found = checks(site.folder)["privacy budget"]
+    assert not found.ok
+    assert found.detail.endswith("allows 1 more runs like the last")
 
 
 def test_problems_at_a_site(site: Site) -> None:

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from logging import ERROR, INFO
 from pathlib import Path
 
@@ -29,14 +30,18 @@ from ramet.cli.main import app
 from ramet.deploy import prometheus
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.init import init
+from ramet.deploy.releases import Releases
+from ramet.deploy.schedule import Schedule
 from ramet.deploy.site import Site, join
 from ramet.deploy.snapshot import Facts, Monitor, Sent
 from ramet.deploy.status import status_lines
+from ramet.engine.site.answered import Answered
 from ramet.errors import RametError
 from ramet.events import NAME, events_written_to, log_event, outcome_logged, read_lines
 from ramet.experiment import RunFolder
 from ramet.flower.programs import free_ports, wait_until_up
 from ramet.flower.submission import Submission
+from ramet.payload import Payload
 
 NOW = "2026-11-15T13:47:41.653+00:00"
 
@@ -132,14 +137,54 @@ def test_the_coordinators_metrics_are_those_of_the_run(coordinator: Coordinator,
     assert not [key for key in metrics if key[0] in ("ramet_service_up", "ramet_site_online")]
 
 
+def scheduled(party: Coordinator) -> Coordinator:
+    consortium = party.consortium.model_copy(update={"schedule": Schedule(every="week")})
+    return replace(party, consortium=consortium)
+
+
+def test_the_time_of_the_last_accepted_run(coordinator: Coordinator) -> None:
+    assert Monitor(coordinator).facts().accepted_at is None
+    party = scheduled(coordinator)
+    settings = (coordinator.folder / "consortium.toml").stat().st_mtime
+    metrics = scraped(Monitor(party).facts())
+    assert metrics["ramet_release_period_seconds",] == 7 * 86_400
+    assert metrics["ramet_release_accepted_timestamp_seconds",] == settings
+    week = {"period": "2026-W01", "run": "2026-W01"}
+    releases = Releases.read(coordinator.folder).having(event="begun", sites=("rings",), **week)
+    started = datetime.fromisoformat(releases.entries[0].time).timestamp()
+    assert Monitor(party).facts().accepted_at == started
+    log = coordinator.folder / "releases.jsonl"
+    log.write_text(log.read_text().replace(releases.entries[0].time, "2026-01-01T00:00:00+00:00"))
+    accepted = Releases.read(coordinator.folder).having(event="accepted", **week).last_accepted
+    assert accepted is not None
+    Releases.read(coordinator.folder).having(event="refused", run="2026-W02", period="2026-W02")
+    facts = Monitor(party).facts()
+    assert facts.accepted_at == datetime.fromisoformat(accepted.time).timestamp()
+    expected = f"the run that counts: 2026-W01; the last was accepted on {accepted.time[:10]}"
+    assert expected in status_lines(facts)
+
+
+def test_how_many_runs_a_sites_policy_still_allows(site: Site) -> None:
+    assert Monitor(site).facts().runs_left == 20  # as `join` writes it
+    for run in range(3):
+        message = Payload({}, {"round": 1, "train": 1}, {"run": f"{run}"})
+        Answered(site.folder / "state" / "answered.json", f"{run}").begin(message, site.policy)
+    facts = Monitor(site).facts()
+    assert scraped(facts)["ramet_site_runs_left",] == 17
+    assert "runs that the policy still allows: 17" in status_lines(facts)
+    (site.folder / "policy.toml").write_text("")
+    assert Monitor(site).facts().runs_left is None
+
+
 def test_exactly_the_existing_metrics_are_documented(
     coordinator: Coordinator, site: Site, run: Path
 ) -> None:
     submit(coordinator, run)
     (coordinator.folder / "proxy.pid").write_text("1 1.0")
     facts = replace(
-        Monitor(coordinator).facts(),
+        Monitor(scheduled(coordinator)).facts(),
         sites={"rings": "online"},
+        runs_left=20,
         sent=Sent(1, last=NOW),
         heartbeat=1.0,
     )
@@ -397,9 +442,10 @@ def test_the_exporter_answers_without_pytorch(site: Site) -> None:
 def test_watch_prints_changes_and_ends_with_ctrl_c(site: Site) -> None:
     with ramet_program("deploy", "status", str(site.folder), "--watch") as program:
         assert program.stdout is not None
-        first = [program.stdout.readline() for _ in range(3)]
+        first = [program.stdout.readline() for _ in range(4)]
         assert first[0] == "supernode: not running\n"
         assert first[2] == "sent by this site: 0 replies, 0 bytes\n"
+        assert first[3] == "runs that the policy still allows: 20\n"
         with events_written_to(site.events):
             log_event(INFO, "data problem", reason="see this site's logs")
         assert program.stdout.readline().startswith("last problem: data problem at ")

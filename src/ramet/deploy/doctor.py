@@ -14,8 +14,11 @@ from ramet.deploy.consortium import OWN
 from ramet.deploy.coordinator import SETTINGS, SIGNING_CERTIFICATE, SIGNING_KEY, Coordinator
 from ramet.deploy.health import check_services
 from ramet.deploy.opening import find_party
+from ramet.deploy.policy_check import answered_so_far
 from ramet.deploy.probes import Check, check_connection, check_nginx, check_port
-from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, Site, SiteSettings
+from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, STATE, Site, SiteSettings
+from ramet.engine.site.ledger import NAME as LEDGER
+from ramet.engine.site.ledger import Ledger
 from ramet.errors import RametError
 from ramet.experiment import Experiment, checked_settings, default_data
 from ramet.flower.guard import app_hash, read_accepted
@@ -25,6 +28,8 @@ from ramet.policy import PolicyError, checked_policy
 
 _MIN_FREE_BYTES = 2 * 10**9
 _WARN_DAYS = 30
+_WARN_RUNS = 2
+"""With a run each month, a site is told so many months before its policy ends them."""
 
 
 def examine(folder: Path) -> Iterator[Check]:
@@ -87,7 +92,7 @@ def _check_site(party: Site) -> Iterator[Check]:
     )
     yield from check_services(party).values()
     yield _check_app(party.accepted)
-    yield _check_policy(party.folder / POLICY)
+    yield from _check_policy(party)
     yield _check_data(party)
     yield from party.check_connection()
 
@@ -146,15 +151,34 @@ def _check_app(accepted: Path) -> Check:
     return Check("accepted apps", ok, detail, remedy)
 
 
-def _check_policy(path: Path) -> Check:
-    """Check that the site's policy can be read; without it, the site takes part in no run."""
+def _check_policy(party: Site) -> Iterator[Check]:
+    """Check that the site's policy can be read, and that it allows some more runs.
+
+    Without a readable one, the site takes part in no run.
+    """
     try:
-        policy = checked_policy(path)
+        policy = checked_policy(party.folder / POLICY)
     except PolicyError as error:
-        return Check("policy", False, str(error), "Correct it; see `ramet policy show`.")
-    return Check(
-        "policy", True, f"secure sums {policy.secure}, sites in a run: {policy.members_sentence}"
-    )
+        yield Check("policy", False, str(error), "Correct it; see `ramet policy show`.")
+        return
+    new = "not told" if policy.new_rows is None else f"told from {policy.new_rows} on"
+    detail = f"secure sums {policy.secure}, sites in a run: {policy.members_sentence}"
+    yield Check("policy", True, f"{detail}; new rows: {new}")
+    if policy.runs is not None:
+        left = max(0, policy.runs - answered_so_far(party).runs)
+        detail = f"{left} left of the {policy.runs} that the policy allows"
+        yield Check("runs", left > _WARN_RUNS, detail, "Raise `runs` in policy.toml, if you agree.")
+    if policy.privacy is not None:
+        ledger = Ledger(party.folder / STATE / LEDGER)
+        more = ledger.more_runs(policy.privacy, _WARN_RUNS + 1)
+        if more is not None:
+            many = f"more than {_WARN_RUNS}" if more > _WARN_RUNS else str(more)
+            yield Check(
+                "privacy budget",
+                more > _WARN_RUNS,
+                f"{policy.privacy} allows {many} more runs like the last",
+                "Raise `epsilon` under [privacy] in policy.toml, if you agree.",
+            )
 
 
 def _check_data(party: Site) -> Check:

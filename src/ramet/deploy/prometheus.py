@@ -52,6 +52,14 @@ class _Collector(Collector):
         yield from _party_metrics(facts)
         if facts.run:
             yield from _run_metrics(facts.run)
+        if facts.accepted_at and facts.period:
+            help_text = "When a run was accepted last; before that, when the schedule began"
+            yield _gauge("release_accepted_timestamp_seconds", help_text, facts.accepted_at)
+            help_text = "The longest time between two scheduled runs"
+            yield _gauge("release_period_seconds", help_text, facts.period)
+        if facts.runs_left is not None:
+            help_text = "How many more runs the policy allows"
+            yield _gauge("site_runs_left", help_text, facts.runs_left)
         if facts.sent:
             yield from _site_metrics(facts.sent, facts.problems)
         if facts.heartbeat:

@@ -5,30 +5,36 @@ Does not import PyTorch, because monitoring runs all day.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from ramet.deploy import keys
-from ramet.deploy.coordinator import Coordinator
+from ramet.deploy.coordinator import SETTINGS, Coordinator
 from ramet.deploy.health import check_services
 from ramet.deploy.probes import Check
-from ramet.deploy.site import Site
+from ramet.deploy.releases import Releases
+from ramet.deploy.site import STATE, Site
 from ramet.errors import RametError
 from ramet.events import NAME, read_lines
+from ramet.policy import PolicyError
 from ramet.scale import PERCENT
 
 STATES = ("submitted", "running", "finished", "stopped", "failed")
 OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
 PROBLEMS = ("app refused", "run refused", "data problem", "message failed")
 _AUDIT = "audit.jsonl"  # as in ramet.engine.site.audit, which imports PyTorch
+_ANSWERED = "answered.json"  # as in ramet.engine.site.answered, which does too
 _RECENT_ROUNDS = 10
 _POLL_INTERVAL = 60.0
 
@@ -139,6 +145,14 @@ class Facts:
     superlink_error: str = ""
     """Why the SuperLink could not be queried."""
     run: RunFacts | None = None
+    accepted: str = ""
+    """The run that counts, in a consortium with a schedule."""
+    accepted_at: float | None = None
+    """When a run was accepted last or, before that, when the schedule began, as Unix time."""
+    period: float | None = None
+    """The longest time between two scheduled runs, in seconds."""
+    runs_left: int | None = None
+    """How many more runs the site's policy allows, if it limits them."""
     sent: Sent | None = None
     heartbeat: float | None = None
     """When the coordinator last accepted the site's heartbeat, as Unix time."""
@@ -183,17 +197,18 @@ class Monitor:
             },
             disk_free=shutil.disk_usage(party.folder).free,
             **(
-                self._coordinator_facts()
+                self._coordinator_facts(party)
                 if isinstance(party, Coordinator)
                 else self._site_facts(party)
             ),
         )
 
-    def _coordinator_facts(self) -> dict[str, Any]:
+    def _coordinator_facts(self, party: Coordinator) -> dict[str, Any]:
         return {
             "sites": self._sites,
             "superlink_error": self._superlink_error,
             "run": last_run(self._party.events),
+            **_schedule_facts(party),
         }
 
     def _site_facts(self, party: Site) -> dict[str, Any]:
@@ -204,7 +219,33 @@ class Monitor:
             "heartbeat": party.last_heartbeat,
             "problems": Counter(problem["event"] for problem in problems),
             "last_problem": _problem_text(problems[-1]) if problems else "",
+            "runs_left": _runs_left(party),
         }
+
+
+def _schedule_facts(party: Coordinator) -> dict[str, Any]:
+    schedule = party.consortium.schedule
+    if schedule is None:
+        return {}
+    releases = Releases.read(party.folder)
+    first = releases.entries[0] if releases.entries else None
+    since = releases.last_accepted or first
+    began = (party.folder / SETTINGS).stat().st_mtime
+    return {
+        "accepted": releases.current or "",
+        "accepted_at": datetime.fromisoformat(since.time).timestamp() if since else began,
+        "period": schedule.longest_period.total_seconds(),
+    }
+
+
+def _runs_left(party: Site) -> int | None:
+    """How many more runs the policy allows; about one that cannot be read, the doctor speaks."""
+    with suppress(PolicyError):
+        limit, record = party.policy.runs, party.folder / STATE / _ANSWERED
+        if limit is not None:
+            answered = json.loads(record.read_text())["runs"] if record.exists() else ()
+            return max(0, limit - len(answered))
+    return None
 
 
 def last_run(events: Path) -> RunFacts | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from rich.filesize import decimal
 
@@ -18,8 +18,15 @@ def status_lines(facts: Facts) -> list[str]:
         lines.append(f"sites: unknown; {facts.superlink_error}")
     if facts.run:
         lines += _run_lines(facts.run)
+    if facts.accepted and facts.accepted_at:
+        day = datetime.fromtimestamp(facts.accepted_at, UTC)
+        lines.append(
+            f"the run that counts: {facts.accepted}; the last was accepted on {day:%Y-%m-%d}"
+        )
     if facts.sent:
         lines += _site_lines(facts.sent, facts.last_problem)
+    if facts.runs_left is not None:
+        lines.append(f"runs that the policy still allows: {facts.runs_left}")
     return lines
 
 

@@ -89,6 +89,21 @@ class Ledger:
         used = _used(self.runs(), unit)
         return spent_epsilon(used, delta) if used else 0.0
 
+    def more_runs(self, ceiling: Ceiling, most: int) -> int | None:
+        """How many runs like the last one the ceiling allows, up to a number; None after none."""
+        runs = self.runs()
+        if not any(entry.rounds for entry in runs.values()):
+            return None
+        *_, last = (entry for entry in runs.values() if entry.rounds)
+        for number in range(most):
+            runs[f"another {number}"] = last
+            if (
+                excess_epsilon(_used(runs, ceiling.unit), ceiling.epsilon, ceiling.delta)
+                is not None
+            ):
+                return number
+        return most
+
     def uncounted(self, unit: Unit) -> int:
         """The number of runs with noise for another unit, which bound nothing for this one."""
         runs = self.runs().values()
