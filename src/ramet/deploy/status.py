@@ -24,9 +24,7 @@ def status_lines(facts: Facts) -> list[str]:
             f"the run that counts: {facts.accepted}; the last was accepted on {day:%Y-%m-%d}"
         )
     if facts.sent:
-        lines += _site_lines(facts.sent, facts.last_problem)
-    if facts.runs_left is not None:
-        lines.append(f"runs that the policy still allows: {facts.runs_left}")
+        lines += _site_lines(facts.sent, facts.runs_left, facts.last_problem)
     return lines
 
 
@@ -61,9 +59,11 @@ def _run_lines(run: RunFacts) -> Iterator[str]:
         yield f"no valid reply from {client}: {reason}"
 
 
-def _site_lines(sent: Sent, problem: str) -> Iterator[str]:
+def _site_lines(sent: Sent, runs_left: int | None, problem: str) -> Iterator[str]:
     if sent.replies:
         yield f"last reply: round {sent.round} of run {sent.run[:8]}, at {sent.last}"
     yield f"sent by this site: {sent.replies} replies, {decimal(sent.bytes)}"
+    if runs_left is not None:
+        yield f"runs that the policy still allows: {runs_left}"
     if problem:
         yield f"last problem: {problem}"
