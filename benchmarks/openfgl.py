@@ -74,11 +74,9 @@ def settings_of(method: str, split: int, **more: str) -> RunSettings:
 def ramet_scores(method: str, split: int) -> dict[str, float]:
     """The second run has the same rounds, and is for the models that clients have trained."""
     found: dict[str, float] = {}
-    models = (
-        {"merged": {}}
-        if method in PERSONAL
-        else {"merged": {}, "trained": {"site_model": "trained"}}
-    )
+    models: dict[str, dict[str, str]] = {"merged": {}}
+    if method not in PERSONAL:
+        models["trained"] = {"site_model": "trained"}
     for model, more in models.items():
         with tempfile.TemporaryDirectory() as folder:
             run = RunFolder.create(
@@ -145,10 +143,11 @@ def main() -> None:
 
 
 def _kept_run(openfgl: Path, side: str, method: str, split: int) -> None:
-    command = [sys.executable, __file__, openfgl, "--methods", method, "--side", side]
-    done = subprocess.run(
-        [*command, "--split", str(split)], check=True, text=True, stdout=subprocess.PIPE
-    )
+    command: list[str | Path] = [
+        *(sys.executable, __file__, openfgl),
+        *("--methods", method, "--side", side, "--split", str(split)),
+    ]
+    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE)
     with KEPT.open("a") as file:
         file.write(done.stdout.splitlines()[-1] + "\n")
 
