@@ -35,6 +35,7 @@ from ramet.flower.signed_grid import LOST
 from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed
 from ramet.flower.wire import IN_FLIGHT, GridWire
 from ramet.payload import Payload
+from ramet.policy import PolicyError
 
 RUN = "0" * 32
 Site = Callable[[Payload, bool], Payload | RecordDict | Error | None]
@@ -288,6 +289,7 @@ def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
     ("raised", "says"),
     [
         (RametError("another\nversion."), "another\\nversion."),
+        (PolicyError("20 runs are allowed"), "20 runs are allowed"),
         (ValueError("no rows"), "<class 'ValueError'>:<'no rows'>"),
     ],
 )

@@ -24,7 +24,7 @@ LOST = {
 """Flower's errors that did not come from the site, by the code in messages."""
 _LONGEST_REASON = 2000
 """Characters of a site's reason for not answering."""
-_OUR_ERROR = re.compile(r"<class 'ramet\.errors\.\w+'>:<'(?P<message>.*)'>", re.DOTALL)
+_OUR_ERROR = re.compile(r"<class 'ramet\.[\w.]+'>:<'(?P<message>.*)'>", re.DOTALL)
 """How Flower writes an error of ours that ended a site's answer."""
 
 
