@@ -120,6 +120,7 @@ def _node_graph(content: Content, description: Description) -> tuple[Graph, Tens
         kind_names=tuple(names),
         trained=torch.zeros(nodes.count, dtype=torch.bool),
         link_values=side_by_side(links),
+        ids=nodes.ids,
     )
     return graph, nodes.parts
 
@@ -137,7 +138,8 @@ def _edge_graph(content: Content, description: Description) -> tuple[Graph, Tens
 def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     names = sorted(description.nodes)
     types = tuple(
-        NodeType(name, content.nodes[name].count, content.nodes[name].features) for name in names
+        NodeType(name, nodes.count, nodes.features, nodes.ids)
+        for name, nodes in ((name, content.nodes[name]) for name in names)
     )
     counts = torch.tensor([0, *(kind.nodes for kind in types)])
     starts = dict(zip(names, counts.cumsum(0).tolist(), strict=False))
