@@ -6,14 +6,14 @@ import tomllib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from ramet.data.own.aggregates import aggregate_parts
 from ramet.data.own.columns import ColumnPart
 from ramet.data.own.hints import did_you_mean, how_to_write
-from ramet.data.own.label_columns import place_errors, target_errors
+from ramet.data.own.label_columns import place_errors, target_errors, two_meanings
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part, columns_of
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
@@ -195,6 +195,7 @@ class Description(Part):
         if self.unit and target_kind(self.task) != "number":
             errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
         errors += [*place_errors(self.task, self.nodes, self.edges), *_aggregate_errors(self)]
+        errors += two_meanings(self.nodes, self.edges, self.graphs)
         errors += _unknown_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
@@ -312,15 +313,24 @@ def read_toml(path: Path, problems: Problems) -> dict[str, Any] | None:
 def _problem(detail: Any) -> str:
     """What pydantic found, in words for the owner of the file."""
     where, text = [*map(str, detail["loc"])], detail["msg"].removeprefix("Value error, ")
-    depth = 3 if where[:1] in (["edges"], ["nodes"]) else 2
-    hint = how_to_write(where[0], where[depth - 1]) if len(where) >= depth else ""
+    depth = _DEPTHS.get(where[0], 1) if where else 0
+    place = where[0] if depth > 1 else ""
+    hint = how_to_write(place, where[depth - 1]) if len(where) >= depth > 0 else ""
     if where == ["split"]:
         hint = how_to_write("split", "by")
     if detail["type"] == "extra_forbidden":
         text = _no_such_key(where[-1])
+    elif detail["type"] == "missing" and depth == 1:
+        text = f"is missing{hint}"
+    elif where == ["task"]:
+        text += did_you_mean(str(detail["input"]), get_args(TaskName))
     elif hint and (len(where) <= depth or where[depth - 1] != "columns"):
         where, text = where[:depth], f"is not understood{hint}"
     return f"{'.'.join(where)}: {text}" if where else text
+
+
+_DEPTHS = {"nodes": 3, "edges": 3, "graphs": 2, "split": 2}
+"""How many names lead to a key in each part."""
 
 
 def _no_such_key(name: str) -> str:
