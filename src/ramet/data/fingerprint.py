@@ -45,4 +45,5 @@ def _add(sha256: Any, name: str, value: Any) -> None:
 
 def _is_empty(name: str, given: object) -> bool:
     """Whether these are values that links or labels do not have."""
-    return (isinstance(given, LinkValues) and not given) or (name, given) == ("label_scale", None)
+    optional = name in ("label_scale", "class_weights")
+    return (isinstance(given, LinkValues) and not given) or (optional and given is None)

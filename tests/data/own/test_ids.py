@@ -95,13 +95,14 @@ def test_ids_are_not_what_data_are_known_by(tmp_path: Path) -> None:
 def test_a_method_may_use_them(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(CLOSER)
     sites = [node_site(tmp_path / name, seed) for seed, name in enumerate("ab")]
+    runs: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("plain", "fedavg", {}),
+        ("closer", f"{tmp_path}/mine.py:closer", {}),
+        ("workers", f"{tmp_path}/mine.py:closer", {"workers": 2}),
+    )
     found = {
         name: ramet.run(method, "own", sites=sites, out=tmp_path / name, rounds=2, **given)
-        for name, method, given in (
-            ("plain", "fedavg", {}),
-            ("closer", f"{tmp_path}/mine.py:closer", {}),
-            ("workers", f"{tmp_path}/mine.py:closer", {"workers": 2}),
-        )
+        for name, method, given in runs
     }
     sums = {name: result.summary.sha256 for name, result in found.items()}
     assert sums["closer"] == sums["workers"]

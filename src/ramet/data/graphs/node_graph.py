@@ -54,8 +54,7 @@ class NodeGraph(HasEdges):
     kind_names: tuple[str, ...]
     trained: Tensor  # [nodes] whether training may use the node's label
     hops: Tensor | None = None
-    """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
-    see :mod:`ramet.models.hops`."""
+    """[nodes, (hops + 1) · features] sums over neighbours in place of links; see `models.hops`."""
     link_values: LinkValues = NO_VALUES
     """What links carry; direction 1 goes from left to right. With values, each link counts."""
     label_scale: Tensor | None = None
@@ -64,6 +63,7 @@ class NodeGraph(HasEdges):
     """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
     ids: NDArray[Any] | None = field(default=None, repr=False, compare=False)
     """[nodes] the site's own ids, for methods that may know them; None if they are unknown."""
+    class_weights: Tensor | None = None  # [classes] if the sites agreed on balanced ones
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -247,7 +247,7 @@ def node_graph_of(
     """The graph of stored tensors."""
     values, own = LinkValues.taken_from(tensors)
     return NodeGraph(
-        **own, classes=classes, kind_names=kind_names, outside=None, link_values=values
+        **own, classes=classes, kind_names=kind_names, outside=None, ids=None, link_values=values
     )
 
 

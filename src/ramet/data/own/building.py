@@ -19,7 +19,7 @@ from ramet.data.own.description import Description
 from ramet.data.own.links import links_of, side_by_side
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES, TARGETS, Level
+from ramet.data.own.schema import CLASSES, OF_EDGES, OF_LABELS, TARGETS, Level
 
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
@@ -47,7 +47,7 @@ class Unprepared:
             return None
         nodes, edges = dict(self.content.nodes), dict(self.content.edges)
         for table, values in self.columns.items():
-            if table == TARGETS:
+            if table in OF_LABELS:
                 continue
             features, name = preparation.features(table, values), table.removeprefix(OF_EDGES)
             if name == table:
@@ -64,6 +64,8 @@ def covers(
 ) -> bool:
     """Whether the preparation has all columns of the site; others are reported as problems."""
     for table, columns in description.prepared_tables.items():
+        if table == CLASSES:
+            continue  # new data and runs that start from others may do without
         where = f"[{table if table.startswith(OF_EDGES) else f'nodes.{table}'}]"
         where = "'label'" if table == TARGETS else where
         prepared = preparation.types.get(table, {})

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, StrictBool, ValidationError, model_validator
 
 from ramet.data.own.aggregates import aggregate_parts
 from ramet.data.own.columns import ColumnPart
@@ -18,6 +18,7 @@ from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part, columns_of
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import (
+    CLASSES,
     OF_EDGES,
     TARGETS,
     Level,
@@ -48,6 +49,8 @@ class Description(Part):
     edges: Annotated[dict[TypeName, EdgePart], Field(max_length=255)]
     graphs: GraphPart | None = None
     split: TimeSplit | None = None
+    class_counts: StrictBool = False
+    """Whether other sites learn how many samples each class has, for weights=balanced."""
     smallest_count: Annotated[int, Field(ge=1)] = SMALLEST_COUNT
     """Other sites learn nothing about columns and categories with fewer rows than this."""
 
@@ -140,8 +143,9 @@ class Description(Part):
         tables = [*sorted(self.nodes), *(f"{OF_EDGES}{name}" for name in sorted(self.edges))]
         declared = {name: self.prepared(name) for name in tables}
         with_columns = {name for name, part in self.nodes.items() if part.columns}
-        targets = {TARGETS: self.targets} if self.targets else {}
-        return {n: p for n, p in declared.items() if p or n in with_columns} | targets
+        labels = {TARGETS: self.targets} if self.targets else {}
+        labels |= {CLASSES: self.counted_classes} if self.counted_classes else {}
+        return {n: p for n, p in declared.items() if p or n in with_columns} | labels
 
     @property
     def level(self) -> Level:
@@ -170,6 +174,12 @@ class Description(Part):
         return self.classes if target_kind(self.task) == "class" else self.label_columns
 
     @property
+    def counted_classes(self) -> dict[str, ColumnPart]:
+        """The classes, if the sites agree on their shares."""
+        part = ColumnPart(kind="number", missing="refuse", unlike=True)
+        return dict.fromkeys(self.classes, part) if self.class_counts else {}
+
+    @property
     def targets(self) -> dict[str, ColumnPart]:
         """The numbers that are predicted, whose means and deviations the sites agree on."""
         if target_kind(self.task) != "number":
@@ -192,6 +202,8 @@ class Description(Part):
             errors.append("'classes' must list two or more different classes")
         elif len(self.label_columns) > 1:
             errors.append(f"{self.task} takes a single column as 'label'")
+        if self.class_counts and not self.classes:
+            errors.append(f"'class_counts' is for classes, and {self.task} has none. Remove it")
         if self.unit and target_kind(self.task) != "number":
             errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
         errors += [*place_errors(self.task, self.nodes, self.edges), *_aggregate_errors(self)]

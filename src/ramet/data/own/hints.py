@@ -16,6 +16,7 @@ _ONE = 'Write the name of one column, as in {} = "{}"'
 _TOP_KEYS = {
     "site": 'Write a letter, and up to 63 letters, digits, - and _, as in site = "north"',
     "classes": 'Write a list of names, as in classes = ["fine", "fraud"]',
+    "class_counts": "Write class_counts = true, without quotes",
     "unit": 'Write up to 40 characters, as in unit = "years"',
     "smallest_count": "Write a whole number from 1 on, as in smallest_count = 10",
 }
