@@ -83,6 +83,21 @@ def test_sites_may_agree_on_balanced_weights(given: dict[str, Any], tmp_path: Pa
     )
 
 
+def test_agreed_weights_stay_when_a_run_is_verified_resumed_or_goes_on(tmp_path: Path) -> None:
+    files = counting(tmp_path)
+    given: dict[str, Any] = {"rounds": 1, "weights": "balanced"}
+    first = run(tmp_path / "first", files, verified=True, **given)
+    due = first.samples("a").graph.label_scale
+    assert ramet.resume(first.folder).samples("a").graph.label_scale.equal(due)
+    table = pd.read_csv(tmp_path / "a" / "accounts.csv")
+    table["state"] = np.where(table["a"] > 0, "fraud", "honest")
+    table.to_csv(tmp_path / "a" / "accounts.csv", index=False)
+    later = run(tmp_path / "later", files, start_from=first.folder, **given)
+    assert later.samples("a").graph.label_scale.equal(due)
+    afresh = run(tmp_path / "afresh", files, **given)
+    assert afresh.samples("a").graph.label_scale[1] < due[1] / 2
+
+
 def test_counts_alone_change_nothing(tmp_path: Path) -> None:
     told = run(tmp_path / "told", counting(tmp_path / "one"), rounds=2)
     silent = run(tmp_path / "silent", counting(tmp_path / "two", more=""), rounds=2)
