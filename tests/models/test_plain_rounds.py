@@ -140,6 +140,8 @@ def trained(network: str, task: TargetTaskName, folder: Path) -> ramet.Result:
     options: dict[str, Any] = {"hidden": WIDTH, "dropout": 0, "algorithm": "sgd", "lr": 0.05}
     if network in ("gat", "gatv2"):
         options["heads"] = HEADS
+    if task in GRAPH_TASKS:
+        options["layers"] = 2
     return ramet.run(
         *("fedavg", "planted-targets"),
         network=network,
@@ -151,7 +153,6 @@ def trained(network: str, task: TargetTaskName, folder: Path) -> ramet.Result:
         epochs=1,
         weight_decay=0,
         **options,
-        **({"layers": 2} if task in GRAPH_TASKS else {}),
     )
 
 
