@@ -10,6 +10,7 @@ import pandas as pd
 TOML = """site = "{name}"
 task = "node-classification"
 classes = ["honest", "fraud"]
+{more}
 
 [nodes.account]
 file = "accounts.csv"
@@ -21,7 +22,9 @@ file = "payments.csv"
 """
 
 
-def rare_site(folder: Path, seed: int, nodes: int = 1000, share: float = 0.03) -> Path:
+def rare_site(
+    folder: Path, seed: int, nodes: int = 1000, share: float = 0.03, more: str = ""
+) -> Path:
     """A site where 3 % of the accounts are fraudulent, and overlap with honest ones."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(seed)
@@ -36,5 +39,5 @@ def rare_site(folder: Path, seed: int, nodes: int = 1000, share: float = 0.03) -
     links = pd.DataFrame({"source": pairs[0], "target": pairs[1]}).drop_duplicates()
     links.to_csv(folder / "payments.csv", index=False)
     path = folder / "site.toml"
-    path.write_text(TOML.format(name=folder.name))
+    path.write_text(TOML.format(name=folder.name, more=more))
     return path

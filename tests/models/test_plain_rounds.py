@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import (
     DirGNNConv,
     GATConv,
@@ -19,6 +19,7 @@ from torch_geometric.nn import (
     GINConv,
     GINEConv,
     SAGEConv,
+    global_add_pool,
 )
 
 import ramet
@@ -32,6 +33,7 @@ TASKS: dict[TargetTaskName, int] = {
     "node-multilabel": 2,
     "edge-classification": 2,
 }
+GRAPH_TASKS: dict[TargetTaskName, int] = {"graph-regression": 1, "graph-multilabel": 2}
 
 
 def inner(width: int, out: int) -> nn.Module:
@@ -94,6 +96,27 @@ class Plain(nn.Module):
         return logits
 
 
+class PlainOfGraphs(nn.Module):
+    """Two of PyG's layers, the sum over the nodes of each graph, and a head of two layers."""
+
+    def __init__(self, network: str, outputs: int) -> None:
+        super().__init__()
+        self.network, make = network, LAYERS[network]
+        self.embed = nn.Linear(2, WIDTH)
+        self.embed_links = nn.Linear(1, WIDTH) if network in READS_ATTRIBUTES else None
+        self.layers = nn.ModuleList([make(WIDTH, WIDTH, HEADS) for _ in range(2)])
+        self.hidden, self.classify = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, outputs)
+
+    def forward(self, data: Data) -> Tensor:
+        more = [] if self.embed_links is None else [self.embed_links(data.edge_attr)]
+        activation = functional.elu if self.network in ("gat", "gatv2") else functional.relu
+        x = self.embed(data.x)
+        for layer in self.layers:
+            x = activation(layer(x, data.edge_index, *more))
+        logits: Tensor = self.classify(self.hidden(global_add_pool(x, data.batch)).relu())
+        return logits
+
+
 def theirs(name: str, network: str) -> str:
     """The name of one of Ramet's arrays in the plain network."""
     name = name.removeprefix("nodes.")
@@ -112,19 +135,18 @@ def plain_loss(output: Tensor, y: Tensor, train: Tensor, task: str) -> Tensor:
     return functional.mse_loss(output[train], (known - known.mean()) / known.std(correction=0))
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("network", LAYERS)
-def test_a_round_is_a_step_of_a_plain_loop(
-    network: str, task: TargetTaskName, tmp_path: Path
-) -> None:
+def trained(network: str, task: TargetTaskName, folder: Path) -> ramet.Result:
+    """One step on all of a client's training samples."""
     options: dict[str, Any] = {"hidden": WIDTH, "dropout": 0, "algorithm": "sgd", "lr": 0.05}
     if network in ("gat", "gatv2"):
         options["heads"] = HEADS
-    result = ramet.run(
+    if task in GRAPH_TASKS:
+        options["layers"] = 2
+    return ramet.run(
         *("fedavg", "planted-targets"),
         network=network,
         rounds=1,
-        out=tmp_path / "run",
+        out=folder / "run",
         observe=lambda record: None,
         predicts=task,
         clients=1,
@@ -132,7 +154,13 @@ def test_a_round_is_a_step_of_a_plain_loop(
         weight_decay=0,
         **options,
     )
-    experiment, plain = RunFolder(result.folder).experiment(), Plain(network, task, TASKS[task])
+
+
+def check_equal(
+    result: ramet.Result, plain: nn.Module, network: str, loss_of: Callable[[Tensor], Tensor]
+) -> None:
+    """Check that a step of the plain network from the same start ends where the run did."""
+    experiment = RunFolder(result.folder).experiment()
     start = start_model_of(experiment, "site-1").state_dict()
     parameters = dict(plain.named_parameters())
     assert {theirs(name, network) for name in start} == {*parameters}
@@ -140,10 +168,7 @@ def test_a_round_is_a_step_of_a_plain_loop(
         for name, array in start.items():
             parameter = parameters[theirs(name, network)]
             parameter.copy_(array.view_as(parameter))
-    data = planted_targets(task, 0)
-    assert isinstance(data, Data)
-    loss = plain_loss(plain(data), data.y, experiment.samples("site-1").split.train, task)
-    torch.autograd.backward(loss)
+    torch.autograd.backward(loss_of(experiment.samples("site-1").split.train))
     torch.optim.SGD(plain.parameters(), lr=0.05).step()
     moved = 0.0
     for name, array in result.model("site-1").state_dict().items():
@@ -151,3 +176,32 @@ def test_a_round_is_a_step_of_a_plain_loop(
         torch.testing.assert_close(array, same, atol=1e-6, rtol=1e-5)
         moved += float((array - start[name]).abs().sum())
     assert moved > 0.01
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("network", LAYERS)
+def test_a_round_is_a_step_of_a_plain_loop(
+    network: str, task: TargetTaskName, tmp_path: Path
+) -> None:
+    plain, data = Plain(network, task, TASKS[task]), planted_targets(task, 0)
+    assert isinstance(data, Data)
+
+    def loss_of(train: Tensor) -> Tensor:
+        return plain_loss(plain(data), data.y, train, task)
+
+    check_equal(trained(network, task, tmp_path), plain, network, loss_of)
+
+
+@pytest.mark.parametrize("task", GRAPH_TASKS)
+@pytest.mark.parametrize("network", LAYERS)
+def test_a_round_on_graphs_is_a_step_of_a_plain_loop(
+    network: str, task: TargetTaskName, tmp_path: Path
+) -> None:
+    plain, data = PlainOfGraphs(network, GRAPH_TASKS[task]), planted_targets(task, 0)
+    assert isinstance(data, list)
+
+    def loss_of(train: Tensor) -> Tensor:
+        batch = Batch.from_data_list([data[number] for number in train.tolist()])
+        return plain_loss(plain(batch), batch.y, torch.arange(len(train)), f"node{task[5:]}")
+
+    check_equal(trained(network, task, tmp_path), plain, network, loss_of)

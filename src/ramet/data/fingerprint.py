@@ -12,8 +12,8 @@ from torch import Tensor
 from ramet.data.client_data import ClientData
 from ramet.data.graphs.link_values import LinkValues
 
-_DERIVED = ("structure", "spectrum")
-"""The fields with encodings that a method computes from the links."""
+_NOT_COUNTED = ("structure", "spectrum", "ids")
+"""The fields with encodings that a method computes from the links, and with names of nodes."""
 
 
 def data_sha256(data: ClientData[Any, Any]) -> str:
@@ -30,7 +30,7 @@ def _add(sha256: Any, name: str, value: Any) -> None:
     elif is_dataclass(value):
         for field in fields(value):
             given = getattr(value, field.name)
-            if field.name not in _DERIVED and not _is_empty(field.name, given):
+            if field.name not in _NOT_COUNTED and not _is_empty(field.name, given):
                 _add(sha256, f"{name}.{field.name}", given)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
@@ -45,4 +45,5 @@ def _add(sha256: Any, name: str, value: Any) -> None:
 
 def _is_empty(name: str, given: object) -> bool:
     """Whether these are values that links or labels do not have."""
-    return (isinstance(given, LinkValues) and not given) or (name, given) == ("label_scale", None)
+    optional = name in ("label_scale", "class_weights")
+    return (isinstance(given, LinkValues) and not given) or (optional and given is None)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ramet.data.own.schema import TARGETS, Aspect, check_fit, check_same_dates
+from ramet.data.own.schema import CLASSES, TARGETS, Aspect, check_fit, check_same_dates
 from ramet.engine.start import new_model, shared_shapes, start_extras, state_names
 from ramet.errors import RametError
 from ramet.experiment.capabilities import Can, chosen
@@ -298,6 +298,7 @@ def _check_no_sums(experiment: Experiment) -> None:
     for site, schema in experiment.raw_schemas.items():
         if schema.columns:
             what = "predicts numbers" if TARGETS in schema.columns else "declares columns"
+            what = "has class_counts" if CLASSES in schema.columns else what
             raise RametError(
                 f"{site} {what}, whose sums would leave without noise before round 1. Prepare "
                 "features at each site and give them as numbers, predict classes, or leave out "

@@ -24,7 +24,7 @@ from ramet.data.graphs.hetero_graph import Links, NodeType, Relation
 from ramet.data.graphs.link_values import LinkValues
 from ramet.data.own.columns import EPOCH, ColumnPart, ColumnValues, parsed
 from ramet.data.own.preparation import Preparation, PreparedColumn
-from ramet.data.own.schema import TARGETS, Schema, TargetKind
+from ramet.data.own.schema import OF_LABELS, Schema, TargetKind
 from ramet.export.inputs import Graph
 from ramet.models.pyg import EdgeType
 from ramet.models.shape import EdgeShape, GraphShape, LinkShape, NodeShape
@@ -86,7 +86,7 @@ class Form:
 
     @property
     def has_prepared_features(self) -> bool:
-        return self.preparation is not None and bool({*self.preparation.types} - {TARGETS})
+        return self.preparation is not None and bool({*self.preparation.types} - {*OF_LABELS})
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,8 @@ class TargetTask(Task):
         """The graph or graphs with the weights of classes, if the target has any."""
         if not isinstance(self.target, Classes):
             return graph
-        weights = self.target.class_weights(graph.labels[split.train], graph.classes)
+        given = graph.labels[split.train], graph.classes, graph.class_weights
+        weights = self.target.class_weights(*given)
         return graph if weights is None else replace(graph, label_scale=weights)
 
     def check_labels(self, labels: Tensor) -> None:

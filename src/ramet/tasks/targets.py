@@ -74,7 +74,8 @@ class Classes(Target):
     """One of several classes: cross-entropy, or focal loss (Lin et al., ICCV 2017).
 
     Args:
-        weights: one for each class; or "balanced", from a client's own training samples.
+        weights: one for each class; or "balanced", from a client's own training samples, or those
+            of all clients if they agreed.
         focal: the exponent by which samples count less that are predicted well; 0: cross-entropy.
     """
 
@@ -93,10 +94,14 @@ class Classes(Target):
             losses = losses * (1 - right).clamp(min=1e-8) ** self.focal
         return losses.mean()
 
-    def class_weights(self, training: Tensor, classes: int) -> Tensor | None:  # [classes]
+    def class_weights(
+        self, training: Tensor, classes: int, agreed: Tensor | None = None
+    ) -> Tensor | None:  # [classes]
         """None without weights; balanced ones have a mean of 1 over the training samples."""
         if not self.weights:
             return None
+        if self.weights == "balanced" and agreed is not None:
+            return agreed
         if self.weights == "balanced":
             counts = training.bincount(minlength=classes)
             return training.numel() / (classes * counts.clamp(min=1)).float()

@@ -24,6 +24,8 @@ file = "transfers.csv"
 LABEL, ID = 'label = "state"', 'id = "number"'
 NAMED = f"{LABEL}\n{ID}"
 NO_COLUMN = "there is no such column. The columns are number, source, target, amount, state, part"
+ONE_LABEL = 'is not understood. Write the name of one column, as in label = "state".'
+ONE_ID = 'is not understood. Write the name of one column, as in id = "number".'
 NO_LABEL = "site.toml: no [edges.TYPE] has 'label', the column with the class."
 NO_DATE = "lacks 'time', the column with the date of each row, for [split]."
 BY_TIME = '[split]\nby = "time"\nshares = [0.6, 0.2, 0.2]\n'
@@ -42,10 +44,11 @@ MISTAKES: dict[str, Mistake] = {
     "misspelt label": ('label = "stat"', {}, {}, f"{NO_COLUMN}. Did you mean 'state'?"),
     "other case": ('label = "State"', {}, {}, f"{NO_COLUMN}. Did you mean 'state'?"),
     "label not there": ('label = "fraud"', {}, {}, f"'fraud': {NO_COLUMN}."),
-    "label as a flag": ("label = true", {}, {}, "site.toml: edges.transfer.label"),
-    "label as a list": ('label = ["state"]', {}, {}, "site.toml: edges.transfer.label"),
-    "label as a number": ("label = 3", {}, {}, "site.toml: edges.transfer.label"),
-    "an empty label": ('label = ""', {}, {}, "site.toml: edges.transfer.label"),
+    **{
+        f"label {given}": (f"label = {given}", {}, {}, f"edges.transfer.label: {ONE_LABEL}")
+        for given in ("true", '["state"]', "3", '""')
+    },
+    "label is the source": ('label = "source"', {}, {}, "has 'source' as 'label' and as 'source'."),
     "lables": ('lable = "state"', {}, {}, "there is no such key. Did you mean 'label'?"),
     "label twice": (f"{LABEL}\n{LABEL}", {}, {}, "is not valid TOML"),
     "label as a feature": (
@@ -119,9 +122,17 @@ MISTAKES: dict[str, Mistake] = {
     "misspelt split": (f'{LABEL}\nsplit = "parts"', {}, {}, f"{NO_COLUMN}. Did you mean 'part'?"),
     "id not there": (f'{LABEL}\nid = "key"', {}, {}, f"'key': {NO_COLUMN}."),
     "misspelt id": (f'{LABEL}\nid = "numbr"', {}, {}, f"{NO_COLUMN}. Did you mean 'number'?"),
-    "id as a number": (f"{LABEL}\nid = 1", {}, {}, "site.toml: edges.transfer.id"),
-    "id as a list": (f'{LABEL}\nid = ["number"]', {}, {}, "site.toml: edges.transfer.id"),
-    "an empty id": (f'{LABEL}\nid = ""', {}, {}, "site.toml: edges.transfer.id"),
+    **{
+        f"id {given}": (f"{LABEL}\nid = {given}", {}, {}, f"edges.transfer.id: {ONE_ID}")
+        for given in ("1", "1.5", "true", '""', "[]", '["number"]', '{ number = "id" }')
+    },
+    "id as a date": (f"{LABEL}\nid = 2026-01-01", {}, {}, f"edges.transfer.id: {ONE_ID}"),
+    "id in other case": (f'{LABEL}\nid = "Number"', {}, {}, "Did you mean 'number'?"),
+    "id without quotes": (f"{LABEL}\nid = number", {}, {}, "is not valid TOML"),
+    "id is the label": (f'{LABEL}\nid = "state"', {}, {}, "has 'state' as 'label' and as 'id'."),
+    "ids": (f'{LABEL}\nids = "number"', {}, {}, "there is no such key. Did you mean 'id'?"),
+    "id for links": (ID, {"edge-classification": "link-prediction"}, {}, NOT_READ),
+    "id of every row the same": (f'{LABEL}\nid = "part"', {}, {}, "'train' already appears in"),
     "id for nodes": (ID, {"edge-class": "node-class"}, {}, NOT_READ),
     "id as a feature": (
         f'{NAMED}\nfeatures = ["number"]',
@@ -133,6 +144,13 @@ MISTAKES: dict[str, Mistake] = {
     "an id is missing": (NAMED, {}, {"t0": ""}, f"{ROW} 'number': the id is missing."),
     "unknown account": (NAMED, {}, {"n0": "x9"}, f"{ROW} 'source': there is no account 'x9'"),
 }
+
+
+OF_ID = [name for name, (lines, _, cells, _) in MISTAKES.items() if "id" in lines or "t0" in cells]
+
+
+def test_both_keys_have_twenty_mistakes() -> None:
+    assert min(len(OF_ID), len(MISTAKES) - len(OF_ID)) >= 20
 
 
 def reported(folder: Path, mistake: Mistake) -> list[str]:

@@ -239,7 +239,7 @@ def test_duplicate_links_to_predict_are_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('site = "x"', 'site = "../x"', "site: String should match pattern"),
+        ('site = "x"', 'site = "../x"', "site: is not understood. Write a letter, and up to 63"),
         ("node-classification", "guessing", "task: Input should be 'graph-classification'"),
         ('"ill"]', '"healthy"]', "two or more different classes"),
         ("[nodes.patient]", "[nodes.state_dict]", "'state_dict' is a reserved name"),

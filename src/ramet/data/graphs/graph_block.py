@@ -121,6 +121,7 @@ class GraphBlock:
     """The number of nodes, where a node means the same in every graph; 0 otherwise."""
     spectrum: Tensor = field(default_factory=lambda: torch.empty(0))  # rows as in Batch, unpadded
     link_values: LinkValues = NO_VALUES  # as in Batch
+    class_weights: Tensor | None = None  # [classes] if the sites agreed on balanced ones
 
     @property
     def graphs(self) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ramet.data.graphs.channel import Channel, by_row
@@ -22,6 +23,8 @@ class NodeType:
     name: str
     nodes: int
     features: Tensor | None = None  # [nodes, width]
+    ids: NDArray[Any] | None = field(default=None, repr=False, compare=False)
+    """[nodes] as in `NodeGraph`"""
 
     @property
     def width(self) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -51,17 +52,18 @@ class NodeGraph(HasEdges):
     right: Tensor  # [links] int32
     kinds: Tensor  # [links] the true kind, for methods that may know it
     kind_names: tuple[str, ...]
-    trained: Tensor
-    """[nodes] whether training may use the node's label."""
+    trained: Tensor  # [nodes] whether training may use the node's label
     hops: Tensor | None = None
-    """[nodes, (hops + 1) · features] sums over neighbours that a network uses in place of links;
-    see :mod:`ramet.models.hops`."""
+    """[nodes, (hops + 1) · features] sums over neighbours in place of links; see `models.hops`."""
     link_values: LinkValues = NO_VALUES
     """What links carry; direction 1 goes from left to right. With values, each link counts."""
     label_scale: Tensor | None = None
     """[2, outputs] means and deviations of numbers, if clients agreed; or weights of classes."""
     outside: Outside | None = None
     """Links to nodes at other sites, for methods that may know them; None if they are unknown."""
+    ids: NDArray[Any] | None = field(default=None, repr=False, compare=False)
+    """[nodes] the site's own ids, for methods that may know them; None if they are unknown."""
+    class_weights: Tensor | None = None  # [classes] if the sites agreed on balanced ones
 
     @cached_property
     def trained_nodes(self) -> Tensor:
@@ -69,8 +71,7 @@ class NodeGraph(HasEdges):
         return self.trained.nonzero().flatten()
 
     @cached_property
-    def trained_labels(self) -> Tensor:
-        """[training nodes]"""
+    def trained_labels(self) -> Tensor:  # [training nodes]
         return self.labels[self.trained_nodes]
 
     @property
@@ -82,8 +83,7 @@ class NodeGraph(HasEdges):
         return self.left.numel()
 
     @property
-    def x(self) -> Tensor:
-        """[nodes, features]"""
+    def x(self) -> Tensor:  # [nodes, features]
         return self.features
 
     @cached_property
@@ -163,6 +163,7 @@ class NodeGraph(HasEdges):
             kinds=self.kinds[links],
             link_values=self.link_values[links].turned(left > right),
             outside=None,
+            ids=None if self.ids is None else self.ids[nodes.cpu().numpy()],
         )
 
     def with_neighbours(self, owners: Tensor, features: Tensor) -> NodeGraph:
@@ -178,6 +179,7 @@ class NodeGraph(HasEdges):
             right=torch.cat([self.right, added.to(torch.int32)]),
             kinds=functional.pad(self.kinds, (0, count)),
             link_values=self.link_values.lengthened(count),
+            ids=None,
         )
         joined.__dict__["sparse_features"] = None  # not worth it for a graph that is used once
         return joined
@@ -245,7 +247,7 @@ def node_graph_of(
     """The graph of stored tensors."""
     values, own = LinkValues.taken_from(tensors)
     return NodeGraph(
-        **own, classes=classes, kind_names=kind_names, outside=None, link_values=values
+        **own, classes=classes, kind_names=kind_names, outside=None, ids=None, link_values=values
     )
 
 

@@ -19,7 +19,7 @@ from ramet.data.own.description import Description
 from ramet.data.own.links import links_of, side_by_side
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.problems import Problems
-from ramet.data.own.schema import OF_EDGES, TARGETS, Level
+from ramet.data.own.schema import CLASSES, OF_EDGES, OF_LABELS, TARGETS, Level
 
 Graph: TypeAlias = GraphBlock | NodeGraph | HeteroGraph
 
@@ -47,7 +47,7 @@ class Unprepared:
             return None
         nodes, edges = dict(self.content.nodes), dict(self.content.edges)
         for table, values in self.columns.items():
-            if table == TARGETS:
+            if table in OF_LABELS:
                 continue
             features, name = preparation.features(table, values), table.removeprefix(OF_EDGES)
             if name == table:
@@ -64,6 +64,8 @@ def covers(
 ) -> bool:
     """Whether the preparation has all columns of the site; others are reported as problems."""
     for table, columns in description.prepared_tables.items():
+        if table == CLASSES:
+            continue  # new data and runs that start from others may do without
         where = f"[{table if table.startswith(OF_EDGES) else f'nodes.{table}'}]"
         where = "'label'" if table == TARGETS else where
         prepared = preparation.types.get(table, {})
@@ -120,6 +122,7 @@ def _node_graph(content: Content, description: Description) -> tuple[Graph, Tens
         kind_names=tuple(names),
         trained=torch.zeros(nodes.count, dtype=torch.bool),
         link_values=side_by_side(links),
+        ids=nodes.ids,
     )
     return graph, nodes.parts
 
@@ -137,7 +140,8 @@ def _edge_graph(content: Content, description: Description) -> tuple[Graph, Tens
 def _hetero_graph(content: Content, description: Description) -> tuple[Graph, Tensor | None]:
     names = sorted(description.nodes)
     types = tuple(
-        NodeType(name, content.nodes[name].count, content.nodes[name].features) for name in names
+        NodeType(name, nodes.count, nodes.features, nodes.ids)
+        for name, nodes in ((name, content.nodes[name]) for name in names)
     )
     counts = torch.tensor([0, *(kind.nodes for kind in types)])
     starts = dict(zip(names, counts.cumsum(0).tolist(), strict=False))

@@ -145,8 +145,9 @@ def parsed(part: ColumnPart, cells: Values, report: Report) -> Values:
 
 def _number(text: str) -> float:
     value = float(text)
-    if not np.isfinite(np.float32(value)):
-        raise ValueError(text)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.float32(value)):
+            raise ValueError(text)
     return value
 
 

@@ -6,18 +6,19 @@ import tomllib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, StrictBool, ValidationError, model_validator
 
 from ramet.data.own.aggregates import aggregate_parts
 from ramet.data.own.columns import ColumnPart
 from ramet.data.own.hints import did_you_mean, how_to_write
-from ramet.data.own.label_columns import place_errors, target_errors
+from ramet.data.own.label_columns import place_errors, target_errors, two_meanings
 from ramet.data.own.parts import EdgePart, GraphPart, NodePart, Part, columns_of
 from ramet.data.own.preparation import SMALLEST_COUNT
 from ramet.data.own.problems import Problems
 from ramet.data.own.schema import (
+    CLASSES,
     OF_EDGES,
     TARGETS,
     Level,
@@ -48,6 +49,8 @@ class Description(Part):
     edges: Annotated[dict[TypeName, EdgePart], Field(max_length=255)]
     graphs: GraphPart | None = None
     split: TimeSplit | None = None
+    class_counts: StrictBool = False
+    """Whether other sites learn how many samples each class has, for weights=balanced."""
     smallest_count: Annotated[int, Field(ge=1)] = SMALLEST_COUNT
     """Other sites learn nothing about columns and categories with fewer rows than this."""
 
@@ -140,8 +143,9 @@ class Description(Part):
         tables = [*sorted(self.nodes), *(f"{OF_EDGES}{name}" for name in sorted(self.edges))]
         declared = {name: self.prepared(name) for name in tables}
         with_columns = {name for name, part in self.nodes.items() if part.columns}
-        targets = {TARGETS: self.targets} if self.targets else {}
-        return {n: p for n, p in declared.items() if p or n in with_columns} | targets
+        labels = {TARGETS: self.targets} if self.targets else {}
+        labels |= {CLASSES: self.counted_classes} if self.counted_classes else {}
+        return {n: p for n, p in declared.items() if p or n in with_columns} | labels
 
     @property
     def level(self) -> Level:
@@ -170,6 +174,12 @@ class Description(Part):
         return self.classes if target_kind(self.task) == "class" else self.label_columns
 
     @property
+    def counted_classes(self) -> dict[str, ColumnPart]:
+        """The classes, if the sites agree on their shares."""
+        part = ColumnPart(kind="number", missing="refuse", unlike=True)
+        return dict.fromkeys(self.classes, part) if self.class_counts else {}
+
+    @property
     def targets(self) -> dict[str, ColumnPart]:
         """The numbers that are predicted, whose means and deviations the sites agree on."""
         if target_kind(self.task) != "number":
@@ -192,9 +202,12 @@ class Description(Part):
             errors.append("'classes' must list two or more different classes")
         elif len(self.label_columns) > 1:
             errors.append(f"{self.task} takes a single column as 'label'")
+        if self.class_counts and not self.classes:
+            errors.append(f"'class_counts' is for classes, and {self.task} has none. Remove it")
         if self.unit and target_kind(self.task) != "number":
             errors.append(f"'unit' is for numbers, and {self.task} has none. Remove it")
         errors += [*place_errors(self.task, self.nodes, self.edges), *_aggregate_errors(self)]
+        errors += two_meanings(self.nodes, self.edges, self.graphs)
         errors += _unknown_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
             errors.append(f"{self.task} takes a single node type")
@@ -312,15 +325,24 @@ def read_toml(path: Path, problems: Problems) -> dict[str, Any] | None:
 def _problem(detail: Any) -> str:
     """What pydantic found, in words for the owner of the file."""
     where, text = [*map(str, detail["loc"])], detail["msg"].removeprefix("Value error, ")
-    depth = 3 if where[:1] in (["edges"], ["nodes"]) else 2
-    hint = how_to_write(where[0], where[depth - 1]) if len(where) >= depth else ""
+    depth = _DEPTHS.get(where[0], 1) if where else 0
+    place = where[0] if depth > 1 else ""
+    hint = how_to_write(place, where[depth - 1]) if len(where) >= depth > 0 else ""
     if where == ["split"]:
         hint = how_to_write("split", "by")
     if detail["type"] == "extra_forbidden":
         text = _no_such_key(where[-1])
+    elif detail["type"] == "missing" and depth == 1:
+        text = f"is missing{hint}"
+    elif where == ["task"]:
+        text += did_you_mean(str(detail["input"]), get_args(TaskName))
     elif hint and (len(where) <= depth or where[depth - 1] != "columns"):
         where, text = where[:depth], f"is not understood{hint}"
     return f"{'.'.join(where)}: {text}" if where else text
+
+
+_DEPTHS = {"nodes": 3, "edges": 3, "graphs": 2, "split": 2}
+"""How many names lead to a key in each part."""
 
 
 def _no_such_key(name: str) -> str:

@@ -12,11 +12,30 @@ _FLAG_WORDS = ("yes", "no", "true", "false", "y", "n", "t", "f")
 _NO_VALUE = ("nan", "na", "n/a", "none", "null", "inf", "-inf", "+inf", "infinity", "-infinity")
 OF_NODES = "[nodes.NAME.columns]"
 _EXCEL = (".xls", ".xlsx", ".xlsm", ".ods")
+_ONE = 'Write the name of one column, as in {} = "{}"'
+_TOP_KEYS = {
+    "site": 'Write a letter, and up to 63 letters, digits, - and _, as in site = "north"',
+    "classes": 'Write a list of names, as in classes = ["fine", "fraud"]',
+    "class_counts": "Write class_counts = true, without quotes",
+    "unit": 'Write up to 40 characters, as in unit = "years"',
+    "smallest_count": "Write a whole number from 1 on, as in smallest_count = 10",
+}
+_ROW_KEYS = {
+    "id": _ONE.format("id", "number"),
+    "split": _ONE.format("split", "part"),
+    "time": _ONE.format("time", "date"),
+}
+_LABEL = (
+    'Write the name of a column, as in label = "age", or of several, as in label = ["age", "risk"]'
+)
 _EDGE_KEYS = {
+    **_ROW_KEYS,
+    "source": _ONE.format("source", "payer"),
+    "target": _ONE.format("target", "payee"),
+    "label": _ONE.format("label", "state"),
     "features": 'Write the columns of numbers, as in features = ["amount", "fee"]',
     "columns": 'Write [edges.TYPE.columns], and below it lines such as amount = "number"',
-    "weight": 'Write the name of one column, as in weight = "amount"',
-    "time": 'Write the name of one column, as in time = "date"',
+    "weight": _ONE.format("weight", "amount"),
     "age": "Write age = true, without quotes",
     "directed": "Write directed = true, without quotes",
     "aggregate": 'Write a list of sum, mean and count, as in aggregate = ["sum", "count"]',
@@ -34,9 +53,10 @@ _SPLIT_KEYS = {
 }
 _KEYS = {
     "edges": _EDGE_KEYS,
-    "nodes": {"time": _EDGE_KEYS["time"]},
-    "graphs": {"time": _EDGE_KEYS["time"]},
+    "nodes": {**_ROW_KEYS, "label": _LABEL},
+    "graphs": {**_ROW_KEYS, "label": _LABEL},
     "split": _SPLIT_KEYS,
+    "": _TOP_KEYS,
 }
 TIME_HINT = "Fill it in, or leave the row out"
 NEGATIVE_HINT = (
@@ -47,7 +67,7 @@ SAVE_AS_CSV = "In a spreadsheet program, save the sheet as CSV in UTF-8, with co
 
 
 def how_to_write(place: str, key: str) -> str:
-    """How to write a key of a node type, an edge type, [graphs] or [split]."""
+    """How to write a key of a node type, an edge type, [graphs] or [split]; of "", at the top."""
     hint = _KEYS.get(place, {}).get(key)
     return f". {hint}" if hint else ""
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ramet.data.own.columns import ColumnPart, parsed
-from ramet.data.own.parts import EdgePart, NodePart
+from ramet.data.own.parts import EdgePart, GraphPart, NodePart, columns_of
 from ramet.data.own.schema import Kind, TaskName, level_of
 from ramet.data.own.tables import NO_PART, Table
 
@@ -63,3 +63,19 @@ def place_errors(
                     f"[edges.{name}] has '{key}', which {task} does not read. Remove it, or write "
                     'task = "edge-classification"'
                 )
+
+
+def two_meanings(
+    nodes: Mapping[str, NodePart], edges: Mapping[str, EdgePart], graphs: GraphPart | None
+) -> Iterator[str]:
+    """Columns that are the label and something else."""
+    parts: dict[str, NodePart | EdgePart | GraphPart] = {
+        **{f"[nodes.{name}]": part for name, part in nodes.items()},
+        **{f"[edges.{name}]": part for name, part in edges.items()},
+        **({"[graphs]": graphs} if graphs else {}),
+    }
+    for where, part in parts.items():
+        labels = columns_of(part.label)
+        for key in ("id", "source", "target", "split", "time"):
+            if (column := getattr(part, key, None)) in labels:
+                yield f"{where} has '{column}' as 'label' and as '{key}'. Name another column"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ramet.data.own.columns import ColumnPart, ColumnValues, Values
 from ramet.data.own.ranges import plain_features
-from ramet.data.own.schema import TARGETS
+from ramet.data.own.schema import OF_LABELS
 from ramet.data.own.site import Site
 
 _NUMBER = ColumnPart(kind="number")
@@ -25,7 +25,7 @@ def observed(site: Site) -> dict[str, ColumnValues]:
     counted = {} if site.by_time is None else site.by_time.counted
     found = {}
     for table, columns in site.columns.items():
-        if table != TARGETS:
+        if table not in OF_LABELS:
             rows = site.own_rows.count.get(table, columns.rows)
             told = int(counted[table][:rows].sum()) if table in counted else rows
             found[table] = columns.first(told)

@@ -79,19 +79,21 @@ SiteName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 """Restricted because it is also the name of a folder."""
 TypeName: TypeAlias = Annotated[SiteName, AfterValidator(_not_reserved)]
 OF_EDGES = "edges."
-TARGETS = ".targets"
-"""The table of the numbers that are predicted, among those of columns."""
+TARGETS, CLASSES = ".targets", ".classes"
+"""The tables of what is predicted, numbers or classes, among those of columns."""
+OF_LABELS = (TARGETS, CLASSES)
 TableName: TypeAlias = Annotated[
     str,
-    Field(pattern=r"^((edges\.)?[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\.targets)$"),
+    Field(pattern=r"^((edges\.)?[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\.targets|\.classes)$"),
     AfterValidator(_not_reserved),
 ]
-"""A node type, ``edges.TYPE``, or the targets."""
+"""A node type, ``edges.TYPE``, or what is predicted."""
 
 
 def shown_column(table: str, column: str) -> str:
     """How messages name a column, or what is predicted."""
-    return f"label {column}" if table == TARGETS else f"{table}.{column}"
+    what = {TARGETS: "label", CLASSES: "class"}.get(table)
+    return f"{what} {column}" if what else f"{table}.{column}"
 
 
 Column: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]

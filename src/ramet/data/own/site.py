@@ -39,10 +39,10 @@ from ramet.data.own.preparation import Preparation, SiteSums, agreed
 from ramet.data.own.preparer import Preparer
 from ramet.data.own.problems import Problem, Problems, SiteDataError
 from ramet.data.own.remarks import merged_links, unused_columns
-from ramet.data.own.schema import TARGETS, Schema, TaskName
+from ramet.data.own.schema import CLASSES, OF_LABELS, Schema, TaskName
 from ramet.data.own.scoring import scored_parts, scored_times, unlabelled
 from ramet.data.own.tables import NO_PART, Ids
-from ramet.data.own.targets import add_targets, scaled
+from ramet.data.own.targets import add_classes, add_targets, balanced, scaled
 from ramet.data.splits import PARTS, Split, counts_of, has_rare_class, node_split, stratified
 
 MIN_SAMPLES = 10
@@ -93,6 +93,7 @@ class Site:
         if built is None:
             return None
         graph = scaled(built.graph, preparation)
+        graph = balanced(graph, preparation) if CLASSES in self.columns else graph
         prepared = replace(self, graph=graph, later=built.later)
         return replace(prepared, unprepared=None, by_time=None)
 
@@ -237,11 +238,15 @@ def build_site(
     columns = dict(preparer.columns)
     if is_split:
         add_targets(preparer, built.graph, description, parts)
-    known = preparation or agreed({"": preparer.sums(*({TARGETS} & preparer.columns.keys()))})
+        stubs = content.stubs(description.labelled)
+        add_classes(preparer, built.graph, description, parts, stubs)
+    alone = {*OF_LABELS} & preparer.columns.keys()
+    known = preparation or agreed({"": preparer.sums(*sorted(alone))})
+    graph = scaled(built.graph, known)
     site = Site(
         name=description.site,
         schema=description.site_schema,
-        graph=scaled(built.graph, known),
+        graph=balanced(graph, known) if CLASSES in preparer.columns else graph,
         parts=parts,
         columns={name: preparer.told(name) for name in preparer.columns},
         ids=_ids(content),

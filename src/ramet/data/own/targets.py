@@ -1,9 +1,10 @@
-"""Numbers that are predicted: their means and deviations, on which sites agree."""
+"""What is predicted: means and deviations of numbers, and shares of classes, if sites agree."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from ramet.data.own.columns import ColumnValues
 from ramet.data.own.description import Description
 from ramet.data.own.preparation import Preparation
 from ramet.data.own.preparer import Preparer
-from ramet.data.own.schema import TARGETS
+from ramet.data.own.schema import CLASSES, TARGETS
 
 _TRAIN = 0
 
@@ -28,6 +29,32 @@ def add_targets(
     numbers = labels.double().numpy()
     values = {name: numbers[:, column] for column, name in enumerate(description.targets)}
     preparer.columns[TARGETS] = ColumnValues(description.targets, values, len(labels))
+
+
+def add_classes(
+    preparer: Preparer, graph: Graph, description: Description, parts: Tensor | None, stubs: int
+) -> None:
+    """Let the preparer count the classes, of the same samples as numbers.
+
+    If a class is too rare at the site, it tells nothing about any.
+    """
+    classes = description.counted_classes
+    if not classes or isinstance(graph, HeteroGraph):
+        return
+    labels = graph.labels[: len(graph.labels) - stubs] if parts is None else graph.labels
+    labels = labels if parts is None else labels[parts == _TRAIN]
+    counts = labels.bincount(minlength=len(classes))
+    told = labels.numpy() if int(counts.min()) >= preparer.smallest else np.empty(0, np.int64)
+    values = {name: (told == number) * 1.0 for number, name in enumerate(classes)}
+    preparer.columns[CLASSES] = ColumnValues(classes, values, len(told))
+
+
+def balanced(graph: Graph, preparation: Preparation) -> Graph:
+    """The graph with weights of classes by the agreed shares, if all classes have one."""
+    shares = [one.mean for one in preparation.types.get(CLASSES, {}).values()]
+    if not shares or min(shares) <= 0 or isinstance(graph, HeteroGraph):
+        return graph
+    return replace(graph, class_weights=1 / (len(shares) * torch.tensor(shares)))
 
 
 def scaled(graph: Graph, preparation: Preparation) -> Graph:
