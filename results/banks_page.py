@@ -62,9 +62,10 @@ def short_answer() -> str:
     found = _answered(cases())
     network, trees = (statuses(found, TOGETHER[0], than)["holds"] for than in BY_ITSELF)
     return (
-        f"On *synthetic* banks, FedAvg is shown to be ahead of both models that a bank trains alone "
-        f"in **{_ahead_of_both(found)} of {plural(len(found), 'comparison')}**: of the same network "
-        f"in {network}, of boosted trees in {trees}. [How that was measured](docs/banks.md)."
+        f"On *synthetic* banks, FedAvg is shown to be ahead of both models that a bank trains "
+        f"alone in **{_ahead_of_both(found)} of {plural(len(found), 'comparison')}**: of the same "
+        f"network in {network}, of boosted trees in {trees}. [How that was "
+        f"measured](docs/banks.md)."
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables that follow from the code: authors' protocols, what does not work together, and patches."""
+"""Tables from the code: authors' protocols, what does not work together, patches of Flower."""
 
 from __future__ import annotations
 
