@@ -1,4 +1,4 @@
-"""Marks long code in tables, such as a method with its options, so that the style lets it break."""
+"""Lets long code in tables break after commas, such as a method with its options."""
 
 from __future__ import annotations
 
@@ -10,4 +10,8 @@ _LONG = re.compile(r"<code>([^<]{28,})</code>")
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    return _CELL.sub(lambda cell: _LONG.sub(r'<code class="long">\1</code>', cell[0]), html)
+    return _CELL.sub(lambda cell: _LONG.sub(_breakable, cell[0]), html)
+
+
+def _breakable(code: re.Match[str]) -> str:
+    return f'<code class="long">{code[1].replace(",", ",<wbr>")}</code>'
