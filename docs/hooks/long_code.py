@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
-_LONG = re.compile(r"<code>([^<]{28,})</code>")
+_LONG = re.compile(r"<code>([^<\s]{28,})</code>")
 
 
 def on_page_content(html: str, **_: Any) -> str:
