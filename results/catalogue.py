@@ -1,4 +1,4 @@
-"""Tables that follow from the code: authors' protocols, and what does not work together."""
+"""Tables from the code: authors' protocols, what does not work together, patches of Flower."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ramet.experiment.capabilities import CAPABILITIES, Can
 from ramet.experiment.compatibility import ANY_NAMES, REFUSED, Kind
+from ramet.flower.patches import PATCHES
 from ramet.papers.deviations import deviations, methods_of_papers, not_followed
 from ramet.report.text import markdown_table
 
@@ -35,6 +36,15 @@ def compatibility_markdown(kind: Kind) -> str:
         ones, others = _named(one.one for one in own), _named(one.other for one in own)
         rows.append((ones, others, why.format_map(ANY_NAMES)))
     return markdown_table(("this", "not with", "because"), rows)
+
+
+def patches_markdown() -> str:
+    """What Ramet changes in Flower, and what Flower's own program does."""
+    rows = [
+        (f"`{name}`", patch.reason, patch.without[0].upper() + patch.without[1:] + ".")
+        for name, patch in PATCHES.items()
+    ]
+    return markdown_table(("patch", "what it is for", "without it"), rows)
 
 
 def _named(capabilities: Iterable[Can]) -> str:

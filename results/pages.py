@@ -19,7 +19,7 @@ import partitions
 import printed
 import tables
 from board_runs import not_followed
-from catalogue import compatibility_markdown, protocols_markdown
+from catalogue import compatibility_markdown, patches_markdown, protocols_markdown
 from claims import claims, claims_markdown, outcome
 
 from ramet.papers.board import board
@@ -67,6 +67,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "cannot work together": compatibility_markdown("mathematics"),
             "not written yet": compatibility_markdown("not written"),
         },
+        DOCS / "flower.md": {"patches": patches_markdown()},
         DOCS / "ledger.md": {"ledger": ledger_page.ledger_markdown(found)},
         DOCS / "results.md": {
             "feddense table2": printed.table("feddense table2"),
@@ -100,7 +101,10 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "outside": hospitals_kernel.table(),
         },
         DOCS / "banks.md": banks_page.blocks(),
-        HERE.parent / "README.md": {"hospitals": hospitals_page.short_answer()},
+        HERE.parent / "README.md": {
+            "hospitals": hospitals_page.short_answer(),
+            "banks": banks_page.short_answer(),
+        },
         DOCS / "protocols.md": {"protocols": protocols_markdown()},
         DOCS / "reproducing.md": {
             "claims": claims_markdown([outcome(claim, runs) for claim in claims()]),

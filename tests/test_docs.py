@@ -126,6 +126,17 @@ def _object(path: str) -> Any:
         return getattr(importlib.import_module(module), name)
 
 
+def test_only_long_code_in_tables_may_break() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "hooks")
+        long_code = importlib.import_module("long_code")
+    code = "fedlit,grouping=common,view=fixed"
+    text = f"<p><code>{code}</code></p><td><code>gcn</code> <code>{code}</code></td>"
+    changed = long_code.on_page_content(text)
+    broken = '<code class="long">fedlit,<wbr>grouping=common,<wbr>view=fixed</code>'
+    assert changed == f"<p><code>{code}</code></p><td><code>gcn</code> {broken}</td>"
+
+
 def test_links_out_of_the_docs_are_rewritten_for_the_site() -> None:
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
     from mkdocs.config.defaults import MkDocsConfig

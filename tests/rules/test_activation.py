@@ -278,7 +278,7 @@ REFUSED = r"shares nothing|merges whole replies only|asks clients again as soon 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_valid_combinations_with_methods(name: str) -> None:
-    """The table of docs/decisions/11-activation.md."""
+    """What docs/decisions/11-activation.md says of each method."""
     parts = name in {"random-tensors", "restart", "explore"}
     refused = {
         "everyone": set(),
