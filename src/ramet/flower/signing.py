@@ -28,6 +28,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 from filelock import FileLock
 
@@ -36,6 +37,7 @@ from ramet.errors import RametError
 from ramet.flower.guard import KEY_VARIABLE, write_errors_kept_local
 from ramet.flower.terms import AUTHORITY, COORDINATOR, SETTINGS
 from ramet.payload import Payload, digest
+from ramet.secure.identity import is_signed
 from ramet.secure.key_files import private_key, public_key
 
 NONCE, SIGNATURE, CERTIFICATE = "nonce", "signature", "certificate"
@@ -151,6 +153,17 @@ def _request_fault(request: Payload, request_id: RequestId, authority: Path) -> 
     ):
         return "is not signed by the coordinator's key for this site and round"
     return None
+
+
+def is_coordinators(statement: bytes, signature: bytes, certificate: str, authority: Path) -> bool:
+    """Whether the coordinator that an authority has named has signed a statement, at any time."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate.encode())
+        trusted = x509.load_pem_x509_certificates(authority.read_bytes())
+        public = found.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        return False
+    return _is_coordinators(found, trusted) and is_signed(statement, signature, public.decode())
 
 
 def _is_coordinators(certificate: x509.Certificate, trusted: list[x509.Certificate]) -> bool:

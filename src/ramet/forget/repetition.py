@@ -21,8 +21,9 @@ from ramet.experiment.files import read_json
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.start_from import START_FILE
 from ramet.experiment.superseded import mark_superseded
-from ramet.forget.certificate import FILE, Certificate, Pair, RunFacts, started_from
+from ramet.forget.certificate import FILE, Certificate
 from ramet.forget.descendants import descendants
+from ramet.forget.pair import Pair, RunFacts, started_from
 from ramet.forget.people import People
 from ramet.metrics import Record
 from ramet.partition.own import SITES, OwnSetting
