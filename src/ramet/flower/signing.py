@@ -168,7 +168,10 @@ def is_coordinators(statement: bytes, signature: bytes, certificate: str, author
 
 def _is_coordinators(certificate: x509.Certificate, trusted: list[x509.Certificate]) -> bool:
     """Whether a trusted authority has issued it for requests, and not for a server."""
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    try:
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except ValueError:  # it is parsed as late as here
+        return False
     return [name.value for name in names] == [COORDINATOR] and any(
         _has_issued(authority, certificate) for authority in trusted
     )
