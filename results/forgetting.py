@@ -132,13 +132,14 @@ def _late(root: Path, sites: list[Path]) -> dict[str, Any]:
     certificate, path = forget(second.folder, sites[-1].parent.name)
     seconds = time.perf_counter() - began
     repeated = ramet.resume(path.parent).summary
+    cpu = [first.summary.cpu_seconds or 0.0, repeated.cpu_seconds or 0.0]
     return {
         "rounds": certificate.last.rounds,
         "seconds": round(seconds, 1),
-        "cpu_seconds": repeated.cpu_seconds,
+        "cpu_seconds": cpu[1],
         "whole_rounds": before + after,
         "whole_seconds": round(first.summary.seconds + repeated.seconds, 1),
-        "whole_cpu_seconds": round(first.summary.cpu_seconds + repeated.cpu_seconds, 1),
+        "whole_cpu_seconds": round(sum(cpu), 1),
     }
 
 

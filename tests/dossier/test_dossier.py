@@ -110,7 +110,7 @@ def test_a_run_with_less_evidence_shows_the_gaps_and_what_happened_since(tmp_pat
     added = {one.what for one in after.missing()} - {one.what for one in before.missing()}
     assert added == {"how much data there is at north, and its digest", "a log of each message"}
     told = after.markdown()
-    assert "Do not use it: north was forgotten, and the run new replaces it." in told
+    assert "Do not use it: the run new replaces it, without north." in told
     assert "Asked in vain: south in 1 round." in told
     assert "it is a simulation" not in told
 

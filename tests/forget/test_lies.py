@@ -46,7 +46,7 @@ def lied(chartered: Chartered, **facts: Any) -> Certificate:
     (pair,) = certificate.runs
     told = Pair(before=facts.pop("before", pair.before), after=facts.pop("after", pair.after))
     told = told.model_copy(update={"after": told.after.model_copy(update=facts)})
-    unsigned = {"signatures": {}, "coordinator": None, "runs": (told,)}
+    unsigned: Facts = {"signatures": {}, "coordinator": None, "runs": (told,)}
     return certificate.model_copy(update=unsigned)
 
 

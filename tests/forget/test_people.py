@@ -90,6 +90,11 @@ def test_the_commands(tmp_path: Path) -> None:
     ids.write_text("p1\n\np4 \n")
     done = command("forget", tmp_path / "runs" / "all", "--site", "north", "--rows", ids)
     assert done.code == 0, done.stderr
+    old = command(
+        "predict", tmp_path / "runs" / "all", "--site", tomls[0], "--out", tmp_path / "p.csv"
+    )
+    assert f"ramet: warning: {tmp_path / 'runs' / 'all'} is superseded by the run" in old.stderr
+    assert "without 2 of the people of north." in old.stderr
     written = command("data", "without", tomls[0], "--rows", ids)
     assert written.code == 0, written.stderr
     assert "patients.csv: 2 rows left out" in written.stdout

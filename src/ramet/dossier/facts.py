@@ -75,8 +75,7 @@ class Facts:
         if self.has(SUPERSEDED):
             note = self.read(SUPERSEDED)
             yield self.says(
-                f"Do not use it: {note['forgotten']} was forgotten, and the run {note['by']} "
-                "replaces it.",
+                f"Do not use it: the run {note['by']} replaces it, without {note['forgotten']}.",
                 SUPERSEDED,
             )
         if self.simulated:

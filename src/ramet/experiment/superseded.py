@@ -22,7 +22,7 @@ def warn_if_superseded(folder: Path) -> None:
         return
     note = read_json(folder / FILE)
     text = (
-        f"{folder} is superseded by the run {note['by']}, because {note['forgotten']} was "
-        "forgotten. Use that one, and delete this one."
+        f"{folder} is superseded by the run {note['by']}, without {note['forgotten']}. Use that "
+        "one, and delete this one."
     )
     warnings.warn(text, RametWarning, stacklevel=3)

@@ -177,5 +177,5 @@ def _settings(charter: Charter) -> dict[str, Any]:
     """The settings of a run, as far as all of its sites agree on them."""
     match charter.terms:
         case {"settings": {"options": dict(), "quorum": int(), "rounds": int()} as settings}:
-            return settings
+            return {**settings}
     raise ForgettingError("the charter has no settings of a run.")

@@ -159,7 +159,7 @@ def forget(
     certificate.check()
     path = new[-1].path / FILE
     certificate.write(path)
-    forgotten = site if people is None else f"{certificate.people} of {site}"
+    forgotten = site if people is None else f"{certificate.people} of the people of {site}"
     for old_one in (*(run.path for run in repetition.runs), *(below / one.folder for one in left)):
         mark_superseded(old_one, new[-1].run_name, forgotten)
     return certificate, path
