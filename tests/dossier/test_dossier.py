@@ -129,8 +129,8 @@ def test_an_audit_is_cited_if_it_is_of_this_model(tmp_path: Path) -> None:
     assert "the one in the folder is of another" in dossier(folder, "egress").markdown()
 
 
-def test_what_differs_by_site_is_a_row(run: Path) -> None:
-    found = dossier(run, "egress")
+def test_what_differs_by_site_is_a_row(tmp_path: Path) -> None:
+    found = dossier(_one_round(tmp_path), "egress")
     rows = [one for one in found.sentences() if one.text.startswith("site: ")]
     (log,) = (one for one in rows if "messages that it sent: " in one.text)
     assert len(rows) == len(NAMES) + 1  # all logs have the same, each in a file of its own
