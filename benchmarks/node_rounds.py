@@ -116,9 +116,11 @@ class PlainLoop:
 
 
 class OpenFGL:
-    """Rounds of FedAvg in OpenFGL's trainer."""
+    """Rounds of a method in OpenFGL's trainer."""
 
-    def __init__(self, experiment: Experiment, network: str, folder: Path) -> None:
+    def __init__(
+        self, experiment: Experiment, network: str, folder: Path, method: str = "fedavg"
+    ) -> None:
         arguments, sys.argv = sys.argv, sys.argv[:1]  # it reads the command line when imported
         args = importlib.import_module("openfgl.config").args
         sys.argv = arguments
@@ -127,6 +129,7 @@ class OpenFGL:
         training, named = experiment.method.training, NamedParts.of(experiment.settings).defaults()
         assert isinstance(training, LocalTraining)
         args.use_cuda, args.dataset, args.num_clients = False, ["Cora"], CLIENTS
+        args.fl_algorithm = method
         args.model, args.metrics = [OPENFGL_NAMES[network]], ["accuracy"]
         args.num_epochs, args.lr = training.epochs, training.lr
         args.weight_decay, args.dropout = training.weight_decay, named["dropout"]
@@ -145,6 +148,11 @@ class OpenFGL:
             for number, samples in enumerate(clients)
         ]
         made.server = tools.load_server(args, _as_data(clients[0]), str(folder), pool, cpu)
+        if training.algorithm == "sgd":
+            for client in made.clients:
+                client.task.optim = torch.optim.SGD(
+                    client.task.model.parameters(), args.lr, weight_decay=args.weight_decay
+                )
         made.evaluation_result = {"best_round": 0, "best_val_accuracy": 0, "best_test_accuracy": 0}
         made.logger = trainer.Logger(args, pool, str(folder), made.server.personalized)
         self.trainer = made

@@ -1,14 +1,15 @@
-"""The same FedAvg job in Ramet and in OpenFGL: seconds, memory, accuracy and bytes.
+"""The same jobs in Ramet and in OpenFGL: scores, seconds and memory.
 
-Cora with ten clients. Both get the same clients, splits, network, optimiser, epochs and rounds, and
-evaluate the merged model on each client's nodes after every round; accuracy is the mean over
-clients, weighted by nodes, in the round with the best validation accuracy. Each run is a process of
-its own with one thread, and starts with other weights. Bytes are of all clients in a round, up and
-down, as each program counts them. Prints the ratio of CPU-seconds per round last.
+Cora's METIS parts for ten clients, 100 rounds of three epochs. Both get the same parts, splits,
+network, options and optimiser, which is Adam, and SGD for SCAFFOLD, where OpenFGL's program would
+take Adam. Each run is a process of its own with one thread, and starts with other weights. After
+the last round, the merged model and those that clients have just trained are tested on each
+client's nodes; scores are means over clients. What was done is not done again.
 
-    RAMET_DATA=DIR python benchmarks/openfgl.py PATH [--network gcn] [--rounds 50] [--seeds 3]
+    RAMET_DATA=DIR python benchmarks/openfgl.py PATH [--splits 5] [--methods fedavg ...]
 
 PATH is a checkout of OpenFGL (github.com/xkLi-Allen/OpenFGL), which needs munkres.
+`results/beside_openfgl.py` makes a table of it.
 """
 
 from __future__ import annotations
@@ -20,108 +21,136 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
-from node_rounds import CLIENTS, LAYERS, OpenFGL, executed
+from node_rounds import OpenFGL, executed
 
-from ramet.experiment import Experiment, RunFolder, RunSettings, checked_settings, default_data
-from ramet.metrics import Record
+from ramet.experiment import (
+    SPLIT_SEED,
+    Experiment,
+    RunFolder,
+    RunSettings,
+    checked_settings,
+    default_data,
+)
+from ramet.version import provenance
+
+KEPT = Path(__file__).parents[1] / "results" / "beside-openfgl.jsonl"
+ROUNDS, SEED = 100, 1
+SIDES = ("OpenFGL", "Ramet")
+PARTS = {"clients": "10", "partition": "metis", "partition_seed": "1", "train": "0.2"}
+ADAM = {"epochs": "3", "lr": "0.01", "weight_decay": "0.0005"}
+SGD = {**ADAM, "algorithm": "sgd", "lr": "0.1"}
+METHODS: Mapping[str, Mapping[str, str]] = {
+    "fedavg": ADAM,
+    "fedprox": {**ADAM, "mu": "0.001"},
+    "scaffold": SGD,
+    "moon": ADAM,
+    "fedgta": {**ADAM, "moments": "10"},
+}
+"""With the options that OpenFGL's program has."""
+PERSONAL = ("fedgta",)
+"""Methods without one merged model."""
 
 
-def settings_of(given: argparse.Namespace) -> RunSettings:
+def settings_of(method: str, split: int, **more: str) -> RunSettings:
     return checked_settings(
-        method="fedavg",
+        method=method,
         setting="cora",
-        network=given.network,
-        options={"clients": str(CLIENTS)},
-        rounds=given.rounds,
-        seed=given.seed,
+        network=None if method in PERSONAL else "gcn",
+        options={**PARTS, **METHODS[method], **more},
+        rounds=ROUNDS,
+        seed=SEED,
+        split_seed=split,
         data=default_data(),
     )
 
 
-def ramet_run(settings: RunSettings) -> dict[str, float]:
+def ramet_scores(method: str, split: int) -> dict[str, float]:
+    """The second run has the same rounds, and is for the models that clients have trained."""
+    found: dict[str, float] = {}
+    models = (
+        {"merged": {}}
+        if method in PERSONAL
+        else {"merged": {}, "trained": {"site_model": "trained"}}
+    )
+    for model, more in models.items():
+        with tempfile.TemporaryDirectory() as folder:
+            run = RunFolder.create(
+                Path(folder) / "run", Experiment(settings_of(method, split, **more))
+            )
+            seconds = executed(run)
+            tests = [own["test"] for own in run.records()[-1].evaluated.values()]
+        found = {"seconds": seconds, **found, model: fmean(tests)}
+    return found
+
+
+def openfgl_scores(method: str, split: int) -> dict[str, float]:
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    settings = settings_of(method, split)
     with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder.create(Path(folder) / "run", Experiment(settings))
-        seconds = executed(run)
-        records, experiment = run.records(), run.experiment()
-    nodes = {client: experiment.samples(client).graph.nodes for client in experiment.clients}
-
-    def weighted(record: Record, part: str) -> float:
-        summed = sum(nodes[c] * own[part] for c, own in record.evaluated.items())
-        return float(summed / sum(nodes.values()))
-
-    best = max(records, key=lambda record: weighted(record, "val"))
-    late = records[-2]  # neither the first nor the last message is as the others
-    return {
-        "accuracy": weighted(best, "test"),
-        "seconds": seconds,
-        "bytes": sum(own["up"] for own in late.trained.values()) + sum(late.down.values()),
-    }
-
-
-def openfgl_run(settings: RunSettings, network: str) -> dict[str, float]:
-    random.seed(settings.seed)
-    torch.manual_seed(settings.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        other = OpenFGL(Experiment(settings), network, Path(folder))
-        trainer: Any = other.trainer
-        trainer.args.evaluation_mode = "global_model_on_local_data"
-        trainer.args.debug = trainer.logger.debug = trainer.args.comm_cost = True
+        other = OpenFGL(Experiment(settings), "gcn", Path(folder), method)
         seconds = other.seconds(settings.rounds)
+        server, clients = other.trainer.server.task, other.trainer.clients
+        trained = [one.task.evaluate(mute=True) for one in clients]
+        merged = [server.evaluate(one.task.splitted_data, mute=True) for one in clients]
+    models = {"merged": trained} if method in PERSONAL else {"merged": merged, "trained": trained}
     return {
-        "accuracy": trainer.evaluation_result["best_test_accuracy"],
         "seconds": seconds,
-        "bytes": trainer.logger.comm_cost[-1],
+        **{model: fmean(float(own["accuracy_test"]) for own in of) for model, of in models.items()},
     }
 
 
-def one_run(given: argparse.Namespace) -> None:
-    """Print the figures of one run as JSON."""
+def one_run(side: str, method: str, split: int) -> dict[str, Any]:
     torch.set_num_threads(1)
-    settings = settings_of(given)
-    if given.side == "OpenFGL":
-        figures = openfgl_run(settings, given.network)
-    else:
-        figures = ramet_run(settings)
+    scores = (ramet_scores if side == "Ramet" else openfgl_scores)(method, split)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**figures, "memory": memory}))
+    return {
+        "method": method,
+        "options": dict(METHODS[method]),
+        "split": split,
+        "side": side,
+        **scores,
+        "memory": memory,
+        "date": datetime.now(UTC).date().isoformat(),
+        **provenance(),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("openfgl", type=Path, help="a checkout of OpenFGL")
-    parser.add_argument("--network", choices=LAYERS, default="gcn")
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--side", choices=("Ramet", "OpenFGL"), help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--split", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     sys.path.insert(0, str(given.openfgl))
     if given.side:
-        one_run(given)
+        print(json.dumps(one_run(given.side, given.methods[0], given.split)))
         return
-    runs: dict[str, list[dict[str, float]]] = {"OpenFGL": [], "Ramet": []}
-    for seed in range(1, given.seeds + 1):
-        for side, own in runs.items():
-            command = [sys.executable, *sys.argv, "--side", side, "--seed", str(seed)]
-            done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE)
-            own.append(json.loads(done.stdout.splitlines()[-1]))
-    for side, own in runs.items():
-        of = {name: [run[name] for run in own] for name in own[0]}
-        accuracies = [100 * one for one in of["accuracy"]]
-        spread = f" ± {stdev(accuracies):.2f}" if len(own) > 1 else ""
-        print(
-            f"{side}: accuracy {fmean(accuracies):.2f}{spread} %, "
-            f"{1000 * fmean(of['seconds']):.1f} ms of CPU time per round, "
-            f"peak memory {fmean(of['memory']):.0f} MB, "
-            f"{fmean(of['bytes']) / 1024:.1f} KB per round"
-        )
-    seconds = {side: fmean(run["seconds"] for run in own) for side, own in runs.items()}
-    print(f"CPU time per round: ratio {seconds['Ramet'] / seconds['OpenFGL']:.3f}")
+    lines = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+    done = {(one["split"], one["method"], one["side"]) for one in lines}
+    for split in range(SPLIT_SEED, SPLIT_SEED + given.splits):
+        for method in given.methods:
+            for side in SIDES:
+                if (split, method, side) not in done:
+                    _kept_run(given.openfgl, side, method, split)
+
+
+def _kept_run(openfgl: Path, side: str, method: str, split: int) -> None:
+    command = [sys.executable, __file__, openfgl, "--methods", method, "--side", side]
+    done = subprocess.run(
+        [*command, "--split", str(split)], check=True, text=True, stdout=subprocess.PIPE
+    )
+    with KEPT.open("a") as file:
+        file.write(done.stdout.splitlines()[-1] + "\n")
 
 
 if __name__ == "__main__":

@@ -284,6 +284,22 @@ def test_a_node_that_refuses_the_app_is_not_reported_as_absent() -> None:
         wire({8: sites[8]}, ["trees"], None, names={8: "trees"})
 
 
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (RametError("another\nversion."), "another\\nversion."),
+        (ValueError("no rows"), "<class 'ValueError'>:<'no rows'>"),
+    ],
+)
+def test_an_error_of_ours_at_a_node_is_told_in_its_own_words(raised: Exception, says: str) -> None:
+    """Flower puts the class around it."""
+    error = Error(2, f"{type(raised)}:<'{raised}'>")
+    grid_wire = wire(
+        {7: site("rings", None), 8: lambda *_: error}, ["rings", "trees"], None, names={8: "trees"}
+    )
+    assert f"answered: {says} (Flower's code 2)" in grid_wire.sites.reasons(["trees"])
+
+
 @pytest.mark.parametrize("first", [Error(8, "the client app crashed"), None])
 def test_a_node_that_did_not_say_which_client_it_is_is_asked_again(
     first: Error | None, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from flwr.app import Message
@@ -23,6 +24,8 @@ LOST = {
 """Flower's errors that did not come from the site, by the code in messages."""
 _LONGEST_REASON = 2000
 """Characters of a site's reason for not answering."""
+_OUR_ERROR = re.compile(r"<class 'ramet\.errors\.\w+'>:<'(?P<message>.*)'>", re.DOTALL)
+"""How Flower writes an error of ours that ended a site's answer."""
 
 
 class Lost(str):
@@ -73,7 +76,9 @@ class SignedGrid:
 def content(reply: Message) -> Payload | str:
     """What a message says, or what is wrong with it."""
     if reply.has_error():
-        said = one_line(reply.error.reason or "failed")[:_LONGEST_REASON]
+        text = reply.error.reason or "failed"
+        ours = _OUR_ERROR.fullmatch(text)
+        said = one_line(ours["message"] if ours else text)[:_LONGEST_REASON]
         reason = f"{said} (Flower's code {reply.error.code})"
         return Lost(reason) if reply.error.code in LOST else reason
     try:
