@@ -93,7 +93,7 @@ def test_the_commands(tmp_path: Path) -> None:
     old = command(
         "predict", tmp_path / "runs" / "all", "--site", tomls[0], "--out", tmp_path / "p.csv"
     )
-    assert f"ramet: warning: {tmp_path / 'runs' / 'all'} is superseded by the run" in old.stderr
+    assert f"ramet: {tmp_path / 'runs' / 'all'} is superseded by the run" in old.stderr
     assert "without 2 of the people of north." in old.stderr
     written = command("data", "without", tomls[0], "--rows", ids)
     assert written.code == 0, written.stderr
