@@ -115,7 +115,7 @@ def _never(root: Path, sites: list[Path], gone: str) -> str:
 
 
 def _late(root: Path, sites: list[Path]) -> dict[str, Any]:
-    """Rounds and seconds of forgetting a site that joined late, and of all rounds without it."""
+    """The cost of forgetting a site that joined late, and of all rounds without it."""
     options: dict[str, Any] = {"network": "gcn", "epochs": 3}
     before, after = 300, 30
     first = ramet.run("fedavg", "own", sites=sites[:-1], rounds=before, out=root / "1", **options)
@@ -131,12 +131,15 @@ def _late(root: Path, sites: list[Path]) -> dict[str, Any]:
     began = time.perf_counter()
     certificate, path = forget(second.folder, sites[-1].parent.name)
     seconds = time.perf_counter() - began
-    whole = first.summary.seconds + ramet.resume(path.parent).summary.seconds
+    repeated = ramet.resume(path.parent).summary
+    cpu = [first.summary.cpu_seconds or 0.0, repeated.cpu_seconds or 0.0]
     return {
         "rounds": certificate.last.rounds,
         "seconds": round(seconds, 1),
+        "cpu_seconds": cpu[1],
         "whole_rounds": before + after,
-        "whole_seconds": round(whole, 1),
+        "whole_seconds": round(first.summary.seconds + repeated.seconds, 1),
+        "whole_cpu_seconds": round(sum(cpu), 1),
     }
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -35,6 +35,9 @@ from ramet.studies.archive import finished_runs
 from ramet.studies.finished_run import FinishedRuns
 from ramet.tasks import EdgeClassification, GraphSamples, LinkPrediction, NodeClassification
 from ramet.user_code import LIST_VARIABLE
+
+if TYPE_CHECKING:
+    from chartered_sites import Chartered
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -158,3 +161,14 @@ def single_runs() -> FinishedRuns:
 def acm_runs() -> FinishedRuns:
     """Kept results of link prediction, where the server's model is evaluated on all data."""
     return finished_runs([RESULTS / "acm-hetero-8"])
+
+
+@pytest.fixture(scope="session")
+def chartered(tmp_path_factory: pytest.TempPathFactory) -> Chartered:
+    """Sites of which one was forgotten, with a certificate that all others have signed."""
+    from chartered_sites import chartered_sites, signed  # imports Flower, which few tests need
+    from ramet.forget import Certificate
+
+    made = chartered_sites(tmp_path_factory.mktemp("chartered"))
+    signed(made, Certificate.read(made.certificate)).write(made.certificate)
+    return made

@@ -12,7 +12,7 @@ import pytest
 import ramet
 from command_line import ramet as command
 from own_sites import node_site
-from ramet.dossier import PURPOSES, Evidence, Sentence, dossier
+from ramet.dossier import PURPOSES, Evidence, Sentence, Table, dossier
 from ramet.engine.site.audit import AuditLog
 from ramet.errors import RametError
 from ramet.experiment import RunFolder
@@ -38,6 +38,8 @@ def _one_round(folder: Path) -> Path:
 def test_there_is_no_sentence_without_evidence(tmp_path: Path) -> None:
     with pytest.raises(RametError, match="no file shows this"):
         Sentence("The model is safe.", ())
+    with pytest.raises(RametError, match="no file shows this: north, safe"):
+        Table(("site", "model"), ((("north", "safe"), ()),))
     with pytest.raises(RametError, match="cannot be read"):
         Evidence.of(tmp_path, tmp_path / "nothing.json")
 
@@ -51,8 +53,14 @@ def test_what_is_cited_exists_and_has_this_sha256(run: Path, purpose: str) -> No
         for one in sentence.evidence:
             content = (run / one.path).read_bytes()
             assert hashlib.sha256(content).hexdigest() == one.sha256
-    bullets = re.findall(r"^- (.+)$", found.markdown(), re.MULTILINE)
+    text = found.markdown().partition("## Evidence")[0]
+    bullets = re.findall(r"^- (.+)$", text, re.MULTILINE)
     assert all("Missing:" in line or re.search(r"\[`.+` [0-9a-f]{12}\]$", line) for line in bullets)
+    tables = re.findall(r"^\| .+\n\|[-|]+\n((?:\| .+\n)+)", text, re.MULTILINE)
+    rows = [row for table in tables for row in table.splitlines()]
+    assert rows
+    assert all(re.search(r" \[`.+` [0-9a-f]{12}\] \|$", row) for row in rows)
+    assert len(rows) + sum("Missing:" not in line for line in bullets) == len([*found.sentences()])
 
 
 def test_what_it_says_is_what_the_files_have(run: Path) -> None:
@@ -62,10 +70,8 @@ def test_what_it_says_is_what_the_files_have(run: Path) -> None:
     assert f"{100 * result['scores']['test']:.2f}" in text
     for name in NAMES:
         site = json.loads((run / "split.json").read_text())["clients"][name]
-        assert (
-            f"{len(site['train'])} samples for training, {len(site['val'])} for validation" in text
-        )
-        assert site["data_sha256"] in text
+        parts = (f"{len(site[part])}" for part in ("train", "val", "test"))
+        assert f"| {' | '.join(parts)} | {site['data_sha256']} | [`split.json`" in text
     assert "complian" not in text.lower()
 
 
@@ -102,10 +108,10 @@ def test_a_run_with_less_evidence_shows_the_gaps_and_what_happened_since(tmp_pat
     (folder / "rounds.jsonl").write_text(json.dumps(record | {"failed": {"south": "late"}}) + "\n")
     after = dossier(folder, "dpia")
     added = {one.what for one in after.missing()} - {one.what for one in before.missing()}
-    assert added == {"how much data north has, and its digest", "a log of each message"}
+    assert added == {"how much data there is at north, and its digest", "a log of each message"}
     told = after.markdown()
-    assert "Do not use it: north was forgotten, and the run new replaces it." in told
-    assert "south was asked in vain in 1 round." in told
+    assert "Do not use it: the run new replaces it, without north." in told
+    assert "Asked in vain: south in 1 round." in told
     assert "it is a simulation" not in told
 
 
@@ -121,6 +127,18 @@ def test_an_audit_is_cited_if_it_is_of_this_model(tmp_path: Path) -> None:
     other = {**found.to_json(), "sha256": "0" * 64}
     (folder / NAME).write_text(json.dumps(other))
     assert "the one in the folder is of another" in dossier(folder, "egress").markdown()
+
+
+def test_what_differs_by_site_is_a_row(tmp_path: Path) -> None:
+    found = dossier(_one_round(tmp_path), "egress")
+    rows = [one for one in found.sentences() if one.text.startswith("site: ")]
+    (log,) = (one for one in rows if "messages that it sent: " in one.text)
+    assert len(rows) == len(NAMES) + 1  # all logs have the same, each in a file of its own
+    assert log.text.startswith(f"site: {', '.join(sorted(NAMES))}; ")
+    assert {Path(one.path).parent.name for one in log.evidence} == {*NAMES}
+    page = found.html()
+    assert page.count("<tr>") == 3 + len(rows) + len(found.evidence)
+    assert page.count("<li>") == page.count("</li>")
 
 
 def test_a_run_that_is_not_finished_has_no_dossier(tmp_path: Path) -> None:

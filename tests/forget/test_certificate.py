@@ -12,51 +12,60 @@ import pytest
 from pydantic import ValidationError
 
 import ramet
+from chartered_sites import SITES, Chartered
 from command_line import ramet as command
 from own_sites import node_site
-from ramet.engine.chain_audit import COORDINATOR
 from ramet.errors import RametError
+from ramet.experiment import RunFolder
 from ramet.flower.chain_copies import chain_copies
 from ramet.forget import Certificate, ForgettingError, forget
-from ramet.secure.identity import Identity
+from ramet.secure.identity import Identity, fingerprint
 
-SEED, FORGERIES = 7, 1000
-
-
-@pytest.fixture(scope="module")
-def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, Path]:
-    folder = tmp_path_factory.mktemp("certified")
-    sites = [
-        node_site(folder / name, n) for n, name in enumerate(("north", "south", "east", "west"))
-    ]
-    options: dict[str, Any] = {"rounds": 2, "seed": SEED, "verified": True, "sites": sites}
-    ramet.run("fedavg", "own", out=folder / "runs" / "all", **options)
-    certificate, path = forget(folder / "runs" / "all", "north")
-    for site in certificate.last.sites:
-        certificate = certificate.signed_by(site, Identity.simulated(SEED, site))
-    certificate.write(path)
-    return certificate, path
+FORGERIES = 1000
 
 
-def verified(certificate: Certificate, folder: Path) -> None:
+def verified(certificate: Certificate, folders: list[Path]) -> None:
     certificate.check_signatures()
     for pair in certificate.runs:
-        pair.after.check_chain(chain_copies([folder], pair.after.chain))
+        pair.after.check_chain(chain_copies(folders, pair.after.chain))
 
 
-def test_it_is_verified_with_the_chains_of_the_other_sites_alone(
-    certified: tuple[Certificate, Path], tmp_path: Path
-) -> None:
-    certificate, path = certified
-    verified(Certificate.read(path), path.parent)
-    holders = {copy.holder for copy in chain_copies([path.parent], certificate.last.chain)}
-    assert holders == {"south", "east", "west", COORDINATOR}
-    done = command("certificate", "verify", path, path.parent)
+def test_it_is_verified_with_the_chains_of_the_other_sites_alone(chartered: Chartered) -> None:
+    path, authority = chartered.certificate, chartered.sites["south"].authority
+    done = command("certificate", "verify", path, *chartered.states, "--authority", authority)
     assert done.code == 0, done.stderr
-    assert "north was forgotten: signed by south, east, west." in done.stdout
+    certificate = Certificate.read(path)
+    said = f"north was forgotten on {certificate.date}: signed by south, east, west, and the coord"
+    assert said in done.stdout
+    assert f"  south: {fingerprint(chartered.identity('south').public)}" in done.stdout
+    old = RunFolder(chartered.runs / "all").run_name
+    assert f"{old} → {certificate.last.name}, sha256 {certificate.last.learnt}" in done.stdout
+    assert "its chain: south, east, west agree." in done.stdout
+    without = command("certificate", "verify", path, path.parent)
+    assert without.code == 0, without.stderr
+    assert "Not checked: the coordinator's signature" in without.stderr
+    assert "the coordinator, " in without.stdout
     alone = command("certificate", "verify", path)
     assert alone.code == 2
     assert "no copy of a chain was compared" in alone.stderr
+
+
+def test_the_coordinator_and_the_sites_sign_it_with_their_keys(
+    chartered: Chartered, tmp_path: Path
+) -> None:
+    unsigned = Certificate.read(chartered.certificate).model_copy(
+        update={"signatures": {}, "coordinator": None}
+    )
+    unsigned.write(tmp_path / "forgotten.json")
+    for party in (chartered.coordinator, *(chartered.sites[s] for s in chartered.remaining)):
+        done = command("certificate", "sign", tmp_path / "forgotten.json", party.folder)
+        assert done.code == 0, done.stderr
+        assert f"has signed that north was forgotten on {unsigned.date}." in done.stdout
+    found = Certificate.read(tmp_path / "forgotten.json")
+    verified(found, chartered.states)
+    found.check_coordinator(chartered.sites["east"].authority)
+    done = command("certificate", "sign", chartered.certificate, chartered.sites["north"].folder)
+    assert "north is not a site of the repeated run" in done.stderr
 
 
 def forged(text: str, draw: random.Random) -> Iterator[str]:
@@ -84,9 +93,9 @@ def forged(text: str, draw: random.Random) -> Iterator[str]:
         yield json.dumps(facts)
 
 
-def test_every_forgery_is_refused(certified: tuple[Certificate, Path]) -> None:
-    certificate, path = certified
-    text, folder = path.read_text(), path.parent
+def test_every_forgery_is_refused(chartered: Chartered) -> None:
+    text, folder = chartered.certificate.read_text(), chartered.certificate.parent
+    certificate, authority = Certificate.parse(text), chartered.sites["south"].authority
     refused = tried = 0
     for changed in forged(text, random.Random(0)):
         try:
@@ -98,7 +107,8 @@ def test_every_forgery_is_refused(certified: tuple[Certificate, Path]) -> None:
         tried += 1
         try:
             assert found is not None
-            verified(found, folder)
+            found.check_coordinator(authority)
+            verified(found, [folder])
         except (AssertionError, RametError):
             refused += 1
         if tried == FORGERIES:
@@ -106,27 +116,38 @@ def test_every_forgery_is_refused(certified: tuple[Certificate, Path]) -> None:
     assert refused == FORGERIES
 
 
-def test_chains_of_another_run_are_refused(certified: tuple[Certificate, Path]) -> None:
-    certificate, path = certified
-    old = path.parent.parent / "all"
+def test_chains_of_another_run_are_refused(chartered: Chartered) -> None:
+    certificate = Certificate.read(chartered.certificate)
     with pytest.raises(RametError, match="no chain"):
-        verified(certificate, old)
+        verified(certificate, [chartered.runs / "all"])
     end = certificate.last.model_copy(update={"links": certificate.last.links + 1})
     with pytest.raises(ForgettingError, match="ends elsewhere"):
-        end.check_chain(chain_copies([path.parent], end.chain))
+        end.check_chain(chain_copies(chartered.states, end.chain))
 
 
-def test_only_sites_of_the_repeated_run_sign(certified: tuple[Certificate, Path]) -> None:
-    certificate, _ = certified
-    for site, seed in (("north", SEED), ("south", SEED + 1)):
+def test_only_sites_of_the_repeated_run_sign(chartered: Chartered) -> None:
+    certificate = Certificate.read(chartered.certificate)
+    for site, key in (("north", "north"), ("south", "east")):
         with pytest.raises(ForgettingError, match="not a site of the repeated run"):
-            certificate.signed_by(site, Identity.simulated(seed, site))
+            certificate.signed_by(site, chartered.identity(key))
 
 
-def test_a_run_that_still_has_the_site_is_no_repetition(
-    certified: tuple[Certificate, Path],
-) -> None:
-    certificate, _ = certified
+def test_of_a_simulation_anybody_could_sign(tmp_path: Path) -> None:
+    sites = [node_site(tmp_path / name, n) for n, name in enumerate(SITES)]
+    ramet.run("fedavg", "own", rounds=1, verified=True, sites=sites, out=tmp_path / "runs" / "all")
+    certificate, path = forget(tmp_path / "runs" / "all", "north")
+    with pytest.raises(ForgettingError, match="keys of a simulation follow from its seed"):
+        certificate.signed_by("south", Identity.simulated(0, "south"))
+    keys = {site: Identity.simulated(0, site) for site in SITES[1:]}
+    signatures = {site: key.sign(certificate.statement).hex() for site, key in keys.items()}
+    certificate.model_copy(update={"signatures": signatures}).write(path)
+    done = command("certificate", "verify", path, path.parent)
+    assert done.code == 2
+    assert "anybody could sign" in done.stderr
+
+
+def test_a_run_that_still_has_the_site_is_no_repetition(chartered: Chartered) -> None:
+    certificate = Certificate.read(chartered.certificate)
     (pair,) = certificate.runs
     same = pair.model_copy(update={"after": pair.before})
     with pytest.raises(ForgettingError, match="without north"):

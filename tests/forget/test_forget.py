@@ -152,7 +152,7 @@ def test_old_models_warn(tmp_path: Path) -> None:
     for name in ("all", "later"):
         with pytest.warns(RametWarning, match=f"superseded by the run {certificate.last.name}"):
             ramet.resume(runs / name).predict("north")
-    with pytest.warns(RametWarning, match="because south was forgotten"):
+    with pytest.warns(RametWarning, match="without south"):
         run(runs / "again", tomls, start_from=runs / "all")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ramet.cli.arguments import Best
-from ramet.cli.console import print_line
+from ramet.cli.console import print_line, warnings_as_lines
 
 app = typer.Typer()
 
@@ -34,7 +34,8 @@ def export(
     from ramet.export import export as exported
     from ramet.prediction import Trained
 
-    trained = Trained.open(run, best)
+    with warnings_as_lines():
+        trained = Trained.open(run, best)
     done = exported(trained, trained.client_of(None, site), folder, programs)
     for path in sorted(done.folder.rglob("*")):
         if path.is_file():

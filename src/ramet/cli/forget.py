@@ -88,25 +88,32 @@ def forget(
 
 @certificate_app.command("sign")
 def sign_certificate(file: File, folder: PartyFolder = Path()) -> None:
-    """Sign the certificate FILE with the key of the site in FOLDER.
+    """Sign the certificate FILE with the key of the site, or of the coordinator, in FOLDER.
 
-    The site's own copies of the chains must end where the certificate says. Only repetitions of
-    verified runs can be signed.
+    What the site has computed itself must be what the certificate says. The coordinator signs if
+    the sites have the keys that it has admitted, and the forgotten one has none. Only repetitions
+    of verified runs can be signed.
 
     Example: ramet certificate sign forgotten.json hospitals-south
     """
+    from ramet.deploy.coordinator import SIGNING_CERTIFICATE, SIGNING_KEY
+    from ramet.deploy.opening import open_party
     from ramet.deploy.site import NODE_KEY, STATE, Site
-    from ramet.flower.chain_copies import chain_copies
     from ramet.forget import Certificate
+    from ramet.forget.own_copy import check_own_copies
     from ramet.secure.identity import Identity
 
-    site = Site.open(folder.absolute())
-    name, certificate = site.settings.site, Certificate.read(file)
-    certificate.check()
-    for run in (pair.after for pair in certificate.runs if name in pair.after.sites):
-        run.check_chain(chain_copies([site.folder / STATE], run.chain))
-    certificate.signed_by(name, Identity.read(site.folder / NODE_KEY)).write(file)
-    print_line(f"{name} has signed that {certificate.site} was forgotten.")
+    party, certificate = open_party(folder.absolute()), Certificate.read(file)
+    if isinstance(party, Site):
+        name, key = party.settings.site, Identity.read(party.folder / NODE_KEY)
+        check_own_copies(certificate, name, party.folder / STATE)
+        signed = certificate.signed_by(name, key)
+    else:
+        name, key = "the coordinator", Identity.read(party.folder / SIGNING_KEY)
+        issued = (party.folder / SIGNING_CERTIFICATE).read_text()
+        signed = certificate.signed_by_coordinator(key, issued, party.members.keys())
+    signed.write(file)
+    print_line(f"{name} has signed that {certificate.site} was forgotten on {certificate.date}.")
 
 
 @certificate_app.command("verify")
@@ -116,6 +123,12 @@ def verify_certificate(
         list[Path] | None,
         typer.Argument(help="Folders with copies of the chains, as of `ramet audit verify`."),
     ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="authority.pem of the consortium: the coordinator must sign, too."
+        ),
+    ] = None,
 ) -> None:
     """Check the certificate FILE, its signatures, and the copies of chains in FOLDERS.
 
@@ -123,16 +136,27 @@ def verify_certificate(
     """
     from ramet.flower.chain_copies import chain_copies
     from ramet.forget import Certificate
+    from ramet.secure.identity import fingerprint
 
     certificate = Certificate.read(file)
     certificate.check_signatures()
+    if authority is not None:
+        certificate.check_coordinator(authority)
     if not folders:
         raise RametError(
             "the signatures are valid, but no copy of a chain was compared. Name the folders of "
             "the repeated runs, or of sites' state."
         )
-    print_line(f"{certificate.site} was forgotten: signed by {', '.join(certificate.signatures)}.")
-    for run in (pair.after for pair in certificate.runs):
-        copies = chain_copies(folders, run.chain)
+    by_coordinator = "" if authority is None else ", and the coordinator"
+    signers = ", ".join(certificate.signatures)
+    gone = f"{certificate.site} was forgotten on {certificate.date}"
+    print_line(f"{gone}: signed by {signers}{by_coordinator}.")
+    for site, member in certificate.charter.sites.items():
+        print_line(f"  {site}: {fingerprint(member.key)}")
+    for pair in certificate.runs:
+        run, copies = pair.after, chain_copies(folders, pair.after.chain)
         run.check_chain(copies)
-        print_line(f"chain of {run.name}: {', '.join(copy.holder for copy in copies)} agree.")
+        print_line(f"{pair.before.name} → {run.name}, sha256 {run.learnt}")
+        print_line(f"its chain: {', '.join(copy.holder for copy in copies)} agree.")
+    if authority is None:
+        print_status("Not checked: the coordinator's signature. Name its authority.pem.")

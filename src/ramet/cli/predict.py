@@ -69,7 +69,8 @@ def predict(
     if out is not None:
         check_output(out)
     wanted, source = Links(relation, top, known), Source(site, new, context)
-    found = predicted(Trained.open(folder, best), source, client, wanted)
+    with warnings_as_lines():
+        found = predicted(Trained.open(folder, best), source, client, wanted)
     for note in found.notes:
         print_status(f"{note}.")
     for warning in found.warnings:

@@ -28,6 +28,10 @@ class Members:
         """The file with the site's public key."""
         return self.folder / f"{site}.pub"
 
+    def keys(self) -> dict[str, str]:
+        """The public keys of all sites that are admitted."""
+        return {path.stem: path.read_text().strip() for path in sorted(self.folder.glob("*.pub"))}
+
     def certificate(self, site: str) -> Path:
         """The file with the certificate that the site presents to the proxy."""
         return self.folder / f"{site}.pem"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ramet.data.own.schema import Schema
-from ramet.dossier.evidence import Evidence, Line, Missing, Sentence
+from ramet.dossier.evidence import Evidence, Line, Missing, Sentence, Table
 from ramet.engine.site.audit import INTRODUCTIONS, AuditEntry
 from ramet.engine.site.audit import NAME as AUDIT
 from ramet.experiment import RunFolder
@@ -37,6 +38,13 @@ class Facts:
 
     def says(self, text: str, *files: str) -> Sentence:
         return Sentence(text, tuple(map(self._file, files)))
+
+    def table(
+        self, heads: tuple[str, ...], rows: Mapping[str, tuple[str, ...]], *files: str
+    ) -> Table:
+        """A row for each site, which the same files show."""
+        evidence = tuple(map(self._file, files))
+        return Table(heads, tuple(((site, *cells), evidence) for site, cells in rows.items()))
 
     def has(self, name: str) -> bool:
         return (self.folder.path / name).exists()
@@ -67,8 +75,7 @@ class Facts:
         if self.has(SUPERSEDED):
             note = self.read(SUPERSEDED)
             yield self.says(
-                f"Do not use it: {note['forgotten']} was forgotten, and the run {note['by']} "
-                "replaces it.",
+                f"Do not use it: the run {note['by']} replaces it, without {note['forgotten']}.",
                 SUPERSEDED,
             )
         if self.simulated:
@@ -85,11 +92,10 @@ class Facts:
             RESULT,
             VERSIONS,
         )
-        for site in sites:
-            if without := [one.round for one in self.folder.records() if site in one.failed]:
-                yield self.says(
-                    f"{site} was asked in vain in {plural(len(without), 'round')}.", _ROUNDS
-                )
+        failed = Counter(site for one in self.folder.records() for site in one.failed)
+        if failed:
+            listed = ", ".join(f"{site} in {plural(n, 'round')}" for site, n in failed.items())
+            yield self.says(f"Asked in vain: {listed}.", _ROUNDS)
         yield from self._predicted()
         yield self.says(
             f"The arrays that were learnt have the SHA-256 {self.summary.sha256}.", RESULT
@@ -134,26 +140,34 @@ class Facts:
 
     def data(self) -> Iterator[Line]:
         """Which samples, and what sites agreed on before round 1."""
-        baselines = self.read(BASELINES)
-        for site, facts in self._known.items():
-            if DATA_SHA256 not in facts:
-                yield Missing(f"how much data {site} has, and its digest", f"{site} knows.")
-                continue
-            counts = {kind: _total(facts[kind]) for kind in _COUNTED if kind in facts}
-            sizes = {use: len(facts[part]) for part, use in _USES.items() if part in facts}
-            sizes |= {_USES[p]: n for p, n in baselines.get(site, {}).items() if p in _USES}
-            listed = ", ".join(f"{n:,} {name}" for name, n in (counts | sizes).items())
-            yield self.says(
-                f"{site} has {listed}. The SHA-256 of its features, links, labels and split is "
-                f"{facts[DATA_SHA256]}.",
+        known = {site: facts for site, facts in self._known.items() if DATA_SHA256 in facts}
+        if known:
+            counts = {site: self._counts(site) for site in known}
+            kinds = [*dict.fromkeys(kind for own in counts.values() for kind in own)]
+            yield self.table(
+                ("site", *kinds, "SHA-256 of its features, links, labels and split"),
+                {
+                    site: (*(f"{own.get(kind, 0):,}" for kind in kinds), known[site][DATA_SHA256])
+                    for site, own in counts.items()
+                },
                 SPLIT,
                 BASELINES,
             )
+        if unknown := [site for site in self._known if site not in known]:
+            listed = ", ".join(unknown)
+            yield Missing(f"how much data there is at {listed}, and its digest", "The site knows.")
         yield Missing(
             "where the data come from, how many people they concern, whom they leave out, and on "
             "what legal ground they are used",
             "Each site knows; nothing in the folder says it.",
         )
+
+    def _counts(self, site: str) -> dict[str, int]:
+        """How much of what a site has, and what for."""
+        facts, baselines = self._known[site], self.read(BASELINES).get(site, {})
+        counts = {kind: _total(facts[kind]) for kind in _COUNTED if kind in facts}
+        sizes = {use: len(facts[part]) for part, use in _USES.items() if part in facts}
+        return counts | sizes | {_USES[p]: n for p, n in baselines.items() if p in _USES}
 
     def left(self) -> Iterator[Line]:
         """What left each site."""
@@ -175,18 +189,11 @@ class Facts:
                 PREPARATION,
             )
         logs = sorted(self.folder.clients.glob(f"*/{AUDIT}"))
-        for log in logs:
-            entries = [*_entries(log)]
-            tensors = [tensor for entry in entries for tensor in entry.tensors]
-            numbers = dict.fromkeys(name for entry in entries for name in entry.numbers)
-            yield Sentence(
-                f"{log.parent.name} sent {plural(len(entries), 'message')}: "
-                f"{plural(len({one.name for one in tensors}), 'tensor')} with "
-                f"{size(sum(one.bytes for one in tensors))}, and numbers called "
-                f"{', '.join(numbers)}.",
-                (Evidence.of(self.folder.path, log),),
-            )
-        if not logs:
+        if logs:
+            rows = ((_sent(log), (Evidence.of(self.folder.path, log),)) for log in logs)
+            heads = ("site", "messages that it sent", "tensors", "bytes in them", "numbers called")
+            yield Table.folded(heads, rows)
+        else:
             yield Missing(
                 "a log of each message",
                 "Sites with data of their own keep one: `ramet audit show` at the site.",
@@ -204,6 +211,15 @@ class Facts:
 _COUNTED = ("graphs", "nodes", "links")
 _USES = {"train": "samples for training", "val": "for validation", "test": "for the test"}
 _NOTHING, _MASKED = ": nothing", "in a sum under masks"
+
+
+def _sent(log: Path) -> tuple[str, ...]:
+    """What a site has sent, by its log of messages."""
+    entries = [*_entries(log)]
+    tensors = [tensor for entry in entries for tensor in entry.tensors]
+    numbers = dict.fromkeys(name for entry in entries for name in entry.numbers)
+    kinds, total = len({one.name for one in tensors}), sum(one.bytes for one in tensors)
+    return log.parent.name, f"{len(entries):,}", f"{kinds:,}", size(total), ", ".join(numbers)
 
 
 def _total(count: int | Mapping[str, int]) -> int:

@@ -103,22 +103,25 @@ def performance(facts: Facts) -> Iterator[Line]:
         f"{scores.best_val_round}.",
         RESULT,
     )
-    for site, score in scores.clients.items():
-        if score is None:
-            continue
-        known = facts.summary.baselines.get(site)
-        tested = "" if known is None else f" on {plural(known.test, 'test sample')}"
-        constant = None if known is None else known.constant
-        beside = (
-            "" if constant is None else f"; a constant answer has {scale.shown(constant)}{unit}"
-        )
-        yield facts.says(f"{site}: {scale.shown(score)}{unit}{tested}{beside}.", RESULT)
-    if not any(score is not None for score in scores.clients.values()):
+    if any(score is not None for score in scores.clients.values()):
+        heads = ("site", f"test {facts.summary.metric}", "test samples", "a constant answer")
+        yield facts.table(heads, {site: _scored(facts, site) for site in scores.clients}, RESULT)
+    else:
         yield Missing("scores of single sites", "Sites have them: `ramet evaluate` there.")
     yield Missing(
         "intervals, calibration, and scores by group of people",
         f"`ramet evaluate {facts.run} --json` has the first two; groups, somebody has to compare.",
     )
+
+
+def _scored(facts: Facts, site: str) -> tuple[str, ...]:
+    scale, known = facts.summary.scale, facts.summary.baselines.get(site)
+
+    def shown(score: float | None) -> str:
+        return "–" if score is None else f"{scale.shown(score)}{scale.suffix}"
+
+    score = shown(facts.summary.scores.clients[site])
+    return (score, "–", "–") if known is None else (score, f"{known.test:,}", shown(known.constant))
 
 
 def _verdict(finding: Finding) -> str:

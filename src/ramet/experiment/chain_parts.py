@@ -27,6 +27,7 @@ from ramet.rules.fold import Fold, fold_of
 from ramet.rules.method import AssembledMethod, step_of, switchable_arrays
 from ramet.rules.networks import buffer_names
 from ramet.secure.charter import (
+    SIMULATED,
     ChainMember,
     CharterError,
     SignedCharter,
@@ -62,7 +63,7 @@ def charter_quorum(experiment: Experiment) -> int:
 def charter_of_simulation(experiment: Experiment, run: str) -> SimulatedCharter:
     """The charter of a run whose sites' keys follow from its seed."""
     seed = experiment.settings.seed
-    terms = canonical({**charter_terms(experiment), "simulated": {"seed": seed}})
+    terms = canonical({**charter_terms(experiment), SIMULATED: {"seed": seed}})
     return simulated_charter(terms, charter_quorum(experiment), seed, experiment.clients, run)
 
 

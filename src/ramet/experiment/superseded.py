@@ -21,7 +21,7 @@ def why_superseded(folder: Path) -> str | None:
     if not (folder / FILE).exists():
         return None
     note = read_json(folder / FILE)
-    return f"superseded by the run {note['by']}, because {note['forgotten']} was forgotten"
+    return f"superseded by the run {note['by']}, without {note['forgotten']}"
 
 
 def warn_if_superseded(folder: Path) -> None:

@@ -28,6 +28,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 from filelock import FileLock
 
@@ -36,6 +37,7 @@ from ramet.errors import RametError
 from ramet.flower.guard import KEY_VARIABLE, write_errors_kept_local
 from ramet.flower.terms import AUTHORITY, COORDINATOR, SETTINGS
 from ramet.payload import Payload, digest
+from ramet.secure.identity import is_signed
 from ramet.secure.key_files import private_key, public_key
 
 NONCE, SIGNATURE, CERTIFICATE = "nonce", "signature", "certificate"
@@ -153,9 +155,23 @@ def _request_fault(request: Payload, request_id: RequestId, authority: Path) -> 
     return None
 
 
+def is_coordinators(statement: bytes, signature: bytes, certificate: str, authority: Path) -> bool:
+    """Whether the coordinator that an authority has named has signed a statement, at any time."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate.encode())
+        trusted = x509.load_pem_x509_certificates(authority.read_bytes())
+        public = found.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        return False
+    return _is_coordinators(found, trusted) and is_signed(statement, signature, public.decode())
+
+
 def _is_coordinators(certificate: x509.Certificate, trusted: list[x509.Certificate]) -> bool:
     """Whether a trusted authority has issued it for requests, and not for a server."""
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    try:
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except ValueError:  # it is parsed as late as here
+        return False
     return [name.value for name in names] == [COORDINATOR] and any(
         _has_issued(authority, certificate) for authority in trusted
     )

@@ -1,7 +1,8 @@
 """Forget a site: repeat what it has taken part in without it, and certify the repetition."""
 
-from ramet.forget.certificate import Certificate, Descendant, ForgettingError
+from ramet.forget.certificate import Certificate, Descendant
 from ramet.forget.descendants import descendants
+from ramet.forget.pair import ForgettingError
 from ramet.forget.people import People
 from ramet.forget.repetition import Repetition, forget
 

@@ -21,8 +21,9 @@ from ramet.experiment.files import read_json
 from ramet.experiment.settings import RunSettings
 from ramet.experiment.start_from import START_FILE
 from ramet.experiment.superseded import mark_superseded
-from ramet.forget.certificate import FILE, Certificate, Pair, RunFacts, started_from
+from ramet.forget.certificate import FILE, Certificate
 from ramet.forget.descendants import descendants
+from ramet.forget.pair import Pair, RunFacts, started_from
 from ramet.forget.people import People
 from ramet.metrics import Record
 from ramet.partition.own import SITES, OwnSetting
@@ -158,7 +159,7 @@ def forget(
     certificate.check()
     path = new[-1].path / FILE
     certificate.write(path)
-    forgotten = site if people is None else f"{certificate.people} of {site}"
+    forgotten = site if people is None else f"{certificate.people} of the people of {site}"
     for old_one in (*(run.path for run in repetition.runs), *(below / one.folder for one in left)):
         mark_superseded(old_one, new[-1].run_name, forgotten)
     return certificate, path

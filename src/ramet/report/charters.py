@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ramet.flower.site_charters import Proposal
-from ramet.secure.charter import SignedCharter
+from ramet.secure.charter import SIMULATED, SignedCharter
 from ramet.secure.identity import fingerprint
 
 
@@ -30,7 +30,7 @@ def _lines(terms: Mapping[str, Any], quorum: int, keys: Mapping[str, str]) -> It
             facts = ", ".join(f"{name} {value}" for name, value in own.items() if value)
             yield f"  {node_type}.{column}: {facts}"
     yield f"  replies in each round: at least {quorum} of {len(keys)}"
-    drawn = "from the command" if "simulated" in terms else "drawn by all sites together"
+    drawn = "from the command" if SIMULATED in terms else "drawn by all sites together"
     yield f"  seed: {drawn}"
     yield f"  Ramet: {terms['version']}"
     for site, key in keys.items():

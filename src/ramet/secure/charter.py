@@ -27,6 +27,8 @@ from ramet.secure.masks import agreed_key, derived
 
 SECRET_BYTES = 32
 """Of a share of the seed, and of what sites send each other."""
+SIMULATED = "simulated"
+"""A term that only charters of simulations have."""
 _SEED_BYTES = 6
 
 
@@ -78,13 +80,24 @@ class Charter:
         """The run's name: SHA-256 of the charter."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether all keys follow from the seed, which everybody knows."""
+        return SIMULATED in self.terms
+
     @staticmethod
     def parse(text: str) -> Charter:
         try:
             given = json.loads(text)
             sites = {str(site): Member(**facts) for site, facts in given.pop("sites").items()}
             charter = Charter(**given, sites=sites)
-            is_canonical = charter.text == text
+            said = (value for member in sites.values() for value in asdict(member).values())
+            is_canonical = (
+                charter.text == text
+                and isinstance(charter.terms, dict)
+                and type(charter.quorum) is int
+                and all(isinstance(value, str) for value in said)
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CharterError(f"not a charter ({type(error).__name__}).") from error
         if not is_canonical or not 1 <= charter.quorum <= len(charter.sites):
@@ -186,7 +199,7 @@ class SignedCharter:
         for site, member in charter.sites.items():
             try:
                 signature, share = bytes.fromhex(self.signatures[site]), _share(self.shares[site])
-            except ValueError:
+            except (ValueError, TypeError):
                 signature = share = b""
             if not is_signed(charter.statement, signature, member.key):
                 raise CharterError(f"the charter is not signed by {site}.")
