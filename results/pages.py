@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import banks_page
+import beside_openfgl
 import hospitals_kernel
 import hospitals_page
 import hospitals_people
@@ -61,6 +62,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
         DOCS / "board.md": {
             "not followed": not_followed("openfgl"),
             "overview": overview_markdown(panels),
+            "beside openfgl": beside_openfgl.table(),
             "tables": panels_markdown(panels, "figures/"),
         },
         DOCS / "choosing.md": {
