@@ -55,7 +55,7 @@ METHODS: Mapping[str, Mapping[str, str]] = {
 }
 """With the options that OpenFGL's program has."""
 PERSONAL = ("fedgta",)
-"""Methods without one merged model."""
+"""Methods whose server merges a model for each client."""
 
 
 def settings_of(method: str, split: int, **more: str) -> RunSettings:
@@ -95,13 +95,18 @@ def openfgl_scores(method: str, split: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         other = OpenFGL(Experiment(settings), "gcn", Path(folder), method)
         seconds = other.seconds(settings.rounds)
-        server, clients = other.trainer.server.task, other.trainer.clients
+        server, clients = other.trainer.server, other.trainer.clients
         trained = [one.task.evaluate(mute=True) for one in clients]
-        merged = [server.evaluate(one.task.splitted_data, mute=True) for one in clients]
-    models = {"merged": trained} if method in PERSONAL else {"merged": merged, "trained": trained}
+        if method in PERSONAL:
+            for client, model in zip(clients, server.aggregated_models, strict=True):
+                client.task.model.load_state_dict(model.state_dict())
+            merged = [one.task.evaluate(mute=True) for one in clients]
+        else:
+            merged = [server.task.evaluate(one.task.splitted_data, mute=True) for one in clients]
     return {
         "seconds": seconds,
-        **{model: fmean(float(own["accuracy_test"]) for own in of) for model, of in models.items()},
+        "merged": fmean(float(own["accuracy_test"]) for own in merged),
+        "trained": fmean(float(own["accuracy_test"]) for own in trained),
     }
 
 
