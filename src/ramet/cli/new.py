@@ -30,7 +30,7 @@ def new(
         typer.Argument(help="The file to write, or for a site its folder.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Write a commented start of your own KIND that runs at once.
+    """Write a method, network, task, setting or site that runs at once, to make your own of it.
 
     Example: ramet new method mine.py
     """

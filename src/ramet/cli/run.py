@@ -42,8 +42,8 @@ def run(
 ) -> None:
     """Run a method on a setting.
 
-    METHOD is a name from `ramet list methods`, or file.py:factory for a method of your own. Press
-    Ctrl-C to stop; `ramet resume` continues after the last finished round.
+    METHOD is a name from `ramet list methods`, or file.py:factory for a method of your own.
+    Press Ctrl-C to stop; `ramet resume` continues after the last finished round.
 
     \b
     Examples:

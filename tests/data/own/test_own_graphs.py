@@ -243,7 +243,16 @@ def test_duplicate_links_to_predict_are_problems(tmp_path: Path) -> None:
         ("node-classification", "guessing", "task: Input should be 'graph-classification'"),
         ('"ill"]', '"healthy"]', "two or more different classes"),
         ("[nodes.patient]", "[nodes.state_dict]", "'state_dict' is a reserved name"),
-        ("[edges.contact]", '[edges.contact]\nto = "drug"', "there is no [nodes.drug]"),
+        (
+            "[edges.contact]",
+            '[edges.contact]\nto = "drug"',
+            "no [nodes.drug] (columns are named by",
+        ),
+        (
+            "[edges.contact]",
+            '[nodes.drug]\n[edges.contact]\nfrom = "patient"\nto = "drug"',
+            "takes a single node type. Let edges join its own rows",
+        ),
         ("[edges.contact]", "[edges.contact]\ncolour = 1", "there is no such key"),
         ("[edges.contact]", '[edges.contact]\nsorce = "a"', "key. Did you mean 'source'?"),
         (
@@ -283,7 +292,7 @@ def test_a_mistake_is_reported_once(tmp_path: Path) -> None:
     ]
     toml = node_site(tmp_path / "semicolons")
     contacts = toml.parent / "contacts.csv"
-    contacts.write_text(contacts.read_text().replace(",", ";"))
+    contacts.write_text(contacts.read_text().replace(",", ";") + "1,5;p1\n")
     assert reported(toml) == [
         "contacts.csv, row 1: cells are separated by ';'. Separate them by commas."
     ]

@@ -185,6 +185,6 @@ _READERS: dict[str, Callable[[str], float]] = {
 _EXPECTED = {
     "number": "is not a finite number. Write 3.5, without units or thousands separators",
     "date": "is not a date. Write 2026-03-31, or 2026-03-31T08:15",
-    "age": "is not a date until today. Write 2026-03-31, or 2026-03-31T08:15",
+    "age": "is not a date, or is after today. Write 2026-03-31, or 2026-03-31T08:15",
     "flag": "is not a flag. Write true or false, yes or no, 1 or 0",
 }

@@ -104,7 +104,8 @@ class Description(Part):
                     errors.append(f"[edges.{name}] lacks '{word}', the node type at that end")
                 elif end is not None and end not in self.nodes:
                     errors.append(
-                        f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}]"
+                        f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}] "
+                        "(columns are named by 'source' and 'target')"
                     )
             errors += edges.errors(f"[edges.{name}]", self._tables)
         return errors
@@ -210,7 +211,10 @@ class Description(Part):
         errors += two_meanings(self.nodes, self.edges, self.graphs)
         errors += _unknown_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
-            errors.append(f"{self.task} takes a single node type")
+            errors.append(
+                f"{self.task} takes a single node type. Let edges join its own rows, such as two "
+                "customers with the same card"
+            )
         if (self.level == "graph") != (self.graphs is not None):
             errors.append("[graphs] is required for tasks on graphs, and not allowed otherwise")
         if self.graphs is not None:

@@ -262,6 +262,8 @@ def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = [cell.strip() for cell in next(reader, [])]
+            if not _is_valid_header(header, name, problems):
+                return None
             for cells in reader:
                 if len(cells) == len(header):
                     rows.append(cells)
@@ -280,8 +282,6 @@ def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
         return None
     except OSError as error:
         problems.add(name, f"cannot be read ({error.strerror or error})")
-        return None
-    if not _is_valid_header(header, name, problems):
         return None
     chunks += [_transposed(rows)] if rows else []
     by_column = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
