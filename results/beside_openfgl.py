@@ -17,7 +17,16 @@ from ramet.studies.gains import paired_gain
 
 LINES = Path(__file__).parent / "beside-openfgl.jsonl"
 TEST_TO_TRAIN = 2.0
-HEADER = ("method", "model", "OpenFGL, %", "Ramet, %", "difference, points", "CPU time", "memory")
+HEADER = (
+    "method",
+    "splits",
+    "model",
+    "OpenFGL, %",
+    "Ramet, %",
+    "difference, points",
+    "CPU time",
+    "memory",
+)
 """The last two are ours relative to theirs."""
 Line = Mapping[str, Any]
 
@@ -53,6 +62,14 @@ def _rows(method: str, lines: Sequence[Line]) -> list[list[str]]:
             gain = paired_gain(differences, TEST_TO_TRAIN)
             means = [f"{100 * fmean(one[s][model] for s in splits):.1f}" for one in (theirs, ours)]
             found.append(
-                [f"`{method}`", model, *means, words(gain), relative("seconds"), relative("memory")]
+                [
+                    f"`{method}`",
+                    str(len(splits)),
+                    model,
+                    *means,
+                    words(gain),
+                    relative("seconds"),
+                    relative("memory"),
+                ]
             )
     return found

@@ -225,7 +225,7 @@ def test_a_round_equals_plain_pyg(tmp_path: Path) -> None:
         ({"more": 'classes = ["x", "y"]'}, "node-regression has no classes"),
         ({"label": '["age", "age"]'}, "lists the column 'age' twice"),
         ({"label": '"years"'}, "there is no such column"),
-        ({"label": '"id"'}, "'p0' is not a finite number"),
+        ({"label": '"id"'}, "has 'id' as 'label' and as 'id'"),
         ({"label": "[]"}, "label"),
         ({"label": '["age", "a"]'}, "'a' of .* cannot be a feature: it is the label"),
         ({"more": "unit = 3"}, "unit"),
