@@ -34,6 +34,11 @@ from ramet.data.own.time_errors import time_errors, unread_times
 from ramet.data.own.time_split import TimeSplit
 
 _MAX_BYTES = 2**20
+_ENDS = "(columns are named by 'source' and 'target')"
+_SINGLE_TYPE = (
+    "takes a single node type. Let edges join its own rows, such as two customers with the same "
+    "card"
+)
 
 
 class Description(Part):
@@ -104,8 +109,7 @@ class Description(Part):
                     errors.append(f"[edges.{name}] lacks '{word}', the node type at that end")
                 elif end is not None and end not in self.nodes:
                     errors.append(
-                        f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}] "
-                        "(columns are named by 'source' and 'target')"
+                        f"[edges.{name}] goes {word} '{end}', but there is no [nodes.{end}] {_ENDS}"
                     )
             errors += edges.errors(f"[edges.{name}]", self._tables)
         return errors
@@ -211,10 +215,7 @@ class Description(Part):
         errors += two_meanings(self.nodes, self.edges, self.graphs)
         errors += _unknown_errors(self)
         if self.task != "link-prediction" and len(self.nodes) > 1:
-            errors.append(
-                f"{self.task} takes a single node type. Let edges join its own rows, such as two "
-                "customers with the same card"
-            )
+            errors.append(f"{self.task} {_SINGLE_TYPE}")
         if (self.level == "graph") != (self.graphs is not None):
             errors.append("[graphs] is required for tasks on graphs, and not allowed otherwise")
         if self.graphs is not None:
