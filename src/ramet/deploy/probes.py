@@ -69,7 +69,8 @@ def check_port(service: Service, host: str, number: int, option: str) -> Check:
     name = f"port {number}"
     if service.process():
         return Check(name, True, f"in use by our {service.name}")
-    remedy = f"Stop the program that listens there, or choose another {option}."
+    free = f"choose another {option} in `ramet deploy join` or `init`"
+    remedy = f"Stop the program that listens there, or {free}."
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
