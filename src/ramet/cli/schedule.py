@@ -60,7 +60,8 @@ def releases(folder: PartyFolder = Path(), as_json: Json = False) -> None:
     from ramet.experiment.superseded import why_superseded
 
     party = Coordinator.open(folder.absolute())
-    entries = Releases.read(party.folder).entries
+    known = Releases.read(party.folder)
+    entries, current = known.entries, known.current
     runs = {one.run: RunFolder(run_folder(party, one.run)) for one in entries}
     ids = {run: kept.run_name for run, kept in runs.items() if kept.started}
     if as_json:
@@ -78,7 +79,6 @@ def releases(folder: PartyFolder = Path(), as_json: Json = False) -> None:
     for run, kept in runs.items():
         if why := why_superseded(kept.path):
             print_line(f"{run} is {why}")
-    current = Releases.read(party.folder).current
     known_as = f", at the sites {ids[current]}" if current in ids else ""
     print_line(f"The run that counts: {current or 'none yet'}{known_as}")
 
