@@ -126,7 +126,7 @@ def test_a_site_does_not_start_if_retrying_cannot_help(
             folder.start(lambda _: None)
         assert not folder.services()[0].should_run
 
-    with pytest.raises(_RetriedError, match=r"^coordinator: .* Retrying in 5 s\.$"):
+    with pytest.raises(_RetriedError, match=r"^coordinator: .* Retrying for up to 150 s\.$"):
         site.start(_stop_retrying)
     monkeypatch.setattr("ramet.deploy.site._JOIN_TIMEOUT", 0.0)
     refused(site, r"coordinator: 127\.0\.0\.1.*refused\. Ask the coordinator if it is running")

@@ -66,7 +66,7 @@ def show_result(result: Result, as_json: bool) -> None:
         print_table(result_table(result.summary))
         explain_metric(_chosen_metric(result), result.summary.metric)
         print_line(f"sha256: {result.summary.sha256}")
-        print_line(f"run folder: {result.folder}")
+        print_line(f"run folder: {result.folder} (`ramet report {result.folder}`: its curves)")
     for sentence in result.untracked_sentences():
         print_error(sentence)
     if result.untracked:
@@ -103,7 +103,7 @@ def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
 
     from ramet.report.text import plural
 
-    total = sweep.total_rounds()
+    runs_in_all = sum(1 for _ in sweep.pairs())
     bar = Progress(
         BarColumn(bar_width=30),
         TextColumn("{task.fields[facts]}", markup=False),
@@ -112,12 +112,12 @@ def run_sweep(sweep: Sweep, jobs: int) -> dict[str, str]:
         disable=not err.is_terminal,
     )
     with exit_on_ctrl_c(), bar:
-        task = bar.add_task("sweep", total=total, facts="starting")
+        task = bar.add_task("sweep", total=sweep.total_rounds(), facts="starting")
         printed = -1
 
         def observe(rounds: int, runs: int, failures: int) -> None:
             nonlocal printed
-            facts = f"{rounds}/{total} rounds, {plural(runs, 'run')} done" + (
+            facts = f"{runs} of {plural(runs_in_all, 'run')} done" + (
                 f", {failures} failed" if failures else ""
             )
             bar.update(task, completed=rounds, facts=facts)

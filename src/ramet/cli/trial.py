@@ -52,7 +52,7 @@ def try_method(
     as_json: Json = False,
     **given: Any,
 ) -> None:
-    """Check that Ramet's promises hold for a method, in a few short runs.
+    """Check that Ramet's promises hold for a method, in short runs of a minute or two.
 
     The promises: the same SHA-256 in every engine, after a resume, for any order of replies and
     with many clients; a missing client does not stop a run; nothing undeclared leaves a site.

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.party import Say
-from ramet.deploy.registration import BY_FILES
+from ramet.deploy.registration import REACHED, absent_sites
 from ramet.deploy.releases import Entry, Releases
 from ramet.deploy.run import ask_for_new_rows, run_consortium, sites_told, tell_sites
 from ramet.deploy.schedule import Schedule
@@ -27,8 +27,6 @@ from ramet.experiment.gate import ANY, judged
 from ramet.experiment.superseded import why_superseded
 from ramet.flower.new_rows import YES
 
-REACHED = ("online", BY_FILES)
-"""The status of sites that can be asked to take part."""
 _ATTEMPTS = 2
 """How often a run is tried in a period before a person has to look."""
 
@@ -146,7 +144,7 @@ class Due:
         """The sites that take part."""
         status = self.party.site_statuses()
         online = tuple(site for site, one in status.items() if one in REACHED)
-        others = ", ".join(f"{site} is {one}" for site, one in status.items() if site not in online)
+        others = absent_sites(status)
         needed = self._schedule.sites or len(status)
         if len(online) < needed:
             raise RametError(

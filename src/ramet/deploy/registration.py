@@ -13,6 +13,13 @@ from ramet.flower.programs import Flower
 
 BY_FILES = "exchanges files"
 """The status of a site that does not connect."""
+REACHED = ("online", BY_FILES)
+"""The statuses of sites that a run can ask."""
+
+
+def absent_sites(statuses: Mapping[str, str]) -> str:
+    """The sites that a run cannot ask, each with its status."""
+    return ", ".join(f"{site} is {one}" for site, one in statuses.items() if one not in REACHED)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from ramet.deploy.consortium import read, write
 from ramet.deploy.coordinator import Coordinator
 from ramet.deploy.party import Say
+from ramet.deploy.registration import absent_sites
 from ramet.engine.server.journal import Observer
 from ramet.errors import RametError
 from ramet.events import events_written_to, log_event, outcome_logged
@@ -32,6 +33,7 @@ from ramet.flower.releases import TOLD
 from ramet.flower.run_config import to_run_config
 from ramet.flower.submission import Submission
 from ramet.flower.thin_app import ACCEPTED_RUN, NEW_ROWS, thin_app
+from ramet.flower.wire import CONNECT_TIMEOUT
 from ramet.metrics import Record
 
 
@@ -55,8 +57,9 @@ def run_consortium(
     seconds. A run that outlived an earlier command is waited for, not submitted again, and no other
     run is started meanwhile.
     """
-    party.check_running()
     party.check_admitted()
+    if absent := absent_sites(party.site_statuses()):
+        say(f"{absent}; the run waits up to {CONNECT_TIMEOUT:.0f} s for them")
     settings = party.consortium.settings(data)
     folder, source, label = RunFolder(path.absolute()), None, None
     if folder.started:

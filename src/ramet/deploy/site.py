@@ -210,10 +210,13 @@ class Site(Party):
 
     def _await_coordinator(self, end: float, say: Say) -> None:
         """Wait for a coordinator that may be starting; fail at once if waiting cannot help."""
+        said = ""
         while not (check := self._check_coordinator()).ok:
             if not check.transient or time.monotonic() > end:
                 check.require_ok()
-            say(f"{check.sentence} Retrying in {_UNREACHABLE_RETRY:.0f} s.")
+            if check.sentence != said:
+                said = check.sentence
+                say(f"{said} Retrying for up to {_JOIN_TIMEOUT:.0f} s.")
             time.sleep(_UNREACHABLE_RETRY)
 
     def _check_coordinator(self) -> Check:

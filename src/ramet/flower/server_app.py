@@ -166,8 +166,8 @@ def _checked_complete(
     if missing:
         raise RametError(
             "the run cannot start, because not all sites' graphs could be compared. "
-            f"{wire.sites.reasons(missing)}. Check `ramet deploy status` there, start the missing "
-            "SuperNodes, or name fewer sites."
+            f"{wire.sites.reasons(missing)}. Start the missing sites (`ramet deploy start` "
+            "there), which `ramet deploy status` at the coordinator lists, or name fewer sites."
         )
     return schemas
 
