@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,17 +39,50 @@ def exchange_files(members: Members, site: str, folder: Path) -> None:
 
 
 def answered(site: Path, folder: Path) -> str:
-    """One batch job at the site."""
+    """One job at the site."""
     words = [sys.executable, "-m", "ramet", "deploy", "answer", str(folder), str(site)]
     return subprocess.run(words, check=True, capture_output=True, text=True, timeout=300).stdout
 
 
+def answered_in_slurm(site: Path, folder: Path) -> str:
+    """One batch job of a real Slurm."""
+    output = site / "slurm.out"
+    words = [sys.executable, "-m", "ramet", "deploy", "answer", str(folder), str(site)]
+    script = f"#!/bin/sh\nexec {shlex.join(words)}\n"
+    submit = ["sbatch", "--wait", "--export=ALL", f"--chdir={site}", f"--output={output}"]
+    subprocess.run(submit, check=True, input=script, text=True, timeout=300)
+    return output.read_text()
+
+
+def slurm_runs() -> bool:
+    found = shutil.which("sinfo")
+    return (
+        found is not None
+        and subprocess.run([found], check=False, capture_output=True).returncode == 0
+    )
+
+
 @pytest.mark.parametrize(
-    "options",
-    [{}, pytest.param({"secure": True, "verified": True}, marks=pytest.mark.thorough)],
-    ids=["plain", "secure and verified"],
+    ("options", "job"),
+    [
+        pytest.param({}, answered, id="plain"),
+        pytest.param(
+            {"secure": True, "verified": True},
+            answered,
+            marks=pytest.mark.thorough,
+            id="secure and verified",
+        ),
+        pytest.param(
+            {},
+            answered_in_slurm,
+            marks=[pytest.mark.thorough, pytest.mark.skipif(not slurm_runs(), reason="no Slurm")],
+            id="jobs of Slurm",
+        ),
+    ],
 )
-def test_files_give_the_numbers_of_connections(tmp_path: Path, options: dict[str, bool]) -> None:
+def test_files_give_the_numbers_of_connections(
+    tmp_path: Path, options: dict[str, bool], job: Callable[[Path, Path], str]
+) -> None:
     given = {"method": "fedstar", "rounds": 2, "seed": 3, **options}
     with consortium(tmp_path, THREE, **given) as members:
         know_each_other(members)
@@ -59,7 +94,7 @@ def test_files_give_the_numbers_of_connections(tmp_path: Path, options: dict[str
         jobs = 0
         while started.process.poll() is None:
             if any((folder / REQUESTS).glob("*")):
-                jobs += " answered" in answered(site.folder, folder)
+                jobs += " answered" in job(site.folder, folder)
             assert not any(service.process() for service in site.services())
         result = started.result()
         assert jobs >= 3, started.output  # an introduction and two rounds
