@@ -15,7 +15,7 @@ import ramet
 ROOT = Path(ramet.__file__).parent
 _LAYERS = """
 version errors disk scale source_names run_options
-randomness events payload secure user_code options privacy
+randomness events run_progress payload secure user_code options privacy
 metrics policy data/graphs data data/sources data/own partition models tasks training rules methods
 engine/store engine engine/server engine/site engine/processes experiment prediction flower tracking
 computing

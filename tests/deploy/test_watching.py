@@ -350,7 +350,7 @@ def test_ctrl_c_says_how_to_resume(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Submission, "run", interrupted)
-    monkeypatch.setattr(Coordinator, "check_running", lambda _: None)
+    monkeypatch.setattr(Coordinator, "site_statuses", lambda _: {"rings": "offline"})
     command = ["deploy", "run", str(coordinator.folder), "--out", str(tmp_path / "r")]
     with pytest.raises(RametError, match=r"0 of 3 sites are admitted.*ramet deploy admit"):
         CliRunner().invoke(app, command, catch_exceptions=False)
@@ -359,6 +359,7 @@ def test_ctrl_c_says_how_to_resume(
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 130
     assert done.stderr.splitlines() == [
+        "rings is offline; the run waits up to 120 s for them",
         f"run submitted; folder: {tmp_path / 'r'}",
         f"ramet: stopped. Continue with `ramet {' '.join(command)}`.",
     ]

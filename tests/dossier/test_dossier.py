@@ -86,7 +86,7 @@ def test_what_sites_tell_before_round_1_is_listed_without_its_values(tmp_path: P
     folder = _one_round(tmp_path)
     assert "Before round 1" not in dossier(folder, "egress").markdown()
     log = AuditLog(folder / "introductions" / "audit.jsonl", run="run", client="north")
-    told = ("patient.age: count 91, sum 4711, sum of squares 9", "patient.smoker: nothing")
+    told = ("patient.age: count 91, sum 4711, squared deviations 9", "patient.smoker: nothing")
     log.add(0, Payload(), "introduction", told)
     text = dossier(folder, "egress").markdown()
     assert "Openly: patient.age." in text

@@ -58,13 +58,17 @@ def print_list(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def show_result(result: Result, as_json: bool) -> None:
-    from ramet.report.run_tables import result_table
+    from ramet.experiment import RunFolder
+    from ramet.report.run_tables import missed_rounds, result_table
 
     if as_json:
         print_json(result.summary.to_json())
     else:
         print_table(result_table(result.summary))
-        explain_metric(_chosen_metric(result), result.summary.metric)
+        folder = RunFolder(result.folder)
+        for sentence in missed_rounds(folder.records()):
+            print_line(sentence)
+        explain_metric(folder.experiment().settings.metric, result.summary.metric)
         print_line(f"sha256: {result.summary.sha256}")
         print_line(f"run folder: {result.folder} (`ramet report {result.folder}`: its curves)")
     for sentence in result.untracked_sentences():
@@ -80,12 +84,6 @@ def explain_metric(chosen: str | None, used: str) -> None:
             "metric: balanced-accuracy, because a class is rare at some site (under 40 % of an "
             "even share); --metric chooses another."
         )
-
-
-def _chosen_metric(result: Result) -> str | None:
-    from ramet.experiment import RunFolder
-
-    return RunFolder(result.folder).experiment().settings.metric
 
 
 def fail_if_any(failed: dict[str, str]) -> None:

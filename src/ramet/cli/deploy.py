@@ -63,7 +63,12 @@ def deploy_init(
 @deploy_app.command("join", rich_help_panel=_SITE)
 def deploy_join(
     invitation: Annotated[Path, typer.Argument(help="Invitation file from the coordinator.")],
-    data: Data = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The site's TOML file, or for a built-in setting the folder with the datasets."
+        ),
+    ] = None,
     folder: Annotated[
         Path | None,
         typer.Option("--out", help="Folder to create. Default: the consortium's and site's names."),

@@ -8,11 +8,6 @@ from typing import Annotated
 import typer
 
 app = typer.Typer()
-_PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="refresh" content="{every}"><title>Ramet</title>
-<style>{{stylesheet}} body {{{{color: {{foreground}}; background: {{background}};}}}}</style>
-<pre style="font-family:Menlo,'DejaVu Sans Mono',consolas,monospace"><code>{{code}}</code></pre>
-"""
 
 
 @app.command()
@@ -24,40 +19,47 @@ def watch(
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
 ) -> None:
-    """Watch the run in FOLDER until it is finished: rounds, each client's curve, who is missing.
+    """Watch the run in FOLDER until it is over: rounds, each client's curve, who is missing.
 
-    It reads files, and changes nothing. Of a coordinator's folder, it is the newest run.
+    It reads files, and changes nothing. Of a coordinator's folder, it is the run that was submitted
+    last. What is not a terminal gets a line per round.
 
     \b
     Examples:
     ramet watch runs/together
     ramet watch runs/together --html run.html
+    ramet watch hospitals
     """
     import time
-    from io import StringIO
+    from collections.abc import Iterator
 
-    from rich.console import Console
     from rich.live import Live
 
-    from ramet.cli.console import out
+    from ramet.cli.console import exit_on_ctrl_c, out, print_line, print_status
     from ramet.disk import write_atomically
     from ramet.report.watching import Watched
 
-    def page(watched: Watched) -> str:
-        console = Console(file=StringIO(), record=True, width=100)
-        console.print(watched.view())
-        return console.export_html(code_format=_PAGE.format(every=max(1, round(every))))
+    def looks() -> Iterator[Watched]:
+        yield Watched.of(folder)
+        while not (once or last.is_over):
+            time.sleep(every)
+            yield Watched.of(folder)
 
-    found = Watched.of(folder)
-    if html is not None:
-        write_atomically(html, page(found))
-        while not (once or found.is_finished):
-            time.sleep(every)
-            found = Watched.of(folder)
-            write_atomically(html, page(found))
-        return
-    with Live(found.view(), console=out, auto_refresh=False) as live:
-        while not (once or found.is_finished):
-            time.sleep(every)
-            found = Watched.of(folder)
-            live.update(found.view(), refresh=True)
+    last = Watched.of(folder)
+    with exit_on_ctrl_c():
+        if html is not None:
+            if not once:
+                print_status(f"Writing {html} every {every:g} s until the run is over.")
+            for last in looks():
+                write_atomically(html, last.page(max(1, round(every))))
+        elif out.is_terminal:
+            with Live(last.view(), console=out, auto_refresh=False) as live:
+                for last in looks():
+                    live.update(last.view(), refresh=True)
+        else:
+            rounds = None
+            for last in looks():
+                if last.rounds_done != rounds and not (once or last.is_over):
+                    rounds = last.rounds_done
+                    print_line(last.line())
+            out.print(last.view())

@@ -151,6 +151,11 @@ class Consortium(AgreedRun, _File):
         return self
 
     @property
+    def needed_to_begin(self) -> int:
+        """How many sites a run begins with: all, if their own data have to be compared."""
+        return len(self.sites) if self.setting == OWN else self.needed
+
+    @property
     def needed(self) -> int:
         """The quorum; by default one, but all in secure sums, from which sites leave nobody out."""
         return self.quorum or (len(self.sites) if self.secure else 1)

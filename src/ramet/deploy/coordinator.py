@@ -221,13 +221,13 @@ class Coordinator(Party):
     def _link_health(self) -> str:
         return f"https://127.0.0.1:{self.consortium.link_port}/health"
 
-    def check_admitted(self) -> None:
-        """Check that enough sites are admitted to reach the quorum."""
-        quorum, sites = self.consortium.needed, self.consortium.sites
+    def check_admitted(self, needed: int) -> None:
+        """Check that so many sites are admitted."""
+        sites = self.consortium.sites
         admitted = [site for site in sites if self.members.key(site).exists()]
-        if len(admitted) < quorum:
+        if len(admitted) < needed:
             raise RametError(
-                f"{len(admitted)} of {len(sites)} sites are admitted, but the quorum is {quorum}. "
+                f"{len(admitted)} of {len(sites)} sites are admitted, but {needed} are needed. "
                 f"Run `ramet deploy admit SITE.application.toml {self.folder}` for each site first."
             )
 

@@ -16,6 +16,7 @@ from ramet.deploy.health import check_services
 from ramet.deploy.opening import find_party
 from ramet.deploy.policy_check import answered_so_far
 from ramet.deploy.probes import Check, check_connection, check_nginx, check_port
+from ramet.deploy.registration import REACHED
 from ramet.deploy.site import CLIENT_CERTIFICATE, POLICY, STATE, Site, SiteSettings
 from ramet.engine.site.ledger import NAME as LEDGER
 from ramet.engine.site.ledger import Ledger
@@ -74,7 +75,9 @@ def _check_coordinator(party: Coordinator) -> Iterator[Check]:
     if link.name in health and health[link.name].ok:  # not if systemd or Docker started it
         for member, status in party.site_statuses().items():
             remedy = f"Ask {member} to run `ramet doctor` and `ramet deploy start`."
-            yield Check(f"site {member}", status == "online", status, remedy)
+            if not party.members.key(member).exists():
+                remedy = f"Run `ramet deploy admit {member}.application.toml {party.folder}`."
+            yield Check(f"site {member}", status in REACHED, status, remedy)
 
 
 def _check_site(party: Site) -> Iterator[Check]:

@@ -69,8 +69,9 @@ def check_port(service: Service, host: str, number: int, option: str) -> Check:
     name = f"port {number}"
     if service.process():
         return Check(name, True, f"in use by our {service.name}")
-    free = f"choose another {option} in `ramet deploy join` or `init`"
-    remedy = f"Stop the program that listens there, or {free}."
+    at_a_site = option.startswith("--")
+    where = "`ramet deploy join`" if at_a_site else "consortium.toml, and rerun `ramet deploy init`"
+    remedy = f"Stop the program that listens there, or choose another {option} in {where}."
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

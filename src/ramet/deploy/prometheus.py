@@ -18,8 +18,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ramet.deploy.snapshot import PROBLEMS, STATES, Facts, RunFacts, Sent
+from ramet.deploy.snapshot import PROBLEMS, Facts, Sent
 from ramet.errors import RametError
+from ramet.run_progress import STATES, RunProgress
 from ramet.scale import PERCENT
 
 HOST = "127.0.0.1"
@@ -85,7 +86,7 @@ def _party_metrics(facts: Facts) -> Iterator[Metric]:
     yield _gauge("site_online", "Whether the SuperLink reports the site as online", online, "site")
 
 
-def _run_metrics(run: RunFacts) -> Iterator[Metric]:
+def _run_metrics(run: RunProgress) -> Iterator[Metric]:
     info = GaugeMetricFamily("ramet_run_info", "The last run", labels=("run", "method"))
     info.add_metric((run.run, run.method), 1)
     yield info

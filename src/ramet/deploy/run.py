@@ -57,7 +57,8 @@ def run_consortium(
     seconds. A run that outlived an earlier command is waited for, not submitted again, and no other
     run is started meanwhile.
     """
-    party.check_admitted()
+    begun, consortium = RunFolder(path).started, party.consortium
+    party.check_admitted(consortium.needed if begun else consortium.needed_to_begin)
     if absent := absent_sites(party.site_statuses()):
         say(f"{absent}; the run waits up to {CONNECT_TIMEOUT:.0f} s for them")
     settings = party.consortium.settings(data)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ramet.deploy import keys
@@ -26,90 +25,14 @@ from ramet.deploy.probes import Check
 from ramet.deploy.releases import Releases
 from ramet.deploy.site import STATE, Site
 from ramet.errors import RametError
-from ramet.events import NAME, read_lines
+from ramet.events import read_lines
 from ramet.policy import PolicyError
-from ramet.scale import PERCENT
+from ramet.run_progress import RunProgress, events_in, last_run
 
-STATES = ("submitted", "running", "finished", "stopped", "failed")
-OUTCOMES = {"reply refused": "refused", "no reply": "missing"}
 PROBLEMS = ("app refused", "run refused", "data problem", "message failed")
 _AUDIT = "audit.jsonl"  # as in ramet.engine.site.audit, which imports PyTorch
 _ANSWERED = "answered.json"  # as in ramet.engine.site.answered, which does too
-_RECENT_ROUNDS = 10
 _POLL_INTERVAL = 60.0
-
-
-@dataclass
-class RunFacts:
-    """The coordinator's last run, as reported by its events."""
-
-    run: str = ""
-    method: str = ""
-    state: str = STATES[0]
-    reason: str = ""
-    round: int = 0
-    rounds: int = 0
-    committed: int = 0
-    clients: int = 0
-    """Number of clients that the last round sent requests to."""
-    replied: list[str] = field(default_factory=list)
-    """Clients whose replies were merged in the last committed round."""
-    missing: dict[str, str] = field(default_factory=dict)
-    """Clients whose last reply is missing or refused, with the reason."""
-    replies: Counter[tuple[str, str]] = field(default_factory=Counter)  # (client, outcome)
-    seconds: list[float] = field(default_factory=list)  # of each committed round
-    retries: int = 0
-    quorums_missed: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    scores: dict[str, float] = field(default_factory=dict)
-    unit: str = PERCENT
-    """The unit of the scores."""
-    last_event: str = ""
-
-    @property
-    def seconds_left(self) -> float | None:
-        """An estimate from the mean of the last rounds."""
-        if self.state != "running" or not self.seconds:
-            return None
-        return fmean(self.seconds[-_RECENT_ROUNDS:]) * (self.rounds - self.committed)
-
-    def apply(self, event: Mapping[str, Any]) -> None:
-        self.last_event = event["time"]
-        match event["event"]:
-            case "run submitted":
-                self.state, self.reason = "submitted", ""
-            case "run begun":
-                self.run, self.method = event["run"], event["method"]
-                self.rounds, self.committed = event["rounds"], event["round"] - 1
-                self.state = "running"
-            case "round begun":
-                self.round, self.clients = event["round"], event["asked"]
-            case "reply refused" | "no reply" as kind:
-                client = event["client"]
-                self.replies[client, OUTCOMES[kind]] += 1
-                self.missing[client] = f"{event['reason']} (round {event['round']})"
-            case "asked again":
-                self.retries += 1
-            case "quorum missed":
-                self.quorums_missed += 1
-            case "round committed":
-                self.committed, self.replied = event["round"], event["answered"]
-                self.seconds.append(event["seconds"])
-                for client in self.replied:
-                    self.replies[client, "sound"] += 1
-                    self.missing.pop(client, None)
-            case "round evaluated":
-                self.scores = {name: event[name] for name in ("test", "val")}
-                self.unit = event.get("unit", PERCENT)
-                self.bytes_up += event["bytes_up"]
-                self.bytes_down += event["bytes_down"]
-            case "run finished" | "submission ended":
-                self.state = "finished"
-            case "run stopped" | "submission stopped" if self.state not in ("finished", "failed"):
-                self.state = "stopped"
-            case "run failed" | "submission failed" if self.state != "finished":
-                self.state, self.reason = "failed", self.reason or event["reason"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +67,7 @@ class Facts:
     sites: Mapping[str, str] = field(default_factory=dict)  # status, as reported by the SuperLink
     superlink_error: str = ""
     """Why the SuperLink could not be queried."""
-    run: RunFacts | None = None
+    run: RunProgress | None = None
     accepted: str = ""
     """The run that counts, in a consortium with a schedule."""
     accepted_at: float | None = None
@@ -213,7 +136,7 @@ class Monitor:
 
     def _site_facts(self, party: Site) -> dict[str, Any]:
         logs = sorted((party.folder / "state").rglob(_AUDIT))
-        problems = [event for event in _events(party.events) if event["event"] in PROBLEMS]
+        problems = [event for event in events_in(party.events) if event["event"] in PROBLEMS]
         return {
             "sent": sum((_sent(path, path.stat().st_size) for path in logs), Sent()),
             "heartbeat": party.last_heartbeat,
@@ -246,29 +169,6 @@ def _runs_left(party: Site) -> int | None:
             answered = json.loads(record.read_text())["runs"] if record.exists() else ()
             return max(0, limit - len(answered))
     return None
-
-
-def last_run(events: Path) -> RunFacts | None:
-    """The run that was submitted last, from the party's events and those in the run's folder."""
-    own_events = _events(events)
-    submitted = [n for n, event in enumerate(own_events) if event["event"] == "run submitted"]
-    if not submitted:
-        return None
-    since = own_events[submitted[-1] :]
-    run_events = _events(Path(since[0]["folder"]) / NAME)
-    facts = RunFacts()
-    for event in sorted([*since, *run_events], key=lambda event: str(event["time"])):
-        facts.apply(event)
-    return facts
-
-
-def _events(path: Path) -> list[dict[str, Any]]:
-    return _cached_events(path, path.stat().st_size) if path.exists() else []
-
-
-@lru_cache(maxsize=8)
-def _cached_events(path: Path, size: int) -> list[dict[str, Any]]:  # noqa: ARG001 (part of the cache key)
-    return read_lines(path)
 
 
 @lru_cache(maxsize=4096)

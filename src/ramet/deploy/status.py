@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from rich.filesize import decimal
 
-from ramet.deploy.snapshot import Facts, RunFacts, Sent
+from ramet.deploy.snapshot import Facts, Sent
+from ramet.run_progress import RunProgress
 from ramet.scale import Scale
 
 
@@ -35,7 +36,7 @@ def _service_lines(facts: Facts) -> Iterator[str]:
         yield f"{name}: {f'running, process {process}' if process else 'not running'}{problem}"
 
 
-def _run_lines(run: RunFacts) -> Iterator[str]:
+def _run_lines(run: RunProgress) -> Iterator[str]:
     name = f"run {run.run[:8]} of {run.method}" if run.run else "run"
     yield f"{name}: {run.state}" + (f"; {run.reason}" if run.reason else "")
     if not run.round:
@@ -61,7 +62,8 @@ def _run_lines(run: RunFacts) -> Iterator[str]:
 
 def _site_lines(sent: Sent, runs_left: int | None, problem: str) -> Iterator[str]:
     if sent.replies:
-        yield f"last reply: round {sent.round} of run {sent.run[:8]}, at {sent.last}"
+        what = f"round {sent.round} of run {sent.run[:8]}" if sent.run else "before a run"
+        yield f"last reply: {what}, at {sent.last}"
     yield f"sent by this site: {sent.replies} replies, {decimal(sent.bytes)}"
     if runs_left is not None:
         yield f"runs that the policy still allows: {runs_left}"

@@ -15,10 +15,11 @@ from ramet.flower.signing import CoordinatorKey, Keyring, RequestId
 from ramet.payload import Payload
 
 NOT_ADMITTED = "it has no key at the coordinator: it was revoked, or not admitted"
+NODE_AWAY = 5
 LOST = {
     3: "MESSAGE_UNAVAILABLE",
     4: "REPLY_MESSAGE_UNAVAILABLE",
-    5: "NODE_UNAVAILABLE",
+    NODE_AWAY: "NODE_UNAVAILABLE",
     8: "CLIENT_APP_CRASHED",
 }
 """Flower's errors that did not come from the site, by the code in messages."""
@@ -79,6 +80,8 @@ def content(reply: Message) -> Payload | str:
         text = reply.error.reason or "failed"
         ours = _OUR_ERROR.fullmatch(text)
         said = one_line(ours["message"] if ours else text)[:_LONGEST_REASON]
+        if reply.error.code == NODE_AWAY:
+            said = "its SuperNode sends no heartbeats"
         reason = f"{said} (Flower's code {reply.error.code})"
         return Lost(reason) if reply.error.code in LOST else reason
     try:

@@ -59,7 +59,7 @@ def write_report(
     page = folder / "report.html"
     write_atomically(
         page,
-        _template().render(
+        template("page.html.j2").render(
             setting=every[0].setting,
             rows=rows,
             metric=metric,
@@ -329,7 +329,7 @@ def _versions(every: Sequence[FinishedRun]) -> str:
     )
 
 
-def _template() -> Template:
+def template(name: str) -> Template:
     try:
         import jinja2
     except ImportError as error:
@@ -338,4 +338,4 @@ def _template() -> Template:
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)

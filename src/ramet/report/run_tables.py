@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isnan
 
@@ -9,11 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ramet.engine.site.audit import AuditEntry
-from ramet.metrics import Summary
+from ramet.metrics import Record, Summary
 from ramet.metrics.evaluation import Evaluation
 from ramet.metrics.work import total
 from ramet.report.plain_table import plain_table
-from ramet.report.text import operations, size
+from ramet.report.text import operations, plural, size
 
 
 def result_table(summary: Summary) -> Table:
@@ -57,6 +58,15 @@ def result_table(summary: Summary) -> Table:
     if isnan(scores.test):
         table.caption += "; no site sent its scores, so there is no best round and no early stop"
     return table
+
+
+def missed_rounds(records: Sequence[Record]) -> list[str]:
+    """Who did not take part in rounds in which it was asked."""
+    missed = Counter(client for record in records for client in record.failed)
+    return [
+        f"{client}: no valid reply in {times} of {plural(len(records), 'round')}"
+        for client, times in missed.items()
+    ]
 
 
 def audit_table(entries: Sequence[AuditEntry]) -> Table:

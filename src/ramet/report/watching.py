@@ -1,27 +1,50 @@
-"""What is known of a run while it goes on, from the files in its folder."""
+"""What is known of a run while it goes on, from files: a run's folder, or a coordinator's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from statistics import fmean
+from statistics import median
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
+from ramet.errors import RametError
+from ramet.events import NAME
 from ramet.experiment import RunFolder
 from ramet.metrics import Record
+from ramet.report.page import template
 from ramet.report.plain_table import plain_table
-from ramet.report.text import size
+from ramet.report.text import plural, size
+from ramet.run_progress import RunProgress, last_run, progress
 from ramet.scale import Scale
 
-_BARS = "▁▂▃▄▅▆▇█"
-_CURVE, _RECENT = 30, 5
-"""How many rounds a curve has, and over how many of them the time of a round is a mean."""
+_BARS, _NO_BAR = "▁▂▃▄▅▆▇█", " "
+_CURVE = 30
+"""How many rounds a curve has."""
+HEADS = ("client", "validation", "test", f"last {_CURVE} rounds", "last reply", "")
+_RECENT = 5
+"""The time that a round takes is the median of so many."""
+_LONG, _SECONDS = 3, 10
+"""A round takes long from so many times that, and from so many seconds on."""
+
+
+class Row(NamedTuple):
+    """What is known of a client."""
+
+    client: str
+    validation: str
+    test: str
+    curve: str
+    last_reply: str
+    missed: str
+    is_missing: bool
+    """In the last round."""
 
 
 @dataclass(frozen=True)
@@ -30,68 +53,155 @@ class Watched:
 
     folder: RunFolder
     records: Sequence[Record]
-    is_finished: bool
+    progress: RunProgress
+    is_over: bool
+    """Whether nothing more is to be seen, because the run has finished, failed or was stopped."""
 
     @staticmethod
     def of(path: Path) -> Watched:
-        folder = RunFolder.open(_run_in(path.absolute()))
-        return Watched(folder, folder.records(), folder.summary() is not None)
+        """The run in a folder, or the one that a coordinator submitted last."""
+        logs = path / "logs"
+        if RunFolder(path).started or not logs.exists():
+            folder = RunFolder.open(path.absolute())
+            is_over = folder.summary() is not None
+            return Watched(folder, folder.records(), progress(folder.path), is_over)
+        last = last_run(logs / NAME)
+        if last is None:
+            raise RametError(
+                f"no run was submitted from {path}. A coordinator's starts with `ramet deploy run "
+                f"{path}`; what a site knows of runs says `ramet deploy status {path} --watch`."
+            )
+        folder = RunFolder(last.folder)
+        records = folder.records() if folder.started else ()
+        return Watched(folder, records, last, last.state not in ("submitted", "running"))
+
+    @cached_property
+    def sentences(self) -> Sequence[str]:
+        """The state of the run, without its clients."""
+        return [*self._about(), *self._so_far()]
 
     def view(self) -> RenderableType:
-        """The state of the run, and a row for each client."""
-        settings = self.folder.experiment().settings
-        done, rounds = len(self.records), settings.rounds
-        lines = [f"{settings.label} on {settings.shown_setting}, round {done} of {rounds}"]
-        lines += self._facts()
-        if settings.budget is not None:
-            budget = settings.budget
-            lines.append(f"privacy: at most ε = {budget.epsilon:g} in all {rounds} rounds")
-        bar = ProgressBar(total=rounds, completed=done, width=60)
-        return Group(*map(Text, lines), bar, Text(), self._table())
+        """For a terminal."""
+        lines = map(Text, self.sentences)
+        if not self.folder.started:
+            return Group(*lines)
+        table = plain_table("")
+        for head in HEADS:
+            table.add_column(head)
+        for *cells, is_missing in self.rows:
+            table.add_row(*(Text(str(one)) for one in cells), style="red" if is_missing else None)
+        bar = ProgressBar(total=self.rounds, completed=self.rounds_done, width=60)
+        return Group(*lines, bar, Text(), table)
 
-    def _facts(self) -> Iterator[str]:
+    def page(self, every: int) -> str:
+        """For a browser, which reads the page again after so many seconds."""
+        return template("watching.html.j2").render(
+            sentences=self.sentences,
+            heads=HEADS,
+            rows=[*self.rows],
+            done=self.rounds_done,
+            rounds=self.rounds,
+            over=self.is_over,
+            every=every,
+            now=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        )
+
+    def line(self) -> str:
+        """For a log."""
+        missing = [f"{row.client} {row.missed}" for row in self.rows if row.is_missing]
+        return "; ".join([*self.sentences, *missing])
+
+    @property
+    def rounds_done(self) -> int:
+        return len(self.records)
+
+    @property
+    def rounds(self) -> int:
+        """Of the whole run; 0 if it has not begun."""
+        return self.folder.experiment().settings.rounds if self.folder.started else 0
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """What is known of each client."""
+        clients = self.folder.experiment().clients if self.folder.started else ()
+        return map(self._row, clients)
+
+    def _about(self) -> Iterator[str]:
+        if not self.folder.started:
+            yield f"run {self.folder.path.name}: {self.progress.state}"
+            if self.progress.state == "submitted":
+                yield "waiting for its sites"
+            if self.progress.reason:
+                yield self.progress.reason
+            return
+        settings, done = self.folder.experiment().settings, self.rounds_done
+        name = f"{settings.label} on {settings.shown_setting}"
+        yield f"{name}, round {done} of {settings.rounds}"
+        if settings.budget is not None:
+            epsilon = f"ε = {settings.budget.epsilon:g}"
+            yield f"privacy: at most {epsilon} in all {settings.rounds} rounds"
+
+    def _so_far(self) -> Iterator[str]:
         if not self.records:
-            yield "no round is done yet"
+            if self.folder.started:
+                yield "no round is done yet"
             return
         last, seconds = self.records[-1], [record.seconds for record in self.records]
-        took = timedelta(seconds=round(sum(seconds)))
-        state = f"{took} so far"
-        if self.is_finished:
-            state = f"finished after {took}"
+        usual = median(seconds[-_RECENT:])
+        state = f"{_duration(sum(seconds))} so far"
+        if self.is_over:
+            ended = "finished" if self.folder.summary() is not None else self.progress.state
+            state = f"{ended} after {_duration(sum(seconds))}"
         else:
-            left = (last.rounds - last.round) * fmean(seconds[-_RECENT:])
-            state += f", about {timedelta(seconds=round(left))} left"
+            state += f", about {_duration((last.rounds - last.round) * usual)} left"
         up, down = (sum(getattr(r, f"bytes_{way}") for r in self.records) for way in ("up", "down"))
         yield f"{state}; {size(up)} up, {size(down)} down"
-        yield f"validation {last.shown('val')}, test {last.shown('test')}"
+        known, clients = len(last.evaluated), len(self.folder.experiment().clients)
+        of = f" ({known} of {clients} clients)" if 0 < known < clients else ""
+        yield f"validation {last.shown('val')}, test {last.shown('test')}{of}"
+        if self.progress.reason:
+            yield self.progress.reason
+        lasts = self.progress.seconds_in_round(datetime.now(UTC))
+        if not self.is_over and lasts is not None and lasts > max(_LONG * usual, _SECONDS):
+            yield (
+                f"round {self.progress.round} has lasted {_duration(lasts)} so far; "
+                f"the last ones took {_duration(usual)}"
+            )
 
-    def _table(self) -> Table:
-        table = plain_table("")
-        for head in ("client", "validation", "test", f"last {_CURVE} rounds", "last reply", ""):
-            table.add_column(head)
+    def _row(self, client: str) -> Row:
+        scores = [record.evaluated.get(client, {}) for record in self.records]
+        known = next((one for one in reversed(scores) if one), {})
+        form = "{}" if scores and scores[-1] else "({})"
         scale = Scale(unit=self.records[-1].unit) if self.records else Scale()
-        for client in self.folder.experiment().clients:
-            scores = [r.evaluated.get(client, {}) for r in self.records]
-            known = [one for one in scores if one]
-            replied = [r.round for r in self.records if client in r.trained]
-            missing = self.records[-1].failed.get(client, "") if self.records else ""
-            shown = (scale.shown(known[-1].get(part)) if known else "–" for part in ("val", "test"))
-            curve = sparkline([one["val"] for one in known if "val" in one][-_CURVE:])
-            last = f"round {replied[-1]}" if replied else "–"
-            table.add_row(Text(client), *shown, curve, last, Text(missing))
-        return table
+        val, test = (form.format(scale.shown(known.get(part))) for part in ("val", "test"))
+        replied = [record.round for record in self.records if client in record.trained]
+        reason = self.records[-1].failed.get(client) if self.records else None
+        missed = sum(client in record.failed for record in self.records)
+        told = f"missed {plural(missed, 'round')}" if missed else ""
+        return Row(
+            client=client,
+            validation=val if known else "–",
+            test=test if known else "–",
+            curve=sparkline([one.get("val") for one in scores[-_CURVE:]]),
+            last_reply=f"round {replied[-1]}" if replied else "–",
+            missed=f"{told}; {reason}" if reason else told,
+            is_missing=reason is not None,
+        )
 
 
-def sparkline(values: Sequence[float]) -> str:
-    """A curve in one line, from its smallest to its largest value."""
-    if not values:
+def sparkline(values: Sequence[float | None]) -> str:
+    """A curve in one line, from its smallest to its largest value, with gaps."""
+    known = [value for value in values if value is not None]
+    if not known:
         return ""
-    low, high = min(values), max(values)
-    steps = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((value - low) * steps)] for value in values)
+    low, high = min(known), max(known)
+    top = len(_BARS) - 1
+
+    def bar(value: float) -> str:
+        return _BARS[round((value - low) / (high - low) * top) if high > low else top // 2]
+
+    return "".join(_NO_BAR if value is None else bar(value) for value in values)
 
 
-def _run_in(path: Path) -> Path:
-    """The run itself, or the newest in the folder of a coordinator."""
-    runs = [one for one in (path / "runs").glob("*") if RunFolder(one).started]
-    return max(runs, key=lambda one: one.name) if runs else path
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

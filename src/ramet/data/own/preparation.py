@@ -68,7 +68,7 @@ class ColumnSums(_Frozen):
             return f"the names {', '.join(self.categories)}" if self.categories else "nothing"
         if not self.count:
             return "nothing"
-        return f"count {self.count}, sum {self.total:g}, sum of squares {self.squares:g}"
+        return f"count {self.count}, sum {self.total:g}, squared deviations {self.squares:g}"
 
 
 class SiteSums(_Frozen):
