@@ -104,6 +104,6 @@ def test_a_round_that_takes_long_and_clients_that_are_missing_are_named(tmp_path
 
 def test_a_curve_goes_from_its_smallest_to_its_largest_value_with_gaps() -> None:
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
-    assert sparkline([0.0, None, 1.0]) == "▁ █"
+    assert sparkline([0.0, None, 1.0]) == "▁·█"
     assert sparkline([0.3, 0.3]) == "▄▄"
     assert sparkline([]) == ""

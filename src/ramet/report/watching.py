@@ -24,7 +24,7 @@ from ramet.report.text import plural, size
 from ramet.run_progress import RunProgress, last_run, progress
 from ramet.scale import Scale
 
-_BARS, _NO_BAR = "▁▂▃▄▅▆▇█", " "
+_BARS, _NO_BAR = "▁▂▃▄▅▆▇█", "·"
 _CURVE = 30
 """How many rounds a curve has."""
 HEADS = ("client", "validation", "test", f"last {_CURVE} rounds", "last reply", "")
@@ -87,7 +87,7 @@ class Watched:
             return Group(*lines)
         table = plain_table("")
         for head in HEADS:
-            table.add_column(head)
+            table.add_column(head, min_width=min(len(head), _CURVE), no_wrap=bool(head))
         for *cells, is_missing in self.rows:
             table.add_row(*(Text(str(one)) for one in cells), style="red" if is_missing else None)
         bar = ProgressBar(total=self.rounds, completed=self.rounds_done, width=60)
