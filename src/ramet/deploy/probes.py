@@ -107,7 +107,7 @@ def check_connection(
         return
     yield Check("coordinator", True, f"{where} answers with the consortium's certificate")
     if certificate:
-        yield _check_admitted(status)
+        yield _check_admitted(status, certificate.parent)
     remedy = "Stop the coordinator: something other than Ramet's proxy answers there."
     refused = status in (_NO_CERTIFICATE, _FORBIDDEN)
     yield Check("Control API from outside", refused, f"status {status}", remedy)
@@ -117,11 +117,11 @@ def check_connection(
     yield Check("clock", ok, detail, "Set both clocks by NTP; Flower refuses calls otherwise.")
 
 
-def _check_admitted(status: int) -> Check:
+def _check_admitted(status: int, folder: Path) -> Check:
     if status != _NO_CERTIFICATE:
         return Check("admission", True, "the coordinator accepts this site's certificate")
     detail = "the coordinator does not accept this site's certificate: not admitted yet, or revoked"
-    remedy = "Send it SITE.application.toml; there, run `ramet deploy admit` for this file."
+    remedy = f"Send it the application in {folder}; there, `ramet deploy admit` takes this file."
     return Check("admission", False, detail, remedy, transient=True)
 
 

@@ -191,7 +191,7 @@ def _site_settings(settings: RunSettings, terms: SiteTerms) -> RunSettings:
 
 
 def _allow(key: str) -> str:
-    return f"The site's owner can change `{key}` under [allow] in its site.toml."
+    return f"The site's owner can change `{key}` under [allow] in its folder's site.toml."
 
 
 def _refused(setting: str, value: str, allowed: str, remedy: str) -> NotAllowedError:
