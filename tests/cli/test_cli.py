@@ -532,14 +532,14 @@ def test_a_method_for_graphs_is_refused_for_node_classification() -> None:
         "fedproto, fedtgp, gcfl, gcfl+, fedda, fed-mgcn, fedlit, fedsage+, fedgcn, fedgta, fedpub, "
         "fgssl, fedtad, fedspray, o-pfgl, adafgl"
     )
-    assert f"Use a method for node-classification ({methods}), or a setting for graph-" in line
+    assert f"Use a method for node-classification ({methods}), or data for graph-" in line
     line = refused("run", "fedlit", "--setting", "tiny")
     settings = (
         "acm-links, planted, cora, citeseer, pubmed, coauthor-cs, coauthor-physics, photo, "
         "computers, actor, chameleon, squirrel, minesweeper, tolokers, questions, "
-        "roman-empire, amazon-ratings, twitch"
+        "roman-empire, amazon-ratings, twitch, your own"
     )
-    assert line.endswith(f"a setting for node-classification ({settings}).")
+    assert line.endswith(f"data for node-classification ({settings}).")
 
 
 def test_too_many_clients_are_not_compared(data_root: Path) -> None:

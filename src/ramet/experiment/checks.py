@@ -253,8 +253,8 @@ def _check_task(experiment: Experiment) -> None:
     settings = [name for name, factory in SETTINGS.items() if factory().task == needed]
     raise RametError(
         f"{method.name} is for {needed}, but the data of {experiment.settings.shown_setting} are "
-        f"for {data_task}. Use a method for {data_task} ({', '.join(methods)}), or data for {needed} "
-        f"({', '.join([*settings, 'your own'])})."
+        f"for {data_task}. Use a method for {data_task} ({', '.join(methods)}), or data for "
+        f"{needed} ({', '.join([*settings, 'your own'])})."
     )
 
 
