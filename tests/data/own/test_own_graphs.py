@@ -204,6 +204,13 @@ def test_all_problems_are_reported_with_file_row_and_column(tmp_path: Path) -> N
     ]
 
 
+def test_a_decimal_comma_without_quotes_is_recognised(tmp_path: Path) -> None:
+    toml = node_site(tmp_path)
+    edit(tmp_path / "patients.csv", 3, "p1,0,5,0.5,ill")
+    first = reported(toml)[0]
+    assert first.startswith("patients.csv, row 3: has 5 cells, but the header has 4; a comma")
+
+
 def test_problems_of_graphs(tmp_path: Path) -> None:
     toml = graph_site(tmp_path)
     edit(tmp_path / "graphs.csv", 2, "g0,square")

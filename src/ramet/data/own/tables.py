@@ -273,6 +273,8 @@ def _read_csv(path: Path, name: str, problems: Problems) -> Table | None:
                         rows = []
                 elif cells:  # skip empty lines
                     text = f"has {len(cells)} cells, but the header has {len(header)}"
+                    if len(cells) > len(header):
+                        text += "; a comma within a cell needs quotes, in a number write a point"
                     problems.add(name, text, reader.line_num)
     except csv.Error as error:
         problems.add(name, f"is not valid CSV ({error}). {SAVE_AS_CSV}", reader.line_num)
