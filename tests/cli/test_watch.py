@@ -96,6 +96,11 @@ def test_a_round_that_takes_long_and_clients_that_are_missing_are_named(tmp_path
     assert "round 2" in line
     assert "missed 1 round; its" in line
     assert line.split()[1].startswith("(")  # a score of an earlier round
+    with events_written_to(folder / NAME):
+        log_event(INFO, "run stopped")
+    stopped = command("watch", folder)
+    assert "stopped after" in stopped.stdout
+    assert "has lasted" not in stopped.stdout
     assert command("watch", "--once", folder, "--html", tmp_path / "page.html").code == 0
     page = (tmp_path / "page.html").read_text()
     assert '<tr class="missing"><td>trees</td>' in page

@@ -62,10 +62,9 @@ class Watched:
         """The run in a folder, or the one that a coordinator submitted last."""
         logs = path / "logs"
         if RunFolder(path).started or not logs.exists():
-            folder = RunFolder.open(path.absolute())
-            is_over = folder.summary() is not None
-            return Watched(folder, folder.records(), progress(folder.path), is_over)
-        last = last_run(logs / NAME)
+            last: RunProgress | None = progress(RunFolder.open(path.absolute()).path)
+        else:
+            last = last_run(logs / NAME)
         if last is None:
             raise RametError(
                 f"no run was submitted from {path}. A coordinator's starts with `ramet deploy run "
@@ -73,7 +72,8 @@ class Watched:
             )
         folder = RunFolder(last.folder)
         records = folder.records() if folder.started else ()
-        return Watched(folder, records, last, last.state not in ("submitted", "running"))
+        is_over = folder.summary() is not None or last.state not in ("submitted", "running")
+        return Watched(folder, records, last, is_over)
 
     @cached_property
     def sentences(self) -> Sequence[str]:
