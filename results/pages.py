@@ -17,6 +17,7 @@ import hospitals_people
 import ledger_page
 import links
 import partitions
+import photo
 import printed
 import tables
 from board_runs import not_followed
@@ -63,6 +64,7 @@ def _blocks(found: Ledger) -> dict[Path, Mapping[str, str]]:
             "not followed": not_followed("openfgl"),
             "overview": overview_markdown(panels),
             "beside openfgl": beside_openfgl.table(),
+            "photo": photo.table(),
             "tables": panels_markdown(panels, "figures/"),
         },
         DOCS / "choosing.md": {
