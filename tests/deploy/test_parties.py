@@ -65,6 +65,16 @@ def test_init_creates_keys_once_and_says_so(workspace: Workspace) -> None:
     assert "server.key: exists, kept" in workspace.output
 
 
+def test_init_says_which_invitations_have_changed(workspace: Workspace) -> None:
+    workspace.init()
+    assert "invitations/rings.toml: for rings" in workspace.output
+    workspace.output.clear()
+    workspace.init()
+    assert "invitations/rings.toml: for rings" in workspace.output
+    workspace.init(f"rounds = 99\n{SETTINGS}")
+    assert workspace.output[-4].startswith("invitations/rings.toml: changed; until rings joins")
+
+
 def test_a_rerun_of_init_does_not_ask_to_start_what_was_started(workspace: Workspace) -> None:
     (workspace.root / "consortium.toml").write_text(SETTINGS)
     folder = workspace.root / "three"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ramet.deploy import keys
@@ -39,6 +40,7 @@ def init(
     make_private_folder(where)
     for part in ("admitted", "invitations", "logs", "flower", "runs", TEMPORARY, PROGRAMS):
         (where / part).mkdir(exist_ok=True)
+    before = _invitations(where, consortium.sites)
     with all_or_nothing():
         created = {
             KEY: keys.ensure_key(where / KEY),
@@ -50,10 +52,18 @@ def init(
         _write_setup(party, authority, key)
     for name, is_new in created.items():
         say(f"{name}: {'created' if is_new else 'exists, kept'}")
-    for site in consortium.sites:
-        say(f"invitations/{site}.toml: for {site}")
+    for site, text in _invitations(where, consortium.sites).items():
+        changed = f"changed; until {site} joins with it, it allows what the last one said"
+        is_changed = before[site] not in ("", text)
+        say(f"invitations/{site}.toml: {changed if is_changed else f'for {site}'}")
     say(f"authority's fingerprint: {keys.fingerprint(authority)}")
     return party
+
+
+def _invitations(folder: Path, sites: Sequence[str]) -> dict[str, str]:
+    """What sites are told; empty for new ones."""
+    files = {site: folder / "invitations" / f"{site}.toml" for site in sites}
+    return {site: file.read_text() if file.exists() else "" for site, file in files.items()}
 
 
 def _write_setup(party: Coordinator, authority: str, key: Path) -> None:
