@@ -13,13 +13,14 @@ from ramet.flower.programs import Flower
 
 BY_FILES = "exchanges files"
 """The status of a site that does not connect."""
+NEVER_STARTED = "admitted, never started"
 REACHED = ("online", BY_FILES)
 """The statuses of sites that a run can ask."""
 
 
 def absent_sites(statuses: Mapping[str, str]) -> str:
     """The sites that a run cannot ask, each with its status."""
-    return ", ".join(f"{site} is {one}" for site, one in statuses.items() if one not in REACHED)
+    return "; ".join(f"{site} is {one}" for site, one in statuses.items() if one not in REACHED)
 
 
 @dataclass(frozen=True)
@@ -66,4 +67,5 @@ class Registration:
             return "admitted, not registered"
         if self.members.exchanges_files(site):
             return BY_FILES
-        return nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")
+        status = nodes.get(self.members.node(site).read_text(), "unknown to the SuperLink")
+        return NEVER_STARTED if status == "registered" else status
