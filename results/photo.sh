@@ -1,6 +1,6 @@
 #!/bin/sh
 # FedAvg on Photo by epochs, optimiser at the site and at the server, and the model that is tested;
-# run it again to continue. `python results/photo.py` prints the table.
+# run it again to continue. `make pages` writes the table of docs/board.md.
 set -e
 cd "$(dirname "$0")/.."
 

@@ -54,14 +54,14 @@ class RunProgress:
     last_event: str = ""
 
     @property
-    def usual_seconds(self) -> float:
+    def usual_seconds(self) -> float | None:
         """What a round takes: the median of the last ones, which one long round does not move."""
-        return median(self.seconds[-_RECENT_ROUNDS:])
+        return median(self.seconds[-_RECENT_ROUNDS:]) if self.seconds else None
 
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the last rounds."""
-        if self.state != "running" or not self.seconds:
+        if self.state != "running" or self.usual_seconds is None:
             return None
         return self.usual_seconds * (self.rounds - self.committed)
 

@@ -8,11 +8,14 @@ import sys
 from datetime import UTC, datetime, timedelta
 from logging import ERROR, INFO
 from pathlib import Path
+from typing import Any
 
 import ramet
 from command_line import ramet as command
 from ramet.events import NAME, events_written_to, log_event
+from ramet.experiment import RunFolder
 from ramet.metrics import Record
+from ramet.report.run_tables import missed_rounds
 from ramet.report.watching import sparkline
 
 
@@ -85,8 +88,14 @@ def test_a_round_that_takes_long_and_clients_that_are_missing_are_named(tmp_path
     (folder / "rounds.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n")
     began = datetime.now(UTC) - timedelta(seconds=45)
     begun = {"run": "r", "method": "fedavg", "round": 1, "rounds": 3}
+    done = {"round": 3, "seconds": 0.2, "answered": ["rings", "blocks"]}
+    log: dict[str, dict[str, Any]] = {
+        "run begun": begun,
+        "round committed": done,
+        "round begun": {"round": 4, "asked": 3},
+    }
     with (folder / NAME).open("w") as events:
-        for event, facts in (("run begun", begun), ("round begun", {"round": 4, "asked": 3})):
+        for event, facts in log.items():
             told = {"time": began.isoformat(), "level": "info", "event": event, **facts}
             events.write(json.dumps(told) + "\n")
     shown = command("watch", "--once", folder).stdout
@@ -96,6 +105,7 @@ def test_a_round_that_takes_long_and_clients_that_are_missing_are_named(tmp_path
     assert "round 2" in line
     assert "missed 1 round; its" in line
     assert line.split()[1].startswith("(")  # a score of an earlier round
+    assert missed_rounds(RunFolder(folder).records()) == ["trees: no valid reply in 1 of 3 rounds"]
     with events_written_to(folder / NAME):
         log_event(INFO, "run stopped")
     stopped = command("watch", folder)

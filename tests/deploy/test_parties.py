@@ -75,6 +75,14 @@ def test_init_says_which_invitations_have_changed(workspace: Workspace) -> None:
     assert workspace.output[-4].startswith("invitations/rings.toml: changed; until rings joins")
 
 
+def test_a_run_on_own_data_begins_with_all_sites(workspace: Workspace) -> None:
+    party = workspace.init(f"quorum = 1\n{SETTINGS}")
+    own = party.consortium.model_copy(update={"setting": "own"})
+    assert (party.consortium.needed_to_begin, own.needed_to_begin) == (1, len(own.sites))
+    with pytest.raises(RametError, match="0 of 3 sites are admitted, but 3 are needed"):
+        party.check_admitted(own.needed_to_begin)
+
+
 def test_a_rerun_of_init_does_not_ask_to_start_what_was_started(workspace: Workspace) -> None:
     (workspace.root / "consortium.toml").write_text(SETTINGS)
     folder = workspace.root / "three"

@@ -31,7 +31,7 @@ from ramet.engine.messages import request
 from ramet.engine.server.wire import Answer, Refused
 from ramet.errors import RametError
 from ramet.flower.records import from_records, to_records
-from ramet.flower.signed_grid import LOST
+from ramet.flower.signed_grid import LOST, NODE_AWAY
 from ramet.flower.signing import INTRODUCTION, NONCE, SIGNATURE, Keyring, RequestId, signed
 from ramet.flower.wire import IN_FLIGHT, GridWire
 from ramet.payload import Payload
@@ -253,6 +253,16 @@ def test_a_client_that_is_revoked_during_a_round_is_missing(tmp_path: Path) -> N
     grid_wire = wire({7: is_revoked}, ["rings"], tmp_path / "keys")
     answer = ask(grid_wire, "rings")["rings"]
     assert answer == "it has no key at the coordinator: it was revoked, or not admitted"
+
+
+def test_a_node_without_heartbeats_is_told_in_plain_words() -> None:
+    def is_away(payload: Payload, introduces: bool) -> Payload | Error:
+        if introduces:
+            return cast(Payload, site("rings", None)(payload, True))
+        return Error(code=NODE_AWAY, reason="Error: Node Unavailable")
+
+    answer = ask(wire({7: is_away}, ["rings"], None), "rings")["rings"]
+    assert answer == "its SuperNode sends no heartbeats (Flower's code 5)"
 
 
 def test_a_superlink_that_refuses_a_message_to_a_connected_node_ends_the_run() -> None:

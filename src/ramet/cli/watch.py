@@ -40,26 +40,28 @@ def watch(
     from ramet.report.watching import Watched
 
     def looks() -> Iterator[Watched]:
-        yield Watched.of(folder)
-        while not (once or last.is_over):
+        while True:
+            seen = Watched.of(folder)
+            yield seen
+            if once or seen.is_over:
+                return
             time.sleep(every)
-            yield Watched.of(folder)
 
-    last = Watched.of(folder)
+    rounds = None
     with exit_on_ctrl_c():
         if html is not None:
-            if not once:
-                print_status(f"Writing {html} every {every:g} s until the run is over.")
-            for last in looks():
-                write_atomically(html, last.page(max(1, round(every))))
+            for found in looks():
+                write_atomically(html, found.page(max(1, round(every))))
+                if rounds is None and not (once or found.is_over):
+                    print_status(f"Writing {html} every {every:g} s until the run is over.")
+                rounds = found.rounds_done
         elif out.is_terminal:
-            with Live(last.view(), console=out, auto_refresh=False) as live:
-                for last in looks():
-                    live.update(last.view(), refresh=True)
+            with Live(console=out, auto_refresh=False) as live:
+                for found in looks():
+                    live.update(found.view(), refresh=True)
         else:
-            rounds = None
-            for last in looks():
-                if last.rounds_done != rounds and not (once or last.is_over):
-                    rounds = last.rounds_done
-                    print_line(last.line())
-            out.print(last.view())
+            for found in looks():
+                if found.rounds_done != rounds and not (once or found.is_over):
+                    print_line(found.line())
+                rounds = found.rounds_done
+            out.print(found.view())

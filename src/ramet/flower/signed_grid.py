@@ -79,9 +79,9 @@ def content(reply: Message) -> Payload | str:
     if reply.has_error():
         text = reply.error.reason or "failed"
         ours = _OUR_ERROR.fullmatch(text)
-        said = one_line(ours["message"] if ours else text)[:_LONGEST_REASON]
         if reply.error.code == NODE_AWAY:
-            said = "its SuperNode sends no heartbeats"
+            text = "its SuperNode sends no heartbeats"
+        said = one_line(ours["message"] if ours else text)[:_LONGEST_REASON]
         reason = f"{said} (Flower's code {reply.error.code})"
         return Lost(reason) if reply.error.code in LOST else reason
     try:

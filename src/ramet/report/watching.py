@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 from rich.console import Group, RenderableType
@@ -28,8 +27,6 @@ _BARS, _NO_BAR = "▁▂▃▄▅▆▇█", "·"
 _CURVE = 30
 """How many rounds a curve has."""
 HEADS = ("client", "validation", "test", f"last {_CURVE} rounds", "last reply", "")
-_RECENT = 5
-"""The time that a round takes is the median of so many."""
 _LONG, _SECONDS = 3, 10
 """A round takes long from so many times that, and from so many seconds on."""
 
@@ -147,13 +144,12 @@ class Watched:
                 yield "no round is done yet"
             return
         last, seconds = self.records[-1], [record.seconds for record in self.records]
-        usual = median(seconds[-_RECENT:])
         state = f"{_duration(sum(seconds))} so far"
         if self.is_over:
             ended = "finished" if self.folder.summary() is not None else self.progress.state
             state = f"{ended} after {_duration(sum(seconds))}"
-        else:
-            state += f", about {_duration((last.rounds - last.round) * usual)} left"
+        elif (left := self.progress.seconds_left) is not None:
+            state += f", about {_duration(left)} left"
         up, down = (sum(getattr(r, f"bytes_{way}") for r in self.records) for way in ("up", "down"))
         yield f"{state}; {size(up)} up, {size(down)} down"
         known, clients = len(last.evaluated), len(self.folder.experiment().clients)
@@ -161,8 +157,9 @@ class Watched:
         yield f"validation {last.shown('val')}, test {last.shown('test')}{of}"
         if self.progress.reason:
             yield self.progress.reason
-        lasts = self.progress.seconds_in_round(datetime.now(UTC))
-        if not self.is_over and lasts is not None and lasts > max(_LONG * usual, _SECONDS):
+        usual = self.progress.usual_seconds
+        lasts = self.progress.seconds_in_round(datetime.now(UTC)) or 0.0
+        if not self.is_over and usual is not None and lasts > max(_LONG * usual, _SECONDS):
             yield (
                 f"round {self.progress.round} has lasted {_duration(lasts)} so far; "
                 f"the last ones took {_duration(usual)}"
